@@ -29,10 +29,10 @@ class ApiClient:
     def __init__(
         self, client: Client, recorder: Recorder, *, credentials: Credentials, url: str
     ) -> None:
-        """Construct from a client that is already open; `open` opens one itself.
+        """Use an API server client that is open already.
 
         Args:
-            client: Open; owned by the caller.
+            client: An open client; the caller closes it.
             recorder: Sends Kubernetes events through the client.
             credentials: Credentials for requests to the kubelet.
             url: URL of the kubelet's HTTP API; "" to send no requests to the kubelet.
@@ -46,9 +46,10 @@ class ApiClient:
     async def open(
         cls, stack: AsyncExitStack, settings: Settings, metrics: Metrics
     ) -> Self:
-        """Return an ApiClient with an open client, which `stack` closes at its end.
+        """Open an API server client; return an `ApiClient` that uses it.
 
         Args:
+            stack: Closes the API server client when it is closed itself.
             settings: With the address of the API server and the agent's credentials.
             metrics: Metrics in which the requests are counted.
 
@@ -111,12 +112,13 @@ class ApiClient:
         return pods.npu_pod(pod, patch.resource)
 
     async def kubelet_pods(self, node: str, resource: str) -> Iterable[NpuPod]:
-        """Ask the kubelet for its pods; return those of `node` that ask for `resource`.
+        """Return the pods on `node` that ask for `resource`, as the kubelet lists them.
 
         Returns (), without a request, if the setting `kubelet_url` is empty.
 
         Raises:
-            KubeError: The kubelet refuses, or does not answer within KUBELET_PODS_S.
+            KubeError: The kubelet refuses the request, or does not answer within
+                KUBELET_PODS_S.
         """
         if not self._kubelet_url:
             return ()

@@ -1,7 +1,8 @@
 """Construct the running agent of one node; start and stop its parts in order.
 
-A *line* is a product line. Each line has its own health, ledger and plugin. The other
-parts in this diagram exist once.
+A *line* is a product line. Each line has its own health, ledger, plugin and annotator.
+The other parts in this diagram exist once. The ConfigMap is
+`mindx-dl-deviceinfo-<node>`.
 
 driver ------> each line: health -> ledger -+-> plugin -> kubelet
 pods --------> each line: ledger            +-> annotator -> pod annotations
@@ -123,7 +124,7 @@ class Agent:
 
         Args:
             settings: Settings that `agent.settings.verify` has accepted.
-            api: Open; owned by the caller.
+            api: An open client; the caller closes it.
             metrics: Metrics of this agent.
             ready: Answers the readiness probe. The agent's parts report in it why the
                 agent is not ready yet.
@@ -259,9 +260,9 @@ class Agent:
     async def close(self) -> None:
         """Clean up when the agent stops.
 
-        Remove the agent's CDI spec file if no ledger has a hold. Remove the annotation
-        that names this agent as the writer of the ConfigMap
-        `mindx-dl-deviceinfo-<node>`. Close the connections to the kubelet.
+        Remove the agent's CDI spec file if no ledger has a hold. Remove this agent's
+        name as writer from the ConfigMap `mindx-dl-deviceinfo-<node>`. Close the
+        connections to the kubelet.
         """
         is_needed = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:

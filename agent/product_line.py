@@ -242,9 +242,10 @@ class ProductLine:
             )
 
     def _on_rival_change(self, text: str) -> None:
-        """Announce that another plugin for this resource appears or has gone.
+        """Announce that another plugin for this resource has appeared or has gone.
 
-        Then wake the annotator, which sends no patches while there is such a plugin.
+        While there is such a plugin, this agent does not change the annotations of the
+        pods that ask for the resource.
 
         Args:
             text: A sentence about the other plugin; "" if there is none any more.

@@ -246,7 +246,7 @@ class Extender:
     async def run(self) -> None:
         """Run all parts until cancelled; then end open requests to the API server.
 
-        After the cancellation, the binder refuses new binds. It waits up to
+        After the cancellation, the binder refuses new binds and waits up to
         `binder.STOP_S` for the binds already sent. Open requests of planner, preemptor
         and Volcano verbs are cancelled.
         """
@@ -298,12 +298,11 @@ class Extender:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """Finish the extender's start, once the lists of all watches are complete.
+        """Finish the extender's start once all required watches have complete lists.
 
-        Without complete lists, or when the start is already finished, do nothing.
-        Otherwise reserve the chips that Volcano has allocated to unbound pods, unless
-        in shadow mode. Then exclude all objects in memory from Python's garbage
-        collection, which would delay filter requests by tens of milliseconds.
+        Reserve the chips that Volcano has allocated to unbound pods, unless in shadow
+        mode. Then exclude all objects in memory from Python's garbage collection, which
+        would delay filter requests by tens of milliseconds. Later calls do nothing.
         """
         if not self._is_frozen and not self._informers.name_unsynced():
             self._is_frozen = True

@@ -175,7 +175,7 @@ class Metrics(Collector):
         yield from pools.values()
 
     def _pools(self) -> dict[str, list[int]]:
-        """Return {kind of server: its values of the metrics in `_POOLS`, in order}."""
+        """Return {kind of server: values of its metrics, in the order of `_POOLS`}."""
         pools: dict[str, list[int]] = {}
         for node in self._cache.cluster:
             sums = pools.setdefault(node.product.key, [0] * len(_POOLS))

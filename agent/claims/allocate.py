@@ -44,14 +44,16 @@ from scheduler_core.node import chips as chip_sets
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """Return the slots whose next container needs `count` chips, the best match first.
 
-    The kubelet gives the ids of a pod's init containers to the pod's next container,
-    before all other ids. A slot is proven if `ids` contain ids of its pod's init
-    containers. A slot is left out if `ids` contain fewer of these ids than the kubelet
-    would give to its container.
+    The order is:
 
-    The order is: proven slots, slots of pods whose admission has begun, slots of pods
-    that do not run yet, slots of running pods. Slots of the same kind are sorted by
-    predicate-time.
+    1. Slots of pods whose init containers had some of `ids`.
+    2. Slots of pods whose admission has begun.
+    3. Slots of pods that do not run yet.
+    4. Slots of running pods.
+
+    Slots of the same kind are sorted by predicate-time. The kubelet gives a pod's next
+    container the ids of the pod's init containers before any others. If `ids` lack ids
+    that the kubelet would give first to a slot's container, the slot is left out.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
@@ -90,11 +92,8 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
 def _is_begun(holds: Sequence[Hold], need: int) -> bool:
     """Return whether the kubelet may be in the middle of admitting a slot's pod.
 
-    The result is read from the newest of `holds` without a known owner. It is True if
-    this hold serves the container with index `need` - 1 and is not `reoffered`.
-
     Args:
-        holds: The holds of one slot, oldest first.
+        holds: The holds of the slot, oldest first.
         need: Index of the container that the slot serves next.
     """
     last = next((hold for hold in reversed(holds) if hold.owner is None), None)
@@ -102,10 +101,7 @@ def _is_begun(holds: Sequence[Hold], need: int) -> bool:
 
 
 def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
-    """Return the ids of a slot's init containers that its other containers do not have.
-
-    The kubelet gives these ids to the pod's next container.
-    """
+    """Return the ids of a slot's init containers that its next container can get."""
     init_ids: set[str] = set()
     lasting_ids: set[str] = set()
     for hold in holds:
@@ -119,9 +115,8 @@ def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
 def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     """Answer GetPreferredAllocation with ids for the chips of the claim to serve.
 
-    The answer begins with the ids that the kubelet must include. Only ids that the
-    kubelet offered are added. If no claim can be served, no id is added. An error
-    instead would fail the pod.
+    The answer begins with the ids that the kubelet must include. If no chips can be
+    chosen, the answer has only these ids. An error would fail the pod.
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _mark_reoffered(ledger, offered)
@@ -145,9 +140,9 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
 def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect, ...]]:
     """Answer an Allocate call: grant a hold, wait for a claim, or refuse the call.
 
-    The answer is in the returned effects (`Granted`, `AwaitClaim`, `Refused`). If no
-    claim fits, the plugin waits and calls this function again. The plugin sets
-    `event.last_call` when it will not wait any longer.
+    The answer is in the returned effects (`Granted`, `AwaitClaim`, `Refused`). After
+    `AwaitClaim`, the plugin waits for a claim and calls this function again. When it
+    will not wait any longer, it sets `event.last_call`.
 
     If no claim fits in the last call, a running container whose ids the kubelet lost or
     never had is served. If there is none, standalone mode serves a pod that is not in
@@ -191,7 +186,7 @@ def _grant(
     """Add a new hold with `ids` and chips of `pick.pool`; return it in a `Granted`.
 
     Args:
-        ids: Device ids of the Allocate, sorted by the chip numbers in their names.
+        ids: Device ids of the Allocate, sorted by the number in each id.
     """
     chips, is_steered = _assign_chips(ledger, ids, pick)
     ledger = _mark_reoffered(ledger, frozenset(ids), but=pick.slot.uid)
@@ -222,12 +217,10 @@ def _assign_chips(
 ) -> tuple[tuple[int, ...], bool]:
     """Assign a chip of `pick.pool` to each device id of an Allocate.
 
-    An id gets the chip that it stands for, if the pool has that chip. If not, it gets
-    the lowest unassigned chip of the pool. For such ids, chips of the pod's init
-    containers (`pick.reused`) come last.
+    An id gets the chip that it stands for, if that chip is in the pool.
 
     Returns:
-        The chips, parallel to `ids`; and whether each id got the chip that it stands
+        The chips, parallel to `ids`; and whether every id got the chip that it stands
         for.
     """
     chips_by_id = occupancy.map_ids_to_chips(ledger)
@@ -262,17 +255,17 @@ def _pick(
     *,
     offered: frozenset[str] = frozenset(),
 ) -> Pick | str | None:
-    """Choose the slot and the chips that serve an Allocate of `count` chips.
+    """Choose the slot and the chips for a container that needs `count` chips.
 
-    The result is None if no slot waits for an Allocate of this count. It is a text, the
-    reason of the refusal, if such slots exist but none can be served.
+    The result is None if no slot waits for an Allocate of `count` chips. If such slots
+    exist but none can be served, it is a text: the reason of the refusal.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
             the kubelet must include.
         count: Number of chips that the container needs. It can exceed the number of
             `ids`.
-        offered: For GetPreferredAllocation, the free ids to choose from, besides `ids`.
+        offered: For GetPreferredAllocation, the free ids that may be added to `ids`.
             Empty for Allocate.
     """
     slots = candidates(ledger, ids, count)
@@ -317,16 +310,15 @@ def _pick_for_unknown_pod(
 def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
     """Choose other chips for a claim with unusable chips, or else another pod's claim.
 
-    Another pod's claim is tried only if too few other chips are free and both pods have
-    the same shape. It is not tried if an older slot also has some chips of `oldest`:
-    the other pod would get these chips in exchange for its own.
+    The other pod must have the same shape. Its claim is tried only if too few other
+    chips are free.
 
     The result is None if neither way works. It is also None if a container takes
     ASCEND_VISIBLE_DEVICES from its pod's annotation. Such a container mounts the
     annotated chips whatever Allocate answers.
 
     Args:
-        oldest: Slot of the claim with unusable chips, the best of those that fit.
+        oldest: Slot of the claim with unusable chips.
         others: Slots of the other claims that fit the Allocate, best first.
     """
     if oldest.shape.reads_annotation:
@@ -349,11 +341,11 @@ def _init_holds(ledger: Ledger, slot: Slot) -> Iterator[Hold]:
 
 
 def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Ledger:
-    """Set `reoffered` on the holds with ids that the kubelet offers to a new container.
+    """Set `reoffered` on holds with ids that the kubelet offers to another container.
 
     Args:
         ids: The offered ids.
-        but: Uid of a slot; holds with chips of this slot are not changed. "": no slot.
+        but: UID of a slot whose holds are not changed; "" for none.
     """
     reoffered = {
         hold.sequence: replace(hold, reoffered=True)

@@ -1,14 +1,12 @@
 """Compute the annotations that the pods of a node must have, and the order of patches.
 
-The annotations follow the mounted chips. A pod whose app containers and sidecars all
-own a hold is annotated with the chips of its holds. A pod that waits for Allocate is
-annotated with the chips of its slot.
+A pod whose app containers and sidecars all own a hold is annotated with the chips of
+its holds. A pod that waits for Allocate is annotated with the chips of its slot.
 
-After slots have exchanged chips, several pods must be patched. At no moment may a chip
-of a hold or slot be missing from all annotations: a scheduler would take it for free.
-The order is therefore: first, AscendReal (the agent's own annotation) is patched on the
-pods that hold the chips. Then the annotations with the claims are patched. A patch that
-removes a chip from a claim waits until another pod's annotation names this chip.
+After a swap, several pods must be patched. A scheduler counts a chip as free if no
+annotation names it. So each chip of a hold or slot must be named at every moment. The
+annotation AscendReal, which only the agent writes, is therefore patched first. A patch
+that removes a chip from a claim waits until another pod's annotation names this chip.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -49,10 +47,11 @@ def plan_patches(
     unsure: Collection[str] = (),
     up_to_date: AbstractSet[str] = frozenset(),
 ) -> tuple[Patch, ...]:
-    """Return the patches of annotations that may be sent now, at most one for each pod.
+    """Return the patches of pods' annotations to send now, at most one for each pod.
 
-    The API server may apply them in any order, and any of them may fail. When the pod
-    watch shows the patched pods, call this function again, until the result is empty.
+    The API server may apply these patches in any order, and any of them may fail. When
+    the pod watch shows the patched pods, call this function again, until the result is
+    empty.
 
     Args:
         host_ip: The node's InternalIP. It goes into the annotation from which training
@@ -116,9 +115,10 @@ def is_up_to_date(
 def make_affinity(ledger: Ledger) -> Affinity:
     """Return the held, releasing and lost chips, for the agent's report of its node.
 
-    The scheduler extender needs them, because pod annotations do not show them. A chip
-    is lost if a container has it and the kubelet has forgotten this. The slot chips of
-    a pod that runs without its devices (`ledger.bare`) are lost too.
+    The scheduler extender needs the report, because pod annotations do not show which
+    chips are held, releasing or lost. A chip is lost if a container has it and the
+    kubelet has forgotten this. The slot chips of a pod that runs without its devices
+    (`ledger.bare`) count as lost too.
     """
     lost_chips = 0
     for hold in ledger.holds.values():
@@ -153,10 +153,8 @@ def _mounted_keys(
 ) -> dict[str, str]:
     """Return {annotation key: text} of the annotations about a pod's mounted chips.
 
-    They are the device ids, the chips (AscendReal) and the configuration JSON, from
-    which training programs make their rank table. The result is empty until each app
-    container and sidecar of the pod owns a hold. It has only the device ids if the
-    chips of a hold are uncertain, because the hold was restored without the journal.
+    The result is empty until each app container and sidecar of the pod owns a hold. It
+    has only the device ids if it is uncertain which chips are mounted.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     if not holds or not _is_served(ledger, pod):
@@ -183,10 +181,9 @@ def _mounted_keys(
 def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
     """Return {annotation key: text} of the annotations with a pod's claim.
 
-    If each app container and sidecar of the pod owns a hold, the claim has the chips of
-    the pod's holds. Its predicate-time is then `SERVED`. Otherwise the claim has the
-    chips of the pod's slot, if a scheduler chose them. If none did, the result is
-    empty.
+    If each app container and sidecar of the pod owns a hold, the claim names the chips
+    of the pod's holds. Otherwise it names the chips of the pod's slot; the result is
+    empty if no scheduler chose these chips.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     resource = ledger.product.resource
@@ -227,13 +224,12 @@ def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:
 def _is_safe(
     ledger: Ledger, patch: Patch, batch: Iterable[Patch], unsure: Collection[str]
 ) -> bool:
-    """Whether `patch` leaves no chip of another living pod without an annotation.
+    """Whether no chip in use is removed from its last annotation by `patch`.
 
-    The chips of a pod are those that it holds or has in its slot. Annotations count
-    only if they name the chip both before and after the patches of `batch`.
+    A chip is in use if another living pod holds it or has it in its slot.
 
     Args:
-        batch: Patches that may be sent together with this patch.
+        batch: Patches that may be applied before or after `patch`.
         unsure: Uids of pods with an earlier patch whose outcome is unknown; their
             annotations do not count.
     """
@@ -261,8 +257,7 @@ def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
     """Return the mask of chips that living pods except `pod` hold or wait for.
 
     A pod waits for the chips of its slot until each app container and sidecar owns a
-    hold. A hold without a known owner counts if a living pod can turn out to be its
-    owner.
+    hold. A hold counts if a living pod owns it, or can still turn out to own it.
     """
     chips = 0
     for uid, slot in ledger.slots.items():
@@ -296,12 +291,7 @@ def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _can_be_confirmed_as_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Whether pod-resources can still show a container of `pod` as the owner of `hold`.
-
-    The container must need as many chips as the hold has ids. It must have no hold yet,
-    or an older hold whose ids the kubelet has lost. The result is False if all app
-    containers and sidecars of the pod own holds.
-    """
+    """Whether pod-resources can still show that a container of `pod` owns `hold`."""
     if values.is_confirmed(ledger, pod):
         return False
     holds_by_need = {

@@ -39,11 +39,12 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
     """Return the index of the container that a slot with these holds serves next.
 
     The result is None if all containers are served. The kubelet admits a pod's
-    containers in order, so the result is the first container without a hold.
+    containers in order, so the result is the first container without a hold. There are
+    two exceptions:
 
-    A hold without a known owner does not count if the kubelet has since offered the
-    hold's ids to another container. If an app container or sidecar owns a hold, init
-    containers are passed over.
+    - A container counts as without a hold if its hold has no known owner and the
+      kubelet has since offered the hold's ids to another container.
+    - Init containers are passed over once an app container or sidecar owns a hold.
 
     Args:
         holds: The holds of the slot, oldest first.
@@ -86,9 +87,12 @@ def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
 def pick_from_claim(ledger: Ledger, slot: Slot) -> Pick | None:
     """Return a `Pick` with the next container of a slot and the chips of its claim.
 
-    The result is None if all containers are served, or if the claim has too few chips
-    left. It is also None if a chip of the claim is unusable. Such a chip is unhealthy,
-    held by another pod, releasing, or claimed by an older slot.
+    The result is None in each of these cases:
+
+    - All containers of the slot are served.
+    - The claim has too few chips left for the container.
+    - A chip that is left is unhealthy, held by another pod, releasing, or claimed by an
+      older slot.
     """
     need = next_need(ledger, slot)
     if need is None:
@@ -116,7 +120,7 @@ def pick_standalone(
 
     Args:
         ids: For Allocate, all ids of the call; their chips are preferred. For
-            GetPreferredAllocation, the ids that the kubelet must include.
+            GetPreferredAllocation, the ids that the kubelet requires in the answer.
         offered: For GetPreferredAllocation, the free ids besides `ids`. If there are
             any, new chips are chosen only from the chips of these ids. Empty for
             Allocate.
@@ -153,12 +157,12 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
-    """Return a `Pick` with new chips for a slot, in place of its unusable chips.
+    """Return a `Pick` with new chips in place of the chips of a slot that are not held.
 
-    The new chips are unclaimed. Chips that the slot's containers hold stay in the slot,
-    except unhealthy chips of init containers: the pod's next container would get them.
-    The result is None if all containers are served, or if unclaimed chips cannot
-    complete the slot.
+    Held chips stay in the slot, except unhealthy chips of init containers: the pod's
+    next container would get these chips. The new chips are healthy, not held and not
+    claimed by another slot. The result is None if all containers are served, or if no
+    such chips can complete the slot.
     """
     need = next_need(ledger, slot)
     if need is None:

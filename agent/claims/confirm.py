@@ -3,9 +3,10 @@
 pod-resources shows the device ids of each container. A container owns the newest hold
 that has its ids and was made before the answer.
 
-If an answer shows a container without ids, the kubelet has forgotten its devices. The
-agent believes this only if no Allocate was under way while pod-resources answered. The
-agent never releases chips because of such an answer alone.
+If an answer shows a container without ids, the kubelet may have forgotten the
+container's devices. The agent believes that they are forgotten only if no Allocate was
+under way while pod-resources answered. The agent never releases chips because of such
+an answer alone.
 """
 
 from collections.abc import Mapping
@@ -69,10 +70,10 @@ def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str
 
 
 def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
-    """Return uids of admitted pods whose chips are not confirmed.
+    """Return the uids of the admitted pods that are not confirmed and not terminal.
 
     A pod is confirmed if each app container and sidecar with NPUs owns a hold whose ids
-    the kubelet has not lost. Terminal pods are left out.
+    the kubelet has not lost.
     """
     return frozenset(
         uid
@@ -189,10 +190,6 @@ def _is_recreated(
 ) -> bool:
     """Whether the container that owns `hold` was recreated while its pod ran.
 
-    This is certain if the kubelet had lost the ids of `old_hold`. Otherwise Allocate
-    must have guessed it (`hold.recreated`). The guess is believed if `hold` has chips
-    of the pod's own slot, or if the pod ran without its devices (`ledger.bare`).
-
     Args:
         old_hold: The container's previous hold; None if there is none.
     """
@@ -222,7 +219,7 @@ def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
 
 
 def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
-    """Remove the owner from `old`, the previous hold of a container with a new hold.
+    """Remove the owner from `old`, because its container owns a newer hold now.
 
     Holds of the pod's init containers that are older than `old` lose their owner too.
     """
@@ -260,17 +257,14 @@ def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
 def _restore_hold(
     ledger: Ledger, owner: Owner, ids: frozenset[str]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Add a hold for a container whose ids from pod-resources are in no hold.
+    """Add a hold for a container, unless another hold has one of its device ids.
 
-    The journal has no such hold either, so the mounted chips must be inferred. The
-    annotation AscendReal names them if the pod has a single app container or sidecar.
-    Otherwise the hold reserves all chips that may be mounted: those with the numbers of
-    its ids, and those in the pod's annotations.
-
-    If another hold has some of the ids, the ledger stays as it is.
+    The journal does not say which chips the container has. If they are uncertain, the
+    hold reserves all chips that the container may have, so that no other pod gets them.
 
     Args:
-        ids: Ids that pod-resources shows for the container `owner`.
+        owner: The container.
+        ids: All ids that pod-resources shows for the container.
     """
     held_ids = {i for hold in ledger.holds.values() for i in hold.kubelet_ids}
     if ids & held_ids:
@@ -366,9 +360,10 @@ def _note_missing_devices(
 def _containers_never_shown(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> list[str]:
-    """Return the names of containers that need devices and were never shown with any.
+    """Return the pod's containers that need devices but have none, as far as is known.
 
-    Init containers are left out: pod-resources never shows them.
+    The result has names of app containers and sidecars. Each owns no hold, and has no
+    device ids in the newest answer of pod-resources.
 
     Args:
         containers: {container name: device ids} in the newest answer of pod-resources.

@@ -31,7 +31,7 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ChipsRead:
-    """Event: the driver reported unhealthy chips and chips with processes."""
+    """Event: the driver reported which chips are unhealthy and which have processes."""
 
     unhealthy: int  #: mask
     busy: int  #: mask
@@ -109,7 +109,8 @@ Event = (
 class Identity(StrEnum):
     """How the pod of an Allocate was identified.
 
-    Label `identity` of the metric `ascend_agent_allocate_identity`.
+    Each value is a value of the label `identity` of the metric
+    `ascend_agent_allocate_identity`.
     """
 
     STEERED = "steered"  #: the kubelet took the ids that we preferred

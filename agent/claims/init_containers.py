@@ -23,9 +23,9 @@ def assign_init_holds(
     Args:
         pod: At least one of its app containers or sidecars owns a hold.
         since: Only holds whose sequence is higher than this are assigned.
-        ids_first: Which hold to take when two match one init container. True: the
-            newest hold before those of the app containers and sidecars, from any slot.
-            False: the hold with chips of the pod's own slot.
+        ids_first: An init container may match two holds by ids: the newest one from any
+            slot, and one in the pod's own slot. True takes the newest one, False the
+            one in the slot.
     """
     holds_by_need = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     slot_holds_by_need = {
@@ -79,12 +79,10 @@ def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
     """Return the newest holds before `first` that share an id with it, oldest first.
 
-    They can be holds of the pod's init containers. The kubelet gives the ids of a pod's
-    init containers to the pod's first app container or sidecar.
-
     Args:
         first: Oldest hold of the pod's app containers and sidecars.
-        inits: Number of init containers, at least 1; the most holds to return.
+        inits: The pod's number of init containers, at least 1; the most holds to
+            return.
     """
     ids = set(first.kubelet_ids)
     under_its_ids = (
@@ -100,8 +98,8 @@ def unassign_init_holds(
 ) -> Ledger:
     """Remove the owner from the holds of a pod's init containers.
 
-    The init containers have terminated. `reoffered` is set on their holds, because the
-    kubelet may give the ids to any container.
+    The init containers have terminated, so the kubelet may give their ids to any
+    container. `reoffered` is set on each of these holds to say so.
 
     Args:
         before_sequence: Only holds whose sequence is lower than this lose their owner.

@@ -61,8 +61,8 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
 def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Ledger:
     """Store in the ledger the newest report of the driver or of the kernel.
 
-    The driver reports unhealthy chips and chips with processes. The kernel shows which
-    processes deleted pods have left behind.
+    The driver reports unhealthy chips and chips with processes. The kernel shows the
+    stray processes of ended pods (deleted or terminal).
     """
     if isinstance(event, StrayProcessesRead):
         return release.take_in_stray_processes(ledger, event)
@@ -82,12 +82,12 @@ def _sequence(hold: Hold) -> int:
 
 
 def resume(ledger: Ledger) -> Ledger:
-    """Finish the slot exchanges that were cut off when the agent last stopped.
+    """Finish the swaps of slots that were cut off when the agent last stopped.
 
     Call it once, after `restore` and after all pods of the node were stored.
 
-    An exchange was cut off if a slot lacks chips that its holds have. That slot gets
-    these chips, in place of others.
+    A swap was cut off if a hold has chips that are not in the hold's slot. The slot
+    then gets these chips, in place of others.
     """
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
@@ -103,9 +103,7 @@ def _slots_after_exchange(
 ) -> dict[str, Slot]:
     """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
 
-    If another slot of equal shape has no holds and contains all of `given_chips`, the
-    two slots exchange their chips. Otherwise `slot` gets `given_chips`. Its old chips,
-    if none is in use, then go to an equal slot without holds that contains held chips.
+    If possible, another slot of equal shape without holds gets the old chips of `slot`.
 
     Args:
         given_chips: Mask of the chips given out from `slot`; some are not in it.
@@ -138,11 +136,7 @@ def _slots_after_exchange(
 
 
 def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
-    """Return `given_chips` plus other chips, so that `slot` keeps its number of chips.
-
-    The other chips are unclaimed, if the product's rules allow any such set. Otherwise
-    they are the lowest of the slot's remaining chips.
-    """
+    """Return a mask with `given_chips` and others, with as many chips as `slot` has."""
     rest_count = slot.chips.bit_count() - given_chips.bit_count()
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
     fresh = chip_sets.complete(ledger.product, free, given_chips, rest_count)
@@ -201,7 +195,7 @@ def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, .
     """Store an answer of pod-resources, and the owners of holds that the answer shows.
 
     A pod that is known only from the kubelet's list is dropped if pod-resources does
-    not know it. It stays if an Allocate was under way during the call to pod-resources.
+    not know it and no Allocate was under way during the call to pod-resources.
     """
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
         ledger = _drop_pod(ledger, event.uid)
@@ -259,12 +253,12 @@ def _with_claim(
 ) -> Ledger:
     """Return the ledger with a slot for a pod's claim.
 
-    A claim with the predicate-time `SERVED` changes nothing: the pod has its chips. A
-    slot that the pod already has stays if the claim is unchanged, or if a hold has
-    chips of that slot. A pod without a slot gets none if it was in the ledger before
-    and owns holds.
+    If `claim` is None, the result is that of `_with_open_slot`. Otherwise the ledger
+    stays as it is in each of these cases:
 
-    If `claim` is None, the result is that of `_with_open_slot`.
+    - The claim has the predicate-time `SERVED`, so the pod has its chips.
+    - The pod has a slot whose claim is unchanged, or whose chips a hold has.
+    - The pod has holds but no slot, and was in the ledger before.
 
     Args:
         old_pod: The pod as the ledger had it before; None for a new pod.

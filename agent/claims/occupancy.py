@@ -2,12 +2,12 @@
 
 The kubelet counts ids and knows no chips. It need not give out the ids that the agent
 prefers, so the chip mounted for an id can have another number than the id. An id in use
-stands for the chips that were mounted for it. An unused id stands for the chip with its
-number, if that chip is not mounted. Otherwise the unused id stands for the lowest chip
-that no other id stands for.
+stands for the chip that was mounted for it. An unused id stands for the chip with the
+id's number, if no container has that chip. Otherwise the unused id stands for the
+lowest chip for which no other id stands.
 
 So the kubelet always has as many usable ids as there are usable chips. An unused id is
-as healthy as its chip.
+as healthy as the chip for which it stands.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ def device_id(product: Product, chip: int) -> str:
 
 
 def chip_of(product: Product, kubelet_id: str) -> int:
-    """Return the chip with the number in a device id; -1 if the product has none.
+    """Return the chip with a device id's number; -1 if the product has no such chip.
 
     The id can stand for another chip: see `map_ids_to_chips`.
     """
@@ -104,12 +104,12 @@ def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
 
 
 def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of the chips of a slot that no other pod may get.
+    """Return the mask of chips that no pod but the pod of this slot may get.
 
-    They are all chips of the slot, with one exception. If a container was recreated
-    while the pod ran, they are the chips of the pod's holds, as soon as each app
-    container and sidecar owns one. The pod's annotations then do not name the chips of
-    its init containers, so a scheduler may give these chips to other pods.
+    They are the chips of the slot. If a container was recreated while the pod ran, they
+    are the chips of the pod's holds, once the pod is confirmed. The pod's annotations
+    then do not name the chips of its init containers, so a scheduler may give these
+    chips to other pods.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)
@@ -142,10 +142,10 @@ def unclaimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
 def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
     """Return {device id: mask of the chips that it stands for} for every device id.
 
-    An id in use stands for the chips mounted for it. If these are not certain, it
-    stands for all chips that may be mounted. If the kubelet gives one id to two
-    containers, the id stands for the chips of both. An id for which no chip remains has
-    mask 0.
+    If it is uncertain which chip is mounted for an id in use, the id stands for all
+    chips that can be mounted for it. If the kubelet gives one id to two containers, the
+    id stands for the chips of both. An unused id has mask 0 if other ids stand for all
+    chips.
 
     Cost:
         O(chips of the node + holds).

@@ -80,7 +80,7 @@ def _has_other_counts(pod: NpuPod, count: int) -> bool:
 def render_too_few(slot: Slot) -> str:
     """Return the text that refuses an Allocate in standalone mode.
 
-    The text has one of two reasons. Too few chips are free. Or a container takes
+    The text gives one of two reasons: too few chips are free, or the pod takes
     ASCEND_VISIBLE_DEVICES from an annotation that only a scheduler writes.
 
     Args:

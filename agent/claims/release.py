@@ -2,8 +2,8 @@
 
 The sources are the API server, pod-resources and the processes of the node. One source
 alone proves nothing. The reconciler asks pod-resources in passes: rounds of questions
-about several pods. A pass counts only if no Allocate was under way from its beginning
-to its end.
+about several pods. A pass counts only if no Allocate was under way at any time during
+the pass.
 """
 
 from dataclasses import replace
@@ -74,10 +74,10 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 
 
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
-    """Reduce the hold of an ended pod to the chips that processes still use.
+    """Reduce the hold of an ended pod to the chips on which the driver shows processes.
 
-    An ended pod is deleted or terminal. The pod's other chips become free for new pods.
-    If the kernel shows processes that the pod left behind, the hold is not reduced:
+    An ended pod is deleted or terminal. The hold's other chips become free for new
+    pods. If `ledger.stray_processes` has processes of the pod, the hold is not reduced:
     they may open any chip of the hold again.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
@@ -101,7 +101,7 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
 
 
 def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger:
-    """Store the processes that the deleted pods in `event.uids` have left behind."""
+    """Store the stray processes of ended pods (deleted or terminal)."""
     other_pods = {
         uid: pids
         for uid, pids in ledger.stray_processes.items()
@@ -140,12 +140,13 @@ def pods_to_check_for_processes(
 def needs_full_list(ledger: Ledger) -> bool:
     """Whether the reconciler must call List of pod-resources in this pass.
 
-    First case: pod-resources shows ids of a hold although the owner's pod is deleted or
-    terminal. The call makes the kubelet forget these ids.
+    It must in two cases:
 
-    Second case: `end_pass` is about to release a hold without a known owner. The hold
-    may belong to a pod that the pod watch has not shown yet. The call shows whether
-    any container has the hold's ids.
+    - pod-resources shows ids of a hold although the owner's pod is deleted or terminal.
+      The call makes the kubelet forget these ids.
+    - `end_pass` is about to release a hold without a known owner. The hold may belong
+      to a pod that the pod watch has not shown yet. The call shows whether any
+      container has the hold's ids.
     """
     return any(
         _is_abandoned(ledger, hold)
@@ -214,8 +215,8 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
 def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
     """Return the ids that pod-resources lists for a container whose holds lack them.
 
-    A hold of another container does not count, because the kubelet can give one id to
-    two containers.
+    Holds of other containers do not matter: the kubelet can give one id to two
+    containers.
 
     Args:
         in_use: {container: its device ids} as pod-resources listed them. None: the
@@ -266,14 +267,15 @@ def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     """Whether a living pod may be the owner of a hold whose owner is not known.
 
-    First case: pod-resources shows an id of the hold for the pod, and no hold of the
-    pod has this id.
+    A pod may be the owner in two cases:
 
-    Second case: an app container or sidecar of the pod owns no hold yet, and the hold
-    fits one of the pod's containers by number of chips and by kind (init or not). In
-    this case, `_is_proven_not_owner` must be False. It is not asked if the hold serves
-    an init container and the pod may be in admission: pod-resources shows no init
-    containers.
+    - pod-resources shows an id of the hold for the pod, and no hold of the pod has this
+      id.
+    - An app container or sidecar of the pod is not confirmed, the hold fits a container
+      of the pod, and pod-resources does not rule out the pod.
+
+    In admission, pod-resources cannot rule out a pod for a hold of an init container,
+    because it shows no init containers.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -307,10 +309,8 @@ def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
 def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether the newest answer of pod-resources rules out that `pod` owns `hold`.
 
-    The caller has checked that the answer shows no id of `hold` for the pod, except ids
-    of the pod's own holds. The answer is proof if it shows the pod and is newer than
-    `hold`, and if no Allocate was under way while pod-resources answered. A running pod
-    is never ruled out: the kubelet may have forgotten the pod's devices.
+    Call it only if `_is_shown_unexplained` is False for `hold`. A running pod is never
+    ruled out: the kubelet may have forgotten the pod's devices.
     """
     evidence = ledger.evidence.get(pod.uid)
     return (
@@ -323,9 +323,10 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
-    """Whether pod-resources shows an id of `hold` for a living pod whose holds lack it.
+    """Whether pod-resources shows a living pod that may own `hold`.
 
-    Such a pod may be the owner of `hold`.
+    A pod may own `hold` if pod-resources shows for the pod an id of `hold`, and no hold
+    of the pod has this id.
     """
     for uid, evidence in ledger.evidence.items():
         if not values.is_alive(ledger, uid):

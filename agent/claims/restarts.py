@@ -46,8 +46,8 @@ def find_picks(ledger: Ledger, count: int) -> list[Pick]:
 def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
     """Return the slot of a hold whose ids the kubelet has lost.
 
-    If the slot is gone, the result is a new slot with the chips of all holds of the
-    owner's pod. The result is None if this pod is gone too.
+    If the slot is gone, return a new slot with the chips of all holds of the pod that
+    owns `hold`. Return None if this pod is gone too.
     """
     slot = ledger.slots.get(hold.slot)
     pod = ledger.pods.get(hold.owner.uid) if hold.owner is not None else None
@@ -67,11 +67,11 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
         ids: Device ids of the Allocate.
 
     Returns:
-        A `Pick` with the chips. None if no running container can be asking, or if a
-        living pod without a claim can be asking. A text that refuses the Allocate if
-        the container needs unclaimed chips and one of two things is true: too few chips
-        are unclaimed, or a container that can be asking takes ASCEND_VISIBLE_DEVICES
-        from its pod's annotation.
+        None if no running container can be asking, or if a living pod without a claim
+        can be asking. Otherwise a `Pick` with the chips, or a text that refuses the
+        Allocate. It is refused if unclaimed chips are necessary but too few. It is also
+        refused if unclaimed chips are necessary and a container that can be asking
+        takes ASCEND_VISIBLE_DEVICES from its pod's annotation.
     """
     picks = find_picks(ledger, len(ids))
     if not picks or _has_claimless_pod(ledger, len(ids)):

@@ -1,8 +1,8 @@
 """Choose chips in standalone mode, by the rules of `scheduler_core`.
 
-In this mode, the slot of a pod has no chips at first. At the pod's first Allocate the
-agent chooses from the free chips. It chooses for the whole pod if possible, else for
-one container. Afterwards the slot is like one that a scheduler has filled.
+In this mode no scheduler chooses chips, so the slot of a pod has none at first. When
+the kubelet calls Allocate for a container, the agent chooses free chips for the whole
+pod. If the product's rules allow none, the agent chooses for this container only.
 """
 
 from collections.abc import Iterator
@@ -88,8 +88,8 @@ def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
         count: Number of chips that the next container asks for.
         lasting: Mask of the chips that the pod's app containers and sidecars have.
         reusable: Mask of the chips that the pod's init containers had. The next
-            container gets those that are not in `lasting`, because the kubelet gives
-            out the ids of init containers first.
+            container gets those of them that are not in `lasting`. The kubelet reuses
+            the ids of init containers before it gives out others.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
@@ -178,11 +178,10 @@ def _legal_plans(
 
 
 def _choose_near(product: Product, domain: int, count: int) -> int:
-    """Return the mask of the lowest `count` chips of one ring or card.
+    """Return the mask of `count` chips from `domain`, if possible of one ring or card.
 
-    Of the rings or cards with at least `count` chips in `domain`, the one with the
-    fewest is taken. If no ring or card has enough, the result is the lowest chips of
-    `domain`, at most `count`.
+    Of the rings or cards with enough chips in `domain`, the one with the fewest such
+    chips is used. The mask has fewer than `count` chips only if `domain` has fewer.
 
     Args:
         domain: Mask of the chips to choose from.
@@ -202,10 +201,11 @@ def _lowest(mask: int, count: int) -> int:
 
 
 def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
-    """Whether a pod's held chips are on more rings or cards than necessary.
+    """Whether a pod's held chips are needlessly on several rings or cards.
 
-    False if the product's rules allow these chips for one pod. The rules of some
-    products spread the chips of a pod over all cards.
+    True if they are on more rings or cards than necessary, and the product's rules do
+    not allow this set of chips for one pod. The rules of some products require that the
+    chips of a pod are spread over all cards.
     """
     product = ledger.product
     chips = chip_sets.mask_of(

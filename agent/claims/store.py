@@ -39,7 +39,7 @@ class LedgerStore:
         return effects
 
     def replace(self, ledger: Ledger) -> None:
-        """Store a ledger and wake all readers if it differs from the stored ledger."""
+        """Store a ledger; if it differs from the previous ledger, wake all readers."""
         # compared by value: a pass that changes nothing must not wake every reader
         if ledger is not self.ledger and ledger != self.ledger:
             self.ledger = ledger

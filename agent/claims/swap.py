@@ -16,21 +16,19 @@ from scheduler_core.wire.pods import NpuPod
 def exchange(
     ledger: Ledger, pod: NpuPod, hold: Hold, *, replaced_hold: Hold | None
 ) -> Ledger:
-    """Move the chips of `hold` from another pod's slot to the slot of the hold's owner.
+    """Correct the ledger after Allocate gave a pod chips of another pod's slot.
 
-    If the two slots have equal shapes, the other slot gets chips of the owner's slot in
-    return. If the other slot then lacks chips, new ones are chosen at its next
-    Allocate.
+    `hold` and its chips move to the slot of `pod`. If the two slots have equal shapes,
+    the other slot gets chips of the slot of `pod` in return.
 
-    A container that takes ASCEND_VISIBLE_DEVICES from its pod's annotation mounts the
-    annotated chips, whatever Allocate answered. For such a pod, no slot changes, and
-    `hold` gets the annotated chips.
+    But if `pod` takes ASCEND_VISIBLE_DEVICES from its annotation, both slots keep their
+    chips. `hold` then gets the annotated chips, because its container mounts these
+    chips whatever Allocate answered.
 
     Args:
         pod: Owner of `hold`.
         hold: Has chips of another pod's slot.
-        replaced_hold: The previous hold of the same container, whose chips the pod no
-            longer has. None: the container had no hold.
+        replaced_hold: The previous hold of the same container; None if there is none.
     """
     own_slot = ledger.slots.get(pod.uid)
     other_slot = ledger.slots.get(hold.slot)
@@ -93,9 +91,8 @@ def _copy_slot(
 ) -> Ledger:
     """Give a pod without a slot a copy of the slot that the chips of `hold` come from.
 
-    All holds of that slot then belong to the copy. No copy is made if that slot is
-    gone, differs in shape from the pod, or was made for a single hold. In these cases,
-    only `hold` is assigned to the pod.
+    All holds of that slot then belong to the copy. If that slot is gone, has another
+    shape than the pod, or was made for a single hold, nothing is copied.
 
     Args:
         hold: The pod's confirmed hold.
@@ -118,12 +115,11 @@ def _copy_slot(
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
     """Move holds of a vanished slot to the slot of the pod that was served from it.
 
-    Holds with another known owner are not moved. `own_slot` gets the chips of the moved
-    holds in place of chips of its own. The earlier holds of `own_slot` get the uid of
-    the vanished slot.
+    Holds with another known owner are not moved.
 
     Args:
-        own_slot: The slot of the pod.
+        own_slot: The slot of the pod. It gets the chips of the moved holds in place of
+            chips of its own.
         confirmed: The pod's confirmed hold. The slot of its chips vanished when another
             pod was deleted.
     """
@@ -154,7 +150,7 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
 
 
 def chips_given_from(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of the chips in a slot's holds; 0 if too many for the slot.
+    """Return the mask of the chips in a slot's holds; 0 if more than the slot has.
 
     Only the newest hold of each container counts. Holds of init containers count only
     if the slot has enough chips for them too.
@@ -172,7 +168,7 @@ def chips_given_from(ledger: Ledger, slot: Slot) -> int:
 
 
 def _has_count_of(slot: Slot, hold: Hold) -> bool:
-    """Whether a hold has as many ids as the container `slot.needs[hold.need]` needs."""
+    """Whether a hold has as many ids as its container needs according to `slot`."""
     return (
         hold.need < len(slot.needs)
         and len(hold.kubelet_ids) == slot.needs[hold.need].count
@@ -185,8 +181,8 @@ def _chips_given_up(
     """Return the mask of chips that a pod's slot gives up for the chips of `hold`.
 
     They are the chips of `replaced_hold`. If this is None, they are chips of `own_slot`
-    that no hold with a known owner has, at most as many as `hold` has. Chips without
-    any hold come first.
+    without a known owner, at most as many as `hold` has. Chips without any hold come
+    first.
 
     Args:
         own_slot: The slot of the pod.
@@ -212,11 +208,11 @@ def _chips_given_up(
 def _exchange_one_container(
     ledger: Ledger, hold: Hold, own_slot: Slot, given_up: int
 ) -> Ledger:
-    """Move `hold` to a pod's slot, in exchange for the chips `given_up`.
+    """Move `hold` to a pod's slot, and exchange its chips for the chips `given_up`.
 
-    The slot that `hold` came from gets these chips if the two slots have equal shapes.
-    Otherwise the chips become unclaimed. If `given_up` and `hold` have different
-    numbers of chips, `hold` moves and both slots keep their chips.
+    The slot that `hold` came from gets `given_up` if the two slots have equal shapes.
+    Otherwise these chips become unclaimed. If `given_up` and `hold` have different
+    numbers of chips, no chips are exchanged, and only `hold` moves.
 
     Args:
         hold: The pod's confirmed hold, with chips of another slot.

@@ -136,8 +136,8 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
     """Whether the kubelet has admitted this pod.
 
-    It has if the pod's status says so, or if the pod's phase is Running. A pod that is
-    known only from the kubelet's own list (`ledger.kubelet_only`) is admitted too.
+    True if the pod's status shows it, or if the pod's phase is Running. Also True if
+    the pod is known only from the kubelet's list of pods (`ledger.kubelet_only`).
     """
     return pod.admitted or pod.phase == "Running" or pod.uid in ledger.kubelet_only
 
@@ -162,8 +162,8 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
     """Return the holds whose known owner is a container of the pod, oldest first.
 
     Cost:
-        O(holds) for the first pod of a ledger, O(1) for each further pod. It is called
-        for every pod after every event, and a node may have sixty pods.
+        O(holds) in the first call with a `Ledger` value, O(1) in each further call with
+        it. Called for every pod after every event; a node may have sixty pods.
     """
     if ledger.holds and not ledger.holds_by_pod:
         holds_by_uid: dict[str, list[Hold]] = {
@@ -181,7 +181,7 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
 def held_chips(ledger: Ledger) -> int:
     """Return the mask of the chips of all holds.
 
-    Chips that are only perhaps mounted (`Hold.reserved`) are included.
+    The chips in `Hold.reserved`, which may be mounted too, are included.
     """
     mask = 0
     for hold in ledger.holds.values():
@@ -190,11 +190,11 @@ def held_chips(ledger: Ledger) -> int:
 
 
 def releasing_chips(ledger: Ledger) -> int:
-    """Return the mask of chips with a process that no living pod explains.
+    """Return the mask of chips with a process, but without a living pod.
 
-    The driver sees the process on the chip, or a deleted pod with a hold of the chip
-    has left the process behind. A left-behind process counts even if the driver does
-    not see it, because it can open the chip again.
+    A process counts if the driver sees it on the chip. A process that an ended or
+    deleted pod left behind counts for all chips in the pod's holds. It can open them
+    again, even if the driver does not see it now.
 
     Chips of a hold without a known owner are left out, because a living pod may own the
     hold. Chips in slots of pods that run without their devices (`ledger.bare`) are left
@@ -214,11 +214,10 @@ def releasing_chips(ledger: Ledger) -> int:
 
 
 def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
-    """Return a slot with the chips of a pod's holds.
+    """Return a slot with the chips of a pod's holds, for a served pod without a slot.
 
-    For a pod that was served, but has no slot in the ledger, for example after a
-    restart of the agent. The slot's predicate-time is `SERVED`, as for all pods that
-    have their chips.
+    The ledger may lack the slot after a restart of the agent. The slot's predicate-time
+    is `SERVED`, as for all pods that have their chips.
 
     Args:
         also: Holds whose chips the slot gets too, though the ledger no longer counts

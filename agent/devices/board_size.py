@@ -1,6 +1,6 @@
 """Reduce rows of the product table to the chips that a server has. Pure functions.
 
-A row of that table describes one server type, with its highest number of chips.
+A row of that table describes one type of server, with the most chips it can have.
 """
 
 from collections.abc import Iterable

@@ -19,7 +19,7 @@ CALM_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Latest good reading of the chips, its time, and why some values in it are old."""
+    """Latest good reading of the chips, its time, and the reason if values are old."""
 
     #: The last good reading; None before the first.
     reading: Reading | None = None
@@ -50,9 +50,9 @@ class Poller:
 
         Args:
             driver: The driver to poll.
-            poll_s: Longest pause before the next observation, if `deliver` (see `run`)
-                returned True for the latest one. If it returned False, the longest
-                pause is `poll_s` or 1 s, whichever is longer. Unit: seconds, above 0.
+            poll_s: Longest pause before the next observation, if the `deliver` of `run`
+                asks for it within `poll_s`. Otherwise the longest pause is `poll_s` or
+                1 s, whichever is longer. Unit: seconds, above 0.
             deadline_s: Longest wait for one call of the driver, before the latest
                 reading is marked as stale. Unit: seconds, above 0.
         """

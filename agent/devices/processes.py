@@ -68,8 +68,8 @@ class Processes:
     async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
         """Return the program name and user of each of these processes, by pid.
 
-        Name and user are missing for a process that the agent cannot see. They are
-        missing for every process if the thread does not answer in time.
+        The result has every pid. The name is "" and the user None if the agent cannot
+        see the process, or if the thread does not answer in time.
         """
         occupants = await self._call(_describe, tuple(pids))
         return {pid: Occupant(pid=pid) for pid in pids} | (occupants or {})

@@ -266,8 +266,8 @@ def _is_lasting(
 def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> bool:
     """Whether the history of a fault code on a chip can be deleted.
 
-    It can if three things are true. The code is not on the chip now. It did not come
-    within the window of its frequency rule. No upgrade has raised its level.
+    It can if the code is not on the chip, no frequency rule still counts an arrival of
+    the code, and no upgrade has raised its level.
     """
     if history.is_present or history.arrivals_s:
         return False
@@ -292,7 +292,7 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
 
 
 def _lift_separation(state: State, chip: int) -> State:
-    """End a chip's upgrades to ManuallySeparateNPU, which a person has lifted."""
+    """End a chip's upgrades to ManuallySeparateNPU; forget arrivals of their codes."""
     keys = {
         (upgrade.chip, upgrade.code)
         for upgrade in state.upgrades

@@ -94,9 +94,9 @@ def _apply_upgrade(
 ) -> list[ChipFault]:
     """Return the faults after `upgrade` has raised the level of its code on its chip.
 
-    A fault whose level is already worse keeps that level. A network fault never gets
-    ManuallySeparateNPU here, because this level separates the chip itself. If the chip
-    has no fault with this code that can get the level, one is added.
+    A fault with a worse level than the upgrade's keeps its level. A network fault never
+    gets ManuallySeparateNPU from an upgrade, because this level separates the chip
+    itself. If the upgrade applies to no fault of the chip, a fault is added.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE

@@ -1,4 +1,7 @@
-"""Find the level of a chip's fault by its code in a list, or else by its severity."""
+"""Find the level of a chip's fault: by its code if that is listed, or by its severity.
+
+The lists of codes are built in, or in the fault ConfigMap `mindx-dl-fault-config`.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -49,10 +52,9 @@ class Table:
         """Return the level of one fault.
 
         A level that the driver gave the fault is returned as it is. Otherwise, the
-        level of the fault's code in this table is returned, with one exception. If that
-        is a restart level (like RestartNPU) and the fault is a network fault, the
-        result is NotHandleFault: a network cannot be restarted. If the table lacks the
-        code, the default is:
+        level of the fault's code in this table is returned. Exception: for a network
+        fault, NotHandleFault is returned instead of a restart level (like RestartNPU).
+        A network cannot be restarted. If the table lacks the code, the default is:
 
             network fault                      PreSeparateNPU
             fault of the chip, severity 0, 1   NotHandleFault

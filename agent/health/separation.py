@@ -6,8 +6,9 @@ adds a name to separate a chip and removes it to release the chip. The agent add
 name of a chip whose fault code returns too often (frequency rule). It removes this name
 when the code has been gone for the release window of the rule.
 
-So a missing name releases a chip only if the ConfigMap had that name before. And the
-agent never replaces a text of this key that it has not read.
+A name can be missing because the agent has not written it yet. So a missing name
+releases a chip only if the ConfigMap had that name before. A person may have written
+the key's text. So the agent never replaces a text that it has not read.
 
 Source: MindCluster's documents on `ManuallySeparateNPU`. In MindCluster a name added by
 hand counts only after a restart; here it counts at once.
@@ -19,7 +20,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Separated chips, and those of them that `ManuallySeparateNPU` has named."""
+    """Separated chips, and which of them the node's ConfigMap names.
+
+    The names are in the text of the ConfigMap's key `ManuallySeparateNPU`.
+    """
 
     #: Separated now.
     separated: frozenset[int] = frozenset()

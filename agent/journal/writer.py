@@ -87,10 +87,10 @@ class JournalWriter:
     async def read(self) -> JournalContents | JournalProblem:
         """Return the journal entries of the previous agent process, or a problem.
 
-        A problem says why there are no entries. If the read takes longer than
-        READ_WITHIN_S (3 s), that is a problem. The journal is then renamed to
-        `<name>.bad-<n>`. Otherwise the first write would replace the only record of the
-        holds.
+        A problem says why there are no entries. A read that takes longer than
+        READ_WITHIN_S (3 s) is a problem, too. An unusable journal is renamed to
+        `<name>.bad-<n>`, so that the first write does not replace the only record of
+        the holds.
 
         Call this method once, before any write.
         """
@@ -205,8 +205,8 @@ def is_of_line(written: HoldEntry, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
     An entry with device ids belongs to the line if one of these ids begins with the
-    line's prefix, like `Ascend910-`. An entry without device ids belongs to it if one
-    of the entry's chips, given or only reserved, is a chip of the line.
+    line's prefix, like `Ascend910-`. An entry without device ids belongs to the line if
+    a chip in the entry's `chips` or `reserved` is a chip of the line.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)

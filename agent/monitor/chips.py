@@ -122,11 +122,12 @@ class ChipMonitor:
         self.judge_again()
 
     def apply_configmap(self, data: Mapping[str, str] | None) -> None:
-        """Separate and release chips by the ConfigMap `mindx-dl-deviceinfo-<node>`.
+        """Apply the separated chips named by ConfigMap `mindx-dl-deviceinfo-<node>`.
 
         A separated chip is out of service. The first call also restores the raised
-        fault levels that the agent wrote to this ConfigMap before a restart. In a later
-        call, if a chip's name cannot be parsed, no chip is separated or released.
+        fault levels that the agent wrote to this ConfigMap before a restart. In later
+        calls, if any chip's name cannot be parsed, no chip is separated or put back
+        into service.
 
         Args:
             data: Data of one version of the ConfigMap; None if there is no ConfigMap.
@@ -266,7 +267,10 @@ class ChipMonitor:
     # Steps of the state machines
 
     def _step_escalation(self) -> None:
-        """Raise and lower fault levels by the rules, and separate or release chips."""
+        """Raise and lower fault levels by the fault configuration's rules.
+
+        Also separate chips (take them out of service) or put them back into service.
+        """
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
             present=keys_under_rules(self._raw),

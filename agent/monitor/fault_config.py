@@ -61,9 +61,7 @@ class FaultConfigWatch:
     async def run(self) -> NoReturn:
         """Watch the ConfigMap `mindx-dl-fault-config` until this task is cancelled.
 
-        For each usable version, call `apply` with it and `on_problem` with "". For any
-        other version, call `on_problem` with a sentence. After the ConfigMap is
-        deleted, the built-in configuration counts as a usable version.
+        After the ConfigMap is deleted, the built-in configuration is applied.
         """
         await self.watch.run(self._changed)
 

@@ -1,7 +1,6 @@
-"""Announce events on the node by log lines, metrics and Kubernetes events.
+"""Announce changes on the node by log lines, metrics and Kubernetes events.
 
-A lasting problem is announced when it begins or changes, and not again while it stays
-the same.
+A lasting problem is announced once, and again only if it changes.
 """
 
 import asyncio

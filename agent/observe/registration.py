@@ -31,7 +31,7 @@ class Registration:
             metrics: Metrics of the agent.
             clock: Monotonic. Unit: seconds.
             on_rival: Called with a sentence about another plugin that serves the same
-                resource. Called with "" when there is no such plugin.
+                resource, and with "" if there is none.
         """
         self._metrics = metrics
         self._clock = clock

@@ -8,8 +8,8 @@
     a whole chip       davinci<physical id>
     a part of a chip   vdavinci<number>, which the container sees as davinci<number>
 
-The files are looked up at each use, because a driver may be loaded after the agent has
-started.
+Each call of `find` looks at the host's files again, because a driver may be loaded
+after the agent has started.
 
 Source:
     MindCluster's device plugin, `pkg/common/common.go` (at 22bb3d98).

@@ -138,7 +138,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     async def PreStartContainer(
         self, request: api_pb2.PreStartContainerRequest, context: object
     ) -> api_pb2.PreStartContainerResponse:
-        """Do nothing: the plugin's options tell the kubelet not to request this."""
+        """Do nothing; the plugin's options tell the kubelet not to make this call."""
         return api_pb2.PreStartContainerResponse()
 
     @staticmethod

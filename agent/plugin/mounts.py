@@ -113,7 +113,7 @@ class Mounts:
         """Return a sentence why no container can get a chip now; None if one can.
 
         The caller refuses an Allocate with this sentence. With the method `cdi`, this
-        call also writes the CDI spec if the file is missing or differs.
+        call also writes the CDI spec if the file is missing or out of date.
         """
         if self._mount is MountMethod.RUNTIME:
             return None

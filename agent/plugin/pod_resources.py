@@ -1,7 +1,7 @@
 """Ask the kubelet which pod has which device ids (pod-resources v1).
 
 The call `Get` asks about one pod and changes nothing. In kubelets before 1.34 `Get` is
-off by default. The agent then calls `List`, which asks about all pods.
+off by default. If `Get` is off, the agent calls `List`, which asks about all pods.
 
 `List` makes the kubelet forget the ids of ended pods. During an Allocate, this can lead
 the kubelet to give one id to two pods. So `List` is called only while no Allocate runs,
@@ -109,10 +109,10 @@ class PodResourcesClient:
         return translate.device_ids(answer.pod_resources, self._resource)
 
     async def allocatable_ids(self, resource: str = "") -> frozenset[str] | None:
-        """Return the device ids of a resource that the kubelet may give out.
+        """Return the device ids that the kubelet may give out for a resource.
 
-        None if the kubelet does not answer. The kubelet does not tell which device
-        plugin listed the ids.
+        None if the kubelet does not answer. The ids may be those of a rival, since the
+        kubelet does not tell which device plugin listed them.
 
         Args:
             resource: Resource of the ids; "" for the resource of this client.

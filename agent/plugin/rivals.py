@@ -82,8 +82,8 @@ class Rivals:
         Args:
             socket: Socket of the plugin, in the kubelet's device plugin directory.
             resource: Resource that the plugin serves.
-            allocatable_ids: Asks the kubelet which device ids of the resource it may
-                give out.
+            allocatable_ids: Asks the kubelet for the device ids of `resource`. Returns
+                None if the kubelet does not answer.
         """
         self._socket = socket
         self._resource = resource
@@ -130,9 +130,9 @@ class Rivals:
     async def find_while_registered(self, plugin: PluginState) -> str:
         """Return a sentence about another plugin of this resource; "" if there is none.
 
-        Call this while this plugin is registered. A replaced socket file of this plugin
-        proves another plugin. So do LOOKS checks in a row in which the kubelet has
-        other device ids than this plugin listed.
+        Call this while this plugin is registered. There is another plugin in two cases.
+        First, this plugin's socket file has been replaced. Second, in LOOKS checks in a
+        row the kubelet has other device ids than this plugin listed.
         """
         if inode_of(self._socket) not in (0, plugin.inode):
             return (
@@ -235,10 +235,11 @@ def inode_of(path: Path) -> int:
 
 
 def _is_of_another_resource(path: Path) -> bool:
-    """Whether a socket's name shows that its plugin serves another resource.
+    """Whether the name of another plugin's socket says that it serves another resource.
 
-    Do not call it for the socket of the plugin that looks for rivals. The result is
-    true for every name that plugins of this agent or of MindCluster give to a socket.
+    Plugins of this agent and of MindCluster name their sockets after what they serve.
+    Every such name gives True. So do not pass the socket of the plugin that looks for
+    rivals.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 

@@ -68,11 +68,11 @@ class RegistrationObserver(Protocol):
         """React to a registration that the kubelet accepted."""
 
     def unregistered(self) -> object:
-        """React to the end of a registration, or to one that the kubelet refused."""
+        """React to a registration that has ended, or that the kubelet refused."""
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Callback that takes a sentence when a rival appears, "" when it has gone."""
+        """Callback that takes a sentence about a new rival, or "" if that has gone."""
 
 
 class Server:
@@ -135,7 +135,7 @@ class Server:
 
     @property
     def is_followed(self) -> bool:
-        """Whether a stream is open on which the kubelet was sent the device list."""
+        """Whether the kubelet got the device list on a stream that is still open."""
         return self._servicer is not None and self._servicer.is_followed
 
     def suspect(self, evidence: str) -> None:
@@ -213,9 +213,9 @@ class Server:
     async def _serve(self, server: grpc.aio.Server) -> int:
         """Start a gRPC server at the plugin's socket; return the inode of the socket.
 
-        The socket is created under a temporary name and then renamed. A gRPC server
-        that stops removes the path at which it created its socket. By then another
-        plugin can have put its own socket at the final path.
+        The socket is created under a temporary name and then renamed. When a gRPC
+        server stops, it removes the path at which it created its socket. Without the
+        renaming, this could remove another plugin's socket at the same path.
 
         Raises:
             OSError: The socket cannot be created or renamed.
@@ -349,10 +349,10 @@ class Server:
 
 
 async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None:
-    """End a servicer's streams, let its running requests finish, and stop its server.
+    """End the streams of `servicer`, wait for its running requests, and stop `server`.
 
-    Running requests get at most DRAIN_S. Once they are answered, the server is stopped
-    at once: gRPC by itself would also wait for idle connections.
+    The wait takes at most `DRAIN_S` seconds. `server.stop(DRAIN_S)` alone would also
+    wait for idle connections.
     """
     servicer.close()
     stopping = asyncio.ensure_future(server.stop(DRAIN_S))
@@ -375,7 +375,10 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 @asynccontextmanager
 async def _running(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    """Run `work` as a task during the context, then cancel it and raise its error."""
+    """Run `work` as a task during a `with` block, and cancel it when the block ends.
+
+    If the task has failed by itself, its error is raised at the end of the block.
+    """
     task = asyncio.create_task(work)
     try:
         yield

@@ -107,7 +107,7 @@ def ids_among(
 def device_ids(
     pod: podresources.PodResources, resource: str
 ) -> Mapping[str, frozenset[str]]:
-    """Return {container: its device ids of `resource`} of a pod in pod-resources.
+    """Return the device ids of `resource` that each container of a pod has.
 
     A container without ids of the resource has an empty set.
     """

@@ -108,7 +108,7 @@ class VirtualServicer(ListAndWatchServicer):
         return api_pb2.AllocateResponse(container_responses=answers)
 
     def _device_of(self, ids: tuple[str, ...]) -> VirtualDevice | str:
-        """Return the virtual device that `ids` names, or a sentence of refusal."""
+        """Return the virtual device with the only id in `ids`, or why it is refused."""
         problem = self._mounts.problem()
         if problem or len(ids) != 1:
             return problem or f"a container gets 1 {self._row.resource}, not {len(ids)}"

@@ -70,7 +70,7 @@ class Annotator:
                 and annotates its pods. While the result is true, no patch is sent.
             addresses: Returns the addresses of node and chips that the driver has
                 reported.
-            new_backoff: Returns the back-off for a pod whose first patch has failed.
+            new_backoff: Returns a new back-off, for one pod whose patches fail.
         """
         self._store = store
         self._send = send

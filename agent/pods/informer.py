@@ -139,9 +139,9 @@ class PodInformer:
     async def wait_until_known(self) -> None:
         """Wait until the API server, or else the kubelet, has listed the node's pods.
 
-        The kubelet is asked every FIRST_LIST_S until the API server has answered. The
-        kubelet's answer ends the wait only if it has a pod that asks for chips. An
-        answer without such a pod looks the same as a failed request.
+        While both lists are missing, the kubelet is asked every FIRST_LIST_S. Its list
+        counts only if it has a pod that asks for chips. A list without such a pod looks
+        the same as a failed request.
         """
         while True:
             try:

@@ -66,7 +66,8 @@ class PodResources(Protocol):
         """Return {container: device ids} of a pod; None if the kubelet has no such pod.
 
         Raises:
-            ResourcesError: The kubelet did not answer, or must not be asked now.
+            ResourcesError: The kubelet did not answer, or must not be asked because an
+                Allocate is running.
         """
 
     async def forget_ended_pods(self) -> InUse:
@@ -76,7 +77,8 @@ class PodResources(Protocol):
             {(namespace, pod, container): its device ids} of all listed containers.
 
         Raises:
-            ResourcesError: The kubelet did not answer, or is giving out a device now.
+            ResourcesError: The kubelet did not answer, or must not be asked because an
+                Allocate is running.
         """
 
 
@@ -109,8 +111,8 @@ class Reconciler:
             store: Ledger of the product line.
             resources: Client of the kubelet's pod-resources.
             activity: Tells whether an Allocate was running during a pass.
-            find_stray_processes: Asks the kernel for processes that ended pods have
-                left.
+            find_stray_processes: Asks the kernel for processes of ended pods that still
+                run.
             period_s: Pause between two passes that ask about all living pods. While
                 nothing changes, the pause is `CALM_PERIOD_S` if that is longer. Unit:
                 seconds.
@@ -128,13 +130,15 @@ class Reconciler:
     async def run(self) -> NoReturn:
         """Make passes until cancelled: ask pod-resources which pods have which ids.
 
-        The first case that applies decides the longest pause after a pass:
+        The first case that applies decides when the next pass begins:
 
-            the kubelet did not answer           a back-off
-            a hold's owner is unknown or ended   AGAIN_S; PATIENT_S if no hold was made
-                                                 during the last EAGER_PASSES passes
-            otherwise                            until the next change of the ledger,
-                                                 or until `period_s` has passed
+            the kubelet did not answer          after a back-off
+            a hold's owner is unknown or ended  after AGAIN_S; PATIENT_S if no hold
+                                                came in the last EAGER_PASSES passes
+            otherwise                           at the next change of the ledger, or if
+                                                the next thorough pass is due
+
+        In the first two cases, the pass begins earlier if `_needs_pass` becomes true.
         """
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
@@ -311,9 +315,8 @@ class _Calm:
 def _needs_pass(now: Ledger, before: Ledger) -> bool:
     """Whether the ledger has changed so that pod-resources may answer something new.
 
-    True in each of three cases. An Allocate has made a hold. A chip that had processes
-    has none now. A pod is in `confirm.unconfirmed_pods(now)` but was not in
-    `confirm.unconfirmed_pods(before)`.
+    True if an Allocate has made a hold, if the last process on a chip has ended, or if
+    a pod has become unconfirmed (`confirm.unconfirmed_pods`).
 
     Args:
         now: The present ledger.

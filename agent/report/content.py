@@ -120,7 +120,7 @@ def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
 
 
 def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
-    """Join the separated chips' names of all product lines into one ConfigMap text."""
+    """Join the names of separated chips of all product lines."""
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
         return SeparatedNames(text=read, read=read)

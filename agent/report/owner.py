@@ -38,10 +38,10 @@ class Owner:
         self._reference: OwnerReference | None = None
 
     async def reference(self) -> OwnerReference | None:
-        """Return the owner reference for the node's ConfigMap; None if it has no owner.
+        """Return the owner reference to write into `mindx-dl-deviceinfo-<node>`.
 
-        The first successful call reads the agent's pod. Later calls return the same
-        result.
+        None if the agent's pod is unknown, may not be read, has no controller, or is
+        not in the ConfigMap's namespace. After one success, all calls return the same.
 
         Raises:
             KubeError: The pod cannot be read now; try again.

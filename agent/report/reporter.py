@@ -1,8 +1,9 @@
-"""Write the node report into `mindx-dl-deviceinfo-<node>` and onto the Node object.
+"""Write the node report into the node's ConfigMap and onto its Node object.
 
-`agent.report.schedule` decides when the ConfigMap is written. The reporter watches both
-objects, so that it sees an edit or a deletion at once. It waits longer after each
-failed write. Each write has the latest report; older reports are not written later.
+The ConfigMap is `mindx-dl-deviceinfo-<node>`; `agent.report.schedule` decides when it
+is written. The reporter watches both objects, so that it sees an edit or a deletion at
+once. It waits longer after each failed write. Each write has the latest report; older
+reports are not written later.
 """
 
 import asyncio

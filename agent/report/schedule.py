@@ -125,7 +125,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Effect: write this agent's keys with `report` into the node's ConfigMap.
+    """Effect: write `report` into this agent's keys of the node's ConfigMap.
 
     The next event given to `step` must be `WriteSucceeded` or `WriteFailed`.
     """
@@ -172,7 +172,7 @@ Effect = Write | Restoring | RivalAppeared | RivalVanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """State of the schedule: report to write, last written report, ConfigMap now."""
+    """State of the schedule: report to write, last written report, latest ConfigMap."""
 
     #: Name of this writer; unique per process.
     me: str
@@ -233,7 +233,7 @@ def due_at(state: State) -> float | None:
 
 
 def _pause_s(state: State) -> float:
-    """Return the seconds between the last successful write and the next due one."""
+    """Return the least seconds between two writes of the node's ConfigMap."""
     if not _is_outdated(state):
         return state.heartbeat_s
     return URGENT_SPACING_S if _is_health_new(state) else SPACING_S
@@ -310,9 +310,9 @@ def _on_configmap(
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
     """Return state and effect after a new ConfigMap version that no known rival wrote.
 
-    There is no effect if this agent's keys are unchanged, or if `state.uncertain`.
-    Otherwise, this change and the earlier ones within EDITS_WITHIN_S are counted. If
-    they are more than MOST_EDITS, the effect is `RivalAppeared`, else `Restoring`.
+    There is no effect if this agent's keys are unchanged, or if the result of its last
+    write is unknown. Otherwise the effect is `Restoring`. But if others have changed
+    the keys more than MOST_EDITS times within EDITS_WITHIN_S, it is `RivalAppeared`.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
@@ -328,10 +328,9 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     """Whether another program, not a person, wrote `DeviceInfoCfg` in `stored`.
 
-    False before this agent's first write, and while the result of its last write is
-    unknown. Otherwise, True if the text of `DeviceInfoCfg` meets three conditions. It
-    differs from the texts in `state.written` and `state.stored`. Its CheckCode is
-    right. It is not older than the text in `state.written`.
+    True if the text is new, is not older than this agent's last one, and has the right
+    CheckCode. But False before this agent's first write, and while the result of its
+    last write is unknown.
 
     Args:
         state: State whose `stored` is still the previous version of the ConfigMap.
@@ -375,11 +374,11 @@ def _is_outdated(state: State) -> bool:
 
 
 def _changed_keys(state: State) -> str:
-    """Return the names of this agent's entries that others changed, joined by commas.
+    """Return which keys in `state.stored` differ from this agent's last write.
 
-    Entries are data keys, labels and the annotation with the writer's name. The
-    ConfigMap `state.stored` is compared with this agent's last write; "" if either is
-    missing. `ManuallySeparateNPU` counts as changed only if the ConfigMap lacks it.
+    The result is a text with commas: names of data keys, of labels, and of the
+    annotation with the writer's name. `ManuallySeparateNPU` is named only if the
+    ConfigMap lacks it. "" if there is no ConfigMap, or this agent has not written yet.
     """
     if state.written is None or state.stored is None:
         return ""
@@ -395,11 +394,10 @@ def _changed_keys(state: State) -> str:
 
 
 def _manual_at(state: State) -> int:
-    """Return the resourceVersion for a write of `ManuallySeparateNPU`; 0 for none.
+    """Return the resourceVersion to require for a write of `ManuallySeparateNPU`.
 
-    The write fails if the ConfigMap has a newer version by then. The key is not written
-    if there is no ConfigMap or no report, or its text already equals the report's. Nor
-    is it written if somebody has changed the text since the report was made.
+    0 if the key must not be written: its text equals the report's, or somebody changed
+    it after the report was made. Also 0 without a ConfigMap or a report.
     """
     if state.stored is None or state.report is None:
         return 0

@@ -73,11 +73,10 @@ class Informers:
         return ", ".join(filter(None, unsynced))
 
     def name_disconnected(self) -> str:
-        """Return the names of the watches that are disconnected.
+        """Return the names of the watches without an open stream for `_GAP_MOST_S` s.
 
-        These are watches of nodes, pods or device ConfigMaps without an open stream for
-        more than `_GAP_MOST_S` seconds. The names are separated by commas; "" means
-        none.
+        Only the watches of nodes, pods and device ConfigMaps count. The names are
+        separated by commas; "" means none.
         """
         watches = (self.nodes, self.pods, self.reports)
         return _name_watches(watch.disconnected_s() > _GAP_MOST_S for watch in watches)

@@ -5,8 +5,8 @@ changed ConfigMap has an error, the settings in force stay in force. An event on
 ConfigMap lists the errors and the settings in force.
 
 The settings from flags, environment and file are in force until the extender has read
-this ConfigMap without an error, and after its deletion. A cluster that schedules by
-default settings is better than one without scheduling.
+this ConfigMap without an error. They are in force again after its deletion. So a wrong
+or missing ConfigMap never stops scheduling.
 """
 
 import logging
@@ -147,7 +147,8 @@ class SettingsFollower:
             defaults: Settings that are in force if there is no ConfigMap
                 `ascend-extender-settings`.
             adjust: Puts changed settings into force in the rest of the extender.
-            record: Records an event: reference to the ConfigMap, reason, message.
+            record: Records an event on the ConfigMap. Takes a reference to the
+                ConfigMap, the event's reason and its message.
         """
         self._defaults = defaults
         self._adjust = adjust

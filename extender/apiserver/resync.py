@@ -48,7 +48,7 @@ _Comparison = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationCheck:
-    """Functions that find orphaned reservations and hand them to the binder to end.
+    """Functions that find orphaned reservations, and let the binder end them.
 
     An orphaned reservation belongs to no job's plan, and to no other part of the
     extender that would end it. Without this check, its chips would stay reserved for
@@ -62,10 +62,7 @@ class ReservationCheck:
 
 
 class Resync:
-    """Periodic comparison of API server, watches and cache, which repairs differences.
-
-    Watches are compared with the API server, and the cache with the watches.
-    """
+    """Periodic comparison of API server, watches and cache; repairs differences."""
 
     def __init__(
         self,
@@ -100,11 +97,12 @@ class Resync:
         self._logged = 0
 
     async def run(self) -> None:
-        """Compare each watch, and the cache, repeatedly until cancelled.
+        """Compare watches with the API server, and the cache with watches, repeatedly.
 
-        A watch is compared with the API server, the cache with the watches. Each of
-        these comparisons has its own task. Its pauses are `every_s` seconds, with
-        jitter.
+        Each watch has a task that compares it with the API server. One more task
+        compares the cache with the watches. Before each comparison, its task pauses for
+        `every_s` seconds, with jitter. The tasks run until this call is cancelled. If
+        `every_s` is 0, there are no tasks.
         """
         if not self._every_s:
             return

@@ -1,4 +1,4 @@
-"""Annotates nodes so that schedulers retry refused pods when chips have become free.
+"""Annotate nodes so that schedulers retry refused pods when chips have become free.
 
 A scheduler retries refused pods when it sees a change of the cluster, such as the
 deletion of a pod. But at that moment the agent still holds the deleted pod's chips. The
@@ -33,7 +33,7 @@ Mark = Callable[[str], Awaitable[None]]
 
 
 class SchedulerWaker:
-    """Annotates nodes, so that schedulers retry the pods that the extender refused.
+    """Writer of node annotations that make schedulers retry the refused pods.
 
     State: the names of the nodes to annotate, and whether a refused pod waits for a
     retry.
@@ -58,7 +58,7 @@ class SchedulerWaker:
         self._is_pod_waiting = True
 
     def note_improved(self, names: Collection[str]) -> None:
-        """Schedule an annotation of each of these nodes if a refused pod waits.
+        """Put these nodes on the list of nodes to annotate, if a refused pod waits.
 
         Args:
             names: Nodes that may take more pods than before.
@@ -70,15 +70,15 @@ class SchedulerWaker:
     def retry_all(self) -> None:
         """Make schedulers retry all refused pods, even if no node has more free chips.
 
-        If a refused pod waits for a retry, an annotation of one node is scheduled. Any
-        node serves this purpose.
+        If a refused pod waits for a retry, any one node is put on the list of nodes to
+        annotate.
         """
         name = next(iter(self._improved), None) or self._any_node()
         if name:
             self.note_improved((name,))
 
     async def run(self) -> NoReturn:
-        """Carry out scheduled annotations until cancelled.
+        """Annotate the nodes on the list whenever there are any, until cancelled.
 
         After a failure, wait for a growing pause, then try again.
         """
@@ -99,14 +99,14 @@ class SchedulerWaker:
                 backoff.reset()
 
     async def run_once(self) -> None:
-        """Annotate up to `MARKED_MOST` of the scheduled nodes, and drop the others.
+        """Annotate up to `MARKED_MOST` nodes of the list, and empty the list.
 
         One annotation makes schedulers retry all refused pods. So no pod counts as
         waiting until the next call of `note_refused`.
 
         Raises:
             KubeError: A node was not annotated. This node and the following ones stay
-                scheduled. A refused pod still counts as waiting.
+                on the list. A refused pod still counts as waiting.
         """
         self._woken.clear()
         self._is_pod_waiting = False

@@ -114,7 +114,7 @@ class KubeTorShare:
         self._namespace = namespace
 
     async def share(self, text: str) -> None:
-        """Write `text` into the ConfigMap `tor-share-cm`; create it if missing."""
+        """Write `text` as `global-tor-info` in `tor-share-cm`; create it if missing."""
         name, data = switches.SHARE_NAME, {switches.SHARE_KEY: text}
         try:
             await configmaps.patch(
@@ -165,7 +165,7 @@ class KubeJobs:
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod whose job has had only some of its pods bound for too long.
+        """Evict a bound pod, because other pods of its job were not bound in time.
 
         The eviction is tried only once. A failure is logged.
         """
@@ -196,9 +196,9 @@ class KubeJobs:
         )
 
     def wake(self) -> None:
-        """Annotate a node so that schedulers retry all refused pods.
+        """Schedule an annotation of a Node, so that schedulers retry all refused pods.
 
-        Nothing is annotated if no refused pod waits.
+        Nothing is scheduled if no pod that the extender refused waits for a retry.
         """
         self._waker.retry_all()
 

@@ -145,16 +145,16 @@ class Cache:
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """Return the nodes where Allocate could mix up `pod` with another pod.
 
-        An Allocate call does not name its pod. It can mix up `pod` with a pod of the
-        node that has a reservation or an unconfirmed claim, if `shapes.conflict` is
-        True for their shapes.
+        An Allocate call does not name its pod. The other pod has a reservation or an
+        unconfirmed claim on the node, and `shapes.conflict` is True for both shapes.
         """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
     def nodes_reserved_from(self, uid: str) -> frozenset[str]:
-        """Return the nodes that are set aside for another job and closed to this pod.
+        """Return the nodes that are set aside for a job and therefore closed to a pod.
 
-        Such a node is open to the pod if the pod's priority is higher than the job's.
+        Such a node is closed to each pod of another job, unless the pod's priority is
+        higher than that of the job for which the node is set aside.
 
         Args:
             uid: UID of the pod.
@@ -172,9 +172,10 @@ class Cache:
         )
 
     def step_gang(self, event: gang_events.Event, now_s: float) -> None:
-        """Apply an event about a job of several pods to `gangs`.
+        """Apply an event about a job of several pods to the jobs in this cache.
 
-        The resulting effects are added to `effects`; the planner carries them out.
+        The resulting effects are appended to the attribute `effects`. The planner
+        carries them out.
         """
         self.effects += permit.step(self.gangs, event, now_s, self.limits)
 
@@ -207,7 +208,7 @@ class Cache:
             self.cluster.drop(node_info.name, resource)
 
     def forget_if_empty(self, node_info: NodeInfo) -> None:
-        """Remove a node's entry if it has neither resources nor ConfigMap texts."""
+        """Remove a node's entry if it has no resources and no agent's report."""
         if node_info.is_empty:
             self.nodes.pop(node_info.name, None)
 
@@ -239,8 +240,9 @@ class Cache:
         ]
 
     def apply_report(self, resource_state: ResourceState, now_s: float) -> None:
-        """Update the state of one resource of a node from the agent's report.
+        """Update the state of one resource from the node's newest device ConfigMap.
 
+        The ConfigMap is the agent's `mindx-dl-deviceinfo-<node>`, stored with the node.
         `superpods_version` grows by 1 if the SuperPoD of the node changed.
         """
         if resource_state.apply_report(now_s, self.agent_silent_s, self.ahead_s or 0.0):
@@ -420,10 +422,7 @@ def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> Non
 
 
 def _leave(cache: Cache, uid: str, now_s: float) -> None:
-    """Remove a pod from its job.
-
-    Apply the event `MemberRemoved` first, while `gangs` still knows the job of the pod.
-    """
+    """Remove a pod from its job."""
     cache.step_gang(gang_events.MemberRemoved(uid=uid), now_s)
     cache.gangs.drop(uid)
 
@@ -445,11 +444,11 @@ def _delete_pod(cache: Cache, uid: str, now_s: float) -> None:
 
 
 def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
-    """Delete the reservation of a pod, if any, and compute its node's free chips again.
+    """Delete the reservation of a pod, if any; compute free chips of its node again.
 
     Args:
-        computed: Node whose free chips are not computed here; "" if none. The caller
-            computes them after further changes.
+        computed: Name of a node for which the caller computes the free chips itself;
+            "" for none.
     """
     reservation = cache.reservations.pop(uid, None)
     if reservation is not None:

@@ -138,9 +138,9 @@ class PodDeleted:
 class Reservation(NamedTuple):
     """Chips of one node reserved for one pod; also the event that reserves them.
 
-    A reservation ends when the watch shows the pod bound, failed, succeeded or deleted.
-    The event `Unreserved` ends it too. The class is a tuple, which is cheap to create,
-    because a plan may create thousands of reservations.
+    A reservation ends at the event `Unreserved`. It also ends when the pod watch shows
+    the pod bound, failed, succeeded or deleted. The class is a tuple, which is cheap to
+    create, because a plan may create thousands of reservations.
     """
 
     uid: str
@@ -159,7 +159,7 @@ class Reservation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominated:
-    """The event that preemption starts to free chips for a pod or a job.
+    """Event: preemption begins to evict pods, to free chips for another pod or a job.
 
     Until `NominationCleared`, no other pod or job may get these chips.
     """
@@ -199,8 +199,8 @@ class Unreserved:
 class SelfMaintainSet:
     """The event that the setting `self-maintain-available-card` was changed.
 
-    If the setting is False, a free chip must also be in the agent's list of available
-    chips.
+    If True, free chips are computed from the node's chips, their health and the pods.
+    If False, a chip must in addition be in the agent's list of available chips.
     """
 
     self_maintain: bool

@@ -87,9 +87,9 @@ class NodeInfo:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the entry has neither resources nor ConfigMap texts.
+        """Whether the node has neither resource states nor ConfigMap texts.
 
-        The cache removes an empty entry.
+        If so, the cache deletes this `NodeInfo`.
         """
         return not self.resources and not any(self.report_texts)
 
@@ -259,7 +259,7 @@ class ResourceState:
         return (before and before.superpod) != (after and after.superpod)
 
     def has_nothing_to_expire(self, heard_s: float) -> bool:
-        """Whether the event `Ticked` cannot change this state.
+        """Whether the event `Ticked` (once a second) certainly changes nothing here.
 
         Args:
             heard_s: An agent that last published before this time counts as silent.
@@ -284,9 +284,10 @@ class ResourceState:
     def _listed_chips(self, product: Product) -> int | None:
         """Return the mask of the chips that the node has; None if unknown.
 
-        The Node's annotation `baseDeviceInfos` lists them. Without it, the mask is 0,
-        or all chips of the product for a bare node. The mask is None if the annotation
-        is malformed, or if a bare node has another number of chips than `allocatable`.
+        The Node's annotation `baseDeviceInfos` lists them. If it is missing, the mask
+        has all chips of the product on a bare node, and no chips on any other node.
+        The mask is None if the annotation is malformed. It is also None if a bare node
+        has another number of chips than `allocatable`.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -330,7 +331,7 @@ class ResourceState:
         job.
 
         Args:
-            owner: UID of a pod, or a job.
+            owner: UID of a pod, or key of a job.
         """
         report, mask = self.report, self.nominated.get(owner, 0)
         if report is None:
@@ -345,7 +346,8 @@ class ResourceState:
         has the chips of removed pods that the agent may still hold.
 
         Args:
-            but: UID of a pod, or a job, whose nominated chips are left out; "" if none.
+            but: UID of a pod, or key of a job. The chips nominated for it are left out.
+                "": no chips are left out.
         """
         mask = 0
         for tenant in self.tenants.values():

@@ -1,7 +1,7 @@
 """CPU, memory and pod places: requested by pods, and still available on nodes.
 
-Pod slots are the number of pods that a node may have, `pods` in the Node's allocatable.
-Each pod uses one.
+A node has as many pod places as it may have pods: `pods` in the Node's allocatable.
+Each pod uses one place.
 
 The extender plans all pods of a job at once, several of them perhaps on one node. It
 must therefore check that their requests fit together. kube-scheduler checks only one
@@ -116,7 +116,7 @@ def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
 
 
 class RequestedResources:
-    """Requests of each living pod, and for each node their sum over its bound pods."""
+    """Requests of each living pod, and the total of each node's bound pods."""
 
     def __init__(self) -> None:
         #: {uid: (node, requests)}; the node is "" before the pod is bound
@@ -154,7 +154,7 @@ class RequestedResources:
                 self._nodes[node] = remaining
 
     def ask(self, uid: str) -> Resources:
-        """Return the requests of a pod; no CPU or memory if the pod is not stored."""
+        """Return the requests of a pod; if it is not stored, only one pod place."""
         return self._pods.get(uid, ("", ONE_POD))[1]
 
     def at(self, uid: str) -> tuple[str, Resources] | None:

@@ -1,9 +1,9 @@
 """Index of unconfirmed claims, to find nodes where Allocate could mix up two pods.
 
-An Allocate call names no pod; it says only how many chips a container gets. Two pods of
-a node with unconfirmed claims may have containers that get equally many chips. Then the
-agent may give one pod the chips of the other. `shapes.conflict` tells for which shapes
-of the two pods this must be prevented.
+An Allocate call names no pod; it says only how many chips a container gets. Suppose
+that two pods with unconfirmed claims are on one node, and a container of each gets
+equally many chips. Then the agent may give one pod the chips of the other. Whether two
+pods may be on one node in spite of this depends on their shapes (`shapes.conflict`).
 """
 
 from scheduler_core.wire import shapes
@@ -13,10 +13,7 @@ _NONE: frozenset[Shape] = frozenset()
 
 
 class UnconfirmedClaims:
-    """For each node, the shapes of pods with an unconfirmed claim or a reservation.
-
-    Invariant: `_at` has a shape for a node exactly if `_nodes` has the node for it.
-    """
+    """For each node, the shapes of pods with an unconfirmed claim or a reservation."""
 
     def __init__(self) -> None:
         #: {shape: nodes with such a claim}
@@ -37,7 +34,7 @@ class UnconfirmedClaims:
                 reservation or an unconfirmed claim.
 
         Returns:
-            Whether an earlier shape is not in `now`. Then more pods may fit the node.
+            Whether an earlier shape is not in `now`. If so, more pods may fit the node.
         """
         at = node, resource
         before = self._at.get(at, _NONE)

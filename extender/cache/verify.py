@@ -1,8 +1,8 @@
 """Compare the cache with the objects that the watches have stored.
 
 A watch stores an object and applies its event to the cache in the same turn of the
-event loop. So if the event of a stored object is applied again, nothing must change. If
-something would change, the cache is wrong.
+event loop. So the cache is wrong if it would change when the event of a stored object
+is applied again.
 """
 
 from collections.abc import Collection, Iterable, Iterator

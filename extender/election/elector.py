@@ -49,7 +49,7 @@ class LeaseApi(Protocol):
 
 
 class KubeLease:
-    """Sends requests for one Lease to the API server, all with the same timeout."""
+    """Client of the API server for one Lease; all requests have the same timeout."""
 
     def __init__(
         self, client: Client, namespace: str, name: str, *, timeout_s: float
@@ -87,7 +87,7 @@ class KubeLease:
 
 
 class Election:
-    """Takes, renews and releases the Lease for this extender; says whether it leads."""
+    """Leader election of this extender: takes, renews and releases the Lease."""
 
     def __init__(
         self,

@@ -35,8 +35,8 @@ class LeadershipTerm(Protocol):
     async def run(self) -> None:
         """Run the background work of this extender until cancelled.
 
-        When cancelled, wait a limited time for bind requests already sent, and cancel
-        other requests.
+        When cancelled, wait a limited time for bind requests already sent to the API
+        server. Cancel all other requests to the API server.
         """
 
     @property

@@ -84,7 +84,7 @@ class BindAbandoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The event that a pod of a job is bound to a node, or has succeeded."""
+    """The event that a pod of a job is bound to a node, or ended with success."""
 
     uid: str
 

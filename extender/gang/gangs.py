@@ -101,11 +101,10 @@ class Gang:
 
     @property
     def is_several(self) -> bool:
-        """Whether the job is planned as a whole.
+        """Whether the job is planned as a whole, not pod by pod.
 
-        A job is planned as a whole if its size is unknown or above 1. So is a job of
-        one pod with the label `tor-affinity`: the choice of its leaf switch depends on
-        the switches that other jobs use.
+        True for several pods, for an unknown size, and for one pod with the label
+        `tor-affinity`: its leaf switch depends on the switches that other jobs use.
         """
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
@@ -147,8 +146,9 @@ class Gang:
     def rank_key(self, uid: str) -> tuple[int, object, str]:
         """Return the sort key of a pod among the pods of its job.
 
-        Pods with a rank come first, by rank. The others follow, by role (such as master
-        before worker), by the indexes in their labels or annotations, and by name.
+        Pods with a rank come first, by rank. Pods without a rank follow. They are
+        sorted by role (such as master before worker), then by the indexes that their
+        job's controller gave them, then by name.
         """
         member = self.members[uid]
         rank = member.membership.rank
@@ -206,7 +206,8 @@ class Gang:
 class Gangs:
     """All jobs with their pods, and the job of each pod.
 
-    Invariant: `job_of` has a pod exactly if `members` or `others` of its job has it.
+    A pod is in `job_of` exactly if it is in its job's `members` or, without NPUs, in
+    its job's `others`.
     """
 
     def __init__(self) -> None:
@@ -217,18 +218,15 @@ class Gangs:
         self.changed: set[str] = set()
 
     def gang_of(self, uid: str) -> Gang | None:
-        """Return the job of a pod if the job is planned as a whole; None otherwise.
-
-        Also None for a pod that is in no job.
-        """
+        """Return the job of a pod if the job is planned as a whole; None otherwise."""
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
 
     def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> None:
-        """Add a pod that asks for NPUs to its job, or replace the pod's entry there.
+        """Add a pod to its job, or replace its entry there.
 
         Args:
-            uid: UID of the pod. For a failed pod, call `drop` instead.
+            uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
             member: The pod as a member of its job.
             bound: Whether the pod has a node or has succeeded.
             ending: Whether the pod is terminating.

@@ -178,8 +178,8 @@ def _first_text(*keys: str) -> Callable[[_Facts], str]:
 def _operators_job(facts: _Facts, name: str) -> str:
     """Return the API path of the training job that a pod belongs to.
 
-    The pod's owner gives the path. For the launcher of an MPIJob, whose owner is a Job,
-    it is the path of the MPIJob.
+    The path is taken from the pod's owner, except for the launcher pod of an MPIJob.
+    Such a pod is owned by a Job, but the path is that of the MPIJob.
 
     Args:
         facts: The pod.

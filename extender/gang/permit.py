@@ -355,8 +355,8 @@ def _back_off(
 ) -> None:
     """Set the earliest time at which a job is planned again.
 
-    The pause doubles with each failure, up to a limit. A part of it depends on the name
-    of the job. So two jobs that compete for chips are next planned at different times.
+    The pause doubles with each failure, up to a limit. It also depends on the name of
+    the job, so that two jobs that compete for chips are not planned at the same time.
 
     Args:
         counted: Whether the caller has already added this failure to `gang.failures`.

@@ -1,11 +1,11 @@
 """Read from a job's API object, such as a JobSet, how many pods with NPUs the job has.
 
-Objects of training operators, JobSets, LeaderWorkerSets and Volcano contain the pod
-templates. Pods without NPUs (an MPI launcher, a parameter server) can thus be left out.
-PodGroups state a number only; that number includes pods without NPUs.
+JobSets, LeaderWorkerSets, Volcano Jobs, Jobs and the jobs of training operators contain
+pod templates. Pods without NPUs (an MPI launcher, a parameter server) can thus be left
+out. PodGroups state a number only; that number includes pods without NPUs.
 
-A missing or malformed field means that the size is unknown. It is not an error, since
-these objects belong to other programs.
+A missing or malformed field is not an error, since these objects belong to other
+programs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -26,7 +26,10 @@ _JSON = "application/json"
 
 
 class VerbHandlers:
-    """Makes aiohttp handlers of scheduler verbs, such as filter; times all requests."""
+    """Maker of aiohttp handlers for scheduler verbs, such as filter.
+
+    The handlers measure how long each request takes.
+    """
 
     def __init__(
         self, metrics: Metrics, why_not_ready: Callable[[], str | None]
@@ -34,7 +37,7 @@ class VerbHandlers:
         """Store what the handlers of all verbs share.
 
         Args:
-            metrics: Times requests and counts errors, by verb.
+            metrics: Records durations of requests and counts errors, by verb.
             why_not_ready: Returns why no verb may be answered now; None if verbs may.
                 Called at each request. The reason is sent as an error answer.
         """

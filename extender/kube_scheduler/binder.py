@@ -84,10 +84,10 @@ class Permit(Protocol):
     """Calls of the binder to the planner, which holds back the binds of jobs."""
 
     async def wait(self, caller: Caller) -> str | None:
-        """Hold a bind call for a pod until the pod's job permits the bind.
+        """Hold a bind call for a pod until the pod's job permits or refuses the bind.
 
-        A job permits binds once bind calls for all its unbound members have arrived, or
-        a member is bound. Returns None if the bind may be sent, else why it is refused.
+        A job permits binds once a member is bound, or once bind calls for all members
+        have arrived. Returns None if the bind may be sent, else why it is refused.
 
         Args:
             caller: Pod and node of the call, and whether the client is still connected.
@@ -102,7 +102,7 @@ class Permit(Protocol):
         """
 
     def unreserve(self, uid: str, *, is_gone: bool) -> None:
-        """Free the reserved chips of a pod whose bind did not happen.
+        """Free the chips of a pod whose bind did not happen, if no plan needs them.
 
         If the pod exists and is in the plan of its job, the chips stay reserved for a
         later bind.
@@ -185,8 +185,8 @@ class Binder:
         """Bind a pod to a node. Return "" if it is bound, else why it is not.
 
         The pod first waits until its job permits the bind. If the caller disconnects
-        during this wait, the call counts as never made. After the wait, the bind goes
-        on without its caller: a cancelled API call would have an unknown outcome.
+        during this wait, the call counts as never made. If the caller disconnects
+        later, the bind goes on: a cancelled API call would have an unknown outcome.
 
         Args:
             args: The pod and the node.
@@ -442,10 +442,10 @@ class Binder:
         return self._record_bound(args, pod)
 
     def _record_bound(self, args: BindArgs, pod: NpuPod) -> str:
-        """Record the node that a pod has according to the API server.
+        """Record that a pod has a node, as read from the API server.
 
-        Returns "" if the pod has the node in `args`. Else the reserved chips are given
-        back, and the result says which node the pod is bound to.
+        Returns "" if that node is the one in `args`. Otherwise the pod's reserved chips
+        are freed, and the result says which node the pod is bound to.
         """
         self._open_binds.pop(args.uid, None)
         if pod.node != args.node:

@@ -1,8 +1,9 @@
 """JSON bodies of kube-scheduler's extender protocol: decode requests, encode answers.
 
 The scheduler's Go structs have no JSON names, so the keys are Go's field names (`Pod`,
-`NodeNames`). Go ignores upper and lower case in keys, and so does this module. Node
-objects are passed through as bytes, for speed; only their names are decoded.
+`NodeNames`). Go finds a key in any mix of upper and lower case, and so does this
+module. Node objects are passed through as bytes, for speed; only their names are
+decoded.
 
 Source: kubernetes/kube-scheduler `extender/v1/types.go`.
 """

@@ -109,10 +109,11 @@ class KubeSchedulerVerbs:
         pod: NpuPod,
         filter_result: FilterResult,
     ) -> FilterResult:
-        """Report a pod refused by all nodes to the preemptor; return the new result.
+        """Tell the preemptor that no node accepts a pod; return the new filter result.
 
         Nodes where chips are being freed for the pod or its job get the refusal
-        `node_filter.LEAVING`. A pod with preemptionPolicy `Never` is not reported.
+        `node_filter.LEAVING`. The preemptor is not told of a pod with preemptionPolicy
+        `Never`. If a node accepts the pod, `filter_result` is returned unchanged.
         """
         if filter_result.fitting:
             return filter_result
@@ -151,12 +152,12 @@ class KubeSchedulerVerbs:
         return protocol.scores_answer(scores.items())
 
     async def _preempt(self, body: bytes, _request: web.Request) -> bytes:
-        """Answer preempt with the nodes where proposed evictions free fitting chips.
+        """Return nodes where kube-scheduler's proposed evictions free fitting chips.
 
-        kube-scheduler proposes pods to evict on each node. For a pod with NPUs, the
-        answer has no nodes in these cases:
+        kube-scheduler proposes pods to evict on each node. For a pod with NPUs, no node
+        is returned in these cases:
 
-        - No eviction helps the pod. For example, its owner is in back-off.
+        - No eviction helps the pod, for example because its owner is in back-off.
         - The extender has a preemptor, which evicts instead of kube-scheduler. The
           preemptor learns here which nodes lack chips, CPU, memory or pod places for
           the pod.

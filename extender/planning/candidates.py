@@ -91,8 +91,8 @@ class CandidateNodes:
 
         Args:
             job: Key of the job.
-            question: What a one-pod job asks for. All jobs with an equal question then
-                get the refusal `text`. If None, `text` is not stored.
+            question: What a one-pod job asks for. `text` is stored as the answer to all
+                equal questions. None if no other job may get `text`.
             text: Sentence that says why the job does not fit.
             version: Version of the cache on which the job was planned.
         """

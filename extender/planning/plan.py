@@ -166,11 +166,10 @@ def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
 
 
 def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
-    """Return the product rows that may serve a job, in the order in which to try them.
+    """Return the product rows by which to plan a job, in the order to try them.
 
-    If the job itself decides its row (`lookup.resolve_job`), the result has only that
-    row. The result is empty if no row can serve the job. For any other job, the result
-    has the rows of the nodes `names`, sorted by key.
+    A job that decides its row (`lookup.resolve_job`) gets only this row, or no row if
+    none can serve it. Any other job gets the rows of the nodes `names`, sorted by key.
     """
     first_pod = job.pods[0]
     traits = job.gang.members[first_pod.uid].traits
@@ -263,7 +262,7 @@ def _place_in_core(
 def _place_unbound(
     job: _PlanInput, row: Product, names: Sequence[str]
 ) -> JobPlacement | Rejection:
-    """Return node and chips for each unbound pod of a job.
+    """Return node and chips for each unbound pod of a job, or why the pods do not fit.
 
     The bound pods of the job keep their chips and are not in the result.
     """
@@ -280,8 +279,8 @@ def _place_unbound(
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
     """Return {name of an unbound pod: placement without node and chips}.
 
-    `core.place_job` keeps a logical SuperPoD only if each of its pods has a placement.
-    Pods whose placement has no node get a new one.
+    `core.place_job` replaces these placements by new ones. Without them, it would not
+    keep the logical SuperPoDs of the job's bound pods.
     """
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 

@@ -55,7 +55,7 @@ class JobsApi(Protocol):
         """
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod whose job has had only some of its pods bound for too long."""
+        """Evict a pod because other pods of its job were not bound in time."""
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
         """Emit a Kubernetes event on a pod about the pod's job.
@@ -151,10 +151,10 @@ class Planner:
         return node_filter.accept_only(reservation.node, names)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
-        """Plan the job of a pod if no node among `names` is planned for the pod.
+        """Plan the job of `pod` unless its plan gives `pod` one of the nodes `names`.
 
-        If the pod's planned node is not in `names`, the event `NodeNotOffered` is first
-        applied to the job. The event can end the job's plan.
+        If the plan gives `pod` a different node, the event `NodeNotOffered` is first
+        applied to the job. If this event does not end the plan, no new plan is made.
         """
         reservation = self._cache.reservations.get(pod.uid)
         if reservation is not None and reservation.node not in names:
@@ -168,7 +168,7 @@ class Planner:
         """Plan a job, but first the waiting jobs that are ahead of it.
 
         A job is ahead if it has a higher priority, or the same priority and is older.
-        Nothing is planned in each of these cases:
+        No job is planned if one of these is true:
 
         - The size of the job `gang` is unknown, or a pod of it is missing.
         - All pods of `gang` are bound, or `gang` has a plan.
@@ -216,7 +216,7 @@ class Planner:
         return Refusal(reason=ExtenderReason.JOB, text=text)
 
     def _plan_in_order(self, gang: Gang) -> None:
-        """Plan a job, but first the waiting jobs ahead of it by `Gang.queue_key`.
+        """Plan a job, but first the waiting jobs with a lower `Gang.queue_key`.
 
         A waiting job is skipped if it was refused and the cache has not changed since.
         """
@@ -330,10 +330,10 @@ class Planner:
     async def wait(self, caller: gang_events.Caller) -> str | None:
         """Hold a bind call for a pod until the pod's job permits or refuses the bind.
 
-        A job permits binds once bind calls for all its unbound members have arrived, or
-        a member is bound. A call is not held if its pod is a job by itself, or if the
-        pod's bind has begun. Returns None if the bind may be sent, else why it is
-        refused.
+        A job permits binds once it has a bound member, or bind calls for all its
+        unbound members have arrived. A call is not held if its pod is a job by itself,
+        or if the pod's bind has begun. Returns None if the bind may be sent, else why
+        it is refused.
 
         Args:
             caller: Pod and node of the bind call, and whether the client that sent it
@@ -424,7 +424,7 @@ class Planner:
         Schedulers are made to try refused pods again in two cases:
 
         - A node reservation has ended.
-        - All binds of a job have known outcomes, and its plan was postponed until then.
+        - A job was not planned because a bind had no outcome yet, and now all have.
 
         Also forgets the candidate nodes of jobs that no longer exist.
         """
@@ -500,7 +500,7 @@ class Planner:
 
         Args:
             job: Key of the job.
-            numbers: Numbers of the bind calls.
+            numbers: Serial numbers of the bind calls.
         """
         now_s = self._clock.now_s()
         for caller in filter(None, map(self._waiting_binds.caller, numbers)):

@@ -1,12 +1,12 @@
 """Nodes reserved for a large job that small jobs would otherwise delay forever.
 
 Chips become free one by one and go to pods that need few. So a job that needs many
-whole nodes may wait forever. If a job has waited for `Limits.reserve_after_s` seconds
-(`gang.events`), nodes are reserved for it. The nodes with the fewest chips in use are
-chosen, as many as the job needs. Only one job for each resource has reserved nodes at a
-time. Pods of other jobs get no chips on these nodes, unless the pods have a higher
-priority than the job. A node reservation lasts at most `Limits.reserve_for_s` seconds.
-After its end the job gets no new one for the same time.
+whole nodes may wait forever. If a job has waited for `reserve_after_s` seconds, nodes
+are reserved for it. The nodes with the fewest chips in use are chosen, as many as the
+job needs. Only one job for each resource has reserved nodes at a time. Pods of other
+jobs get no chips on these nodes, unless the pods have a higher priority than the job. A
+node reservation lasts at most `reserve_for_s` seconds. For `reserve_for_s` seconds
+after its end, the job gets no new one. Both times are fields of `gang.events.Limits`.
 """
 
 from collections.abc import Callable, Sequence
@@ -130,10 +130,10 @@ class NodeReservations:
             self._publish()
 
     def review(self, now_s: float) -> bool:
-        """Remove node reservations that have expired or whose job no longer waits.
+        """Remove node reservations that expired or whose job no longer waits for nodes.
 
         Returns whether any was removed. A job that loses its node reservation gets no
-        new one for `reserve_for_s`.
+        new one for `reserve_for_s` seconds.
         """
         ended = [
             resource

@@ -233,8 +233,7 @@ def schema_of(gang: Gang) -> Schema | None:
 def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
     """Return a leaf switch with its use by jobs and its health.
 
-    The use is that of the first node with an entry in `leaf_uses`. The result is
-    healthy if `leaf` and the entries of all its nodes are healthy.
+    The result is healthy only if `leaf` and the entries of all its nodes are healthy.
 
     Args:
         leaf: A leaf switch without its use by jobs.

@@ -4,9 +4,9 @@ Begin with `preemptor`: it collects refusals, starts attempts and carries their 
 out. Then read `attempt` (the phases of one attempt) and `victims` (which pods to
 evict). `evictions` calls the API server.
 
-Belongs here: choosing victims and reserving the chips that they free. Does not belong
-here: node filters (`scheduling`), plans (`planning`), the requests of Volcano
-(`volcano.victims`).
+Belongs here: choosing victims, and reserving the chips that their evictions free. Does
+not belong here: node filters (`scheduling`), plans (`planning`), the requests of
+Volcano (`volcano.victims`).
 
 Decision: `docs/adr/0021-room-is-made-by-eviction.md`.
 """

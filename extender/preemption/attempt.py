@@ -153,14 +153,14 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
-    """The event that the preemptor has chosen victims for a pod or a job."""
+    """Event: the preemptor has chosen victims for a pod or a job."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The event that the API server has answered an eviction, or its dry run."""
+    """Event: the API server has answered an eviction, or its dry run."""
 
     owner: str
     uid: str
@@ -169,21 +169,21 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipsFree:
-    """The event that no pod occupies the chips of an attempt any more."""
+    """Event: no pod occupies the chips of an attempt any more."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The event that the pod or job of an attempt got chips, or needs none any more."""
+    """Event: the pod or job of an attempt has got chips, or needs none any more."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """The event that time has passed, so that limits and pauses may have run out."""
+    """Event: time has passed, so that limits and pauses may have run out."""
 
 
 Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
@@ -191,9 +191,9 @@ Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominate:
-    """The effect that an attempt's chips are reserved for the pod or job to be placed.
+    """Effect: reserve the chips of an attempt for its pod or job.
 
-    They stay reserved until the attempt ends.
+    The reservation lasts until the attempt ends.
     """
 
     attempt: Attempt
@@ -201,14 +201,14 @@ class Nominate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearNomination:
-    """The effect that the chips of an ended attempt are no longer reserved."""
+    """Effect: end the reservation of an ended attempt's chips."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
-    """The effect that an eviction is sent, or only its dry run (`rehearse`)."""
+    """Effect: send the eviction of a victim, or only its dry run (`rehearse`)."""
 
     owner: str
     victim: Victim
@@ -217,9 +217,9 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """The effect that Kubernetes events announce evictions to the pods to be placed.
+    """Effect: record a Kubernetes event about the evictions for an attempt.
 
-    Each unbound pod for which chips are being freed gets one event.
+    Each unbound pod for which chips are being freed gets the event.
     """
 
     attempt: Attempt
@@ -227,7 +227,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyVictim:
-    """The effect that a victim gets a Kubernetes event.
+    """Effect: record a Kubernetes event on a victim.
 
     The event says for which pod or job the victim is evicted.
     """
@@ -238,9 +238,9 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """The effect that Kubernetes events tell the pods to be placed of a timeout.
+    """Effect: record a Kubernetes event about the timeout of an attempt.
 
-    Each unbound pod whose chips did not become free in time gets one event.
+    Each unbound pod whose chips did not become free in time gets the event.
     """
 
     attempt: Attempt
@@ -248,7 +248,7 @@ class NotifyTimedOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeScheduler:
-    """The effect that schedulers are made to try all refused pods again."""
+    """Effect: make schedulers try all refused pods again."""
 
 
 Effect = (

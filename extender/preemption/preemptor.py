@@ -75,7 +75,7 @@ class Preemptor:
         why_wait: Callable[[Gang], Refusal | None] = lambda _gang: None,
         limits: attempts.Limits = attempts.Limits(),  # noqa: B008  # a frozen value
     ) -> None:
-        """Start without attempts.
+        """Create a preemptor without any attempts to free chips.
 
         Args:
             cache: Victims are chosen from it. Chips are reserved in it.

@@ -46,7 +46,7 @@ _ENDING = -(1 << 31)
 
 
 def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
-    """Return whether a node has the chips for a pod once these pods are evicted.
+    """Return whether a node has the chips for a pod once the pods `uids` are evicted.
 
     Only chips are checked, not CPU or memory. Chips that the preemptor is freeing for a
     different pod or job do not count as free.
@@ -55,7 +55,7 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
         cache: Read only.
         pod: The pod to place. It asks for NPUs and has no node.
         node: Name of the node.
-        uids: UIDs of the pods to evict there.
+        uids: UIDs of the pods to evict from the node.
     """
     resource = pod.shape.resource
     state, resource_state = (
@@ -88,12 +88,12 @@ def for_pod(
     Args:
         cache: The CPU, memory and pod places in use are changed during the call and
             restored.
-        pod: The only pod of the job. Every node refuses it.
+        pod: The only pod of the job. The last filter call found no node for it.
         names: Nodes that refused the pod and may fit it after evictions.
         protected: UIDs of pods that may not be evicted.
 
     Returns:
-        None if no eviction would let the pod fit, or if it fits without one.
+        None if no eviction lets the pod fit, or if the pod fits by now without one.
     """
     priority = cache.priorities.get(pod.uid, 0)
     closed_names = cache.nodes_reserved_from(pod.uid) | cache.conflicts(pod)
@@ -182,13 +182,10 @@ class _JobTrial:
     topology: TopologySnapshot
 
     def places(self, gone_uids: Collection[str]) -> dict[str, int] | None:
-        """Return the chips that the job would get if these pods were evicted.
+        """Return the chips that the job would get if the pods `gone_uids` were evicted.
 
         The result is {node: mask of the chips of all the job's pods there}. None if the
         job would not fit.
-
-        Args:
-            gone_uids: UIDs of the pods that count as evicted.
         """
         with _overlay_without(self.cache, gone_uids):
             choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology)
@@ -207,9 +204,9 @@ def _fewest_nodes(
 ) -> tuple[frozenset[str], dict[str, int]] | None:
     """Return UIDs of pods to evict so that a job fits, and the chips the job then gets.
 
-    Takes all pods in `candidates` of the first n nodes, with the smallest n for which
-    the job fits. The other bound pods of these pods' jobs are included. None if the job
-    fits without an eviction, or does not fit even with all `candidates` evicted.
+    The pods are all `candidates` of the first n nodes, with the smallest n for which
+    the job fits. All other bound pods of their jobs are added. None if the job fits
+    without an eviction, or does not fit even if all `candidates` are evicted.
 
     Args:
         trial: The job.
@@ -242,17 +239,16 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Drop pods whose jobs use no chip of a plan; return the other UIDs and the plan.
+    """Return the UIDs of the pods that a plan needs evicted, and the plan unchanged.
 
-    The other UIDs include all bound pods of their jobs, because a job is evicted as a
-    whole.
+    These are the pods of `uids` that would free chips of the plan, and all bound pods
+    of their jobs, because a job is evicted as a whole.
 
     Args:
         cache: Read only.
         resource: Resource of the plan's chips.
-        uids: UIDs of the pods that would be evicted.
-        places: The plan, {node: mask of chips}. It fits if all pods `uids` are evicted.
-            Returned unchanged.
+        uids: UIDs of pods. If all of them are evicted, the plan fits.
+        places: The plan, {node: mask of chips}.
     """
 
     def wanted_chips(pod: NpuPod) -> int:
@@ -345,7 +341,7 @@ def _may_be_evicted(
 
 
 def _uids_of_job(cache: Cache, uid: str) -> frozenset[str]:
-    """Return the UIDs of a pod and of all bound pods of its job that have not ended."""
+    """Return `uid` and the UIDs of those bound pods of its job that have not ended."""
     gang = cache.gangs.gang_of(uid)
     if gang is None:
         return frozenset((uid,))

@@ -116,7 +116,7 @@ class QueryRoutes:
     async def _respond(self, work: Callable[[Snapshot], bytes]) -> web.Response:
         """Copy the cluster, run `work` on the copy in a thread, return the response.
 
-        Requests are computed one at a time. The response has status 503 if the extender
+        One response is computed at a time. The response has status 503 if the extender
         is not ready; otherwise 429 if `waiting_most` requests are open already.
         """
         reason = self._why_not_ready()

@@ -1,9 +1,9 @@
 """Snapshot of the cache, in the JSON format that `python -m scheduler_core` reads.
 
-The endpoints plan and snapshot use it. A pod in the snapshot has only the fields that
-decisions on chips need: no labels, annotations or environment. On request, numbers
-replace the names of pods and jobs. The same state of the cache always gives the same
-bytes.
+The endpoints `/v1/plan` and `/v1/snapshot` use it. A pod in the snapshot has only the
+fields that decisions on chips need: no labels, annotations or environment. On request,
+numbers replace the names of pods and jobs. The same state of the cache always gives the
+same bytes.
 """
 
 from collections import Counter
@@ -109,7 +109,7 @@ def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
 
 
 def _held(resource_state: ResourceState) -> int:
-    """Return the mask of chips of a node's resource that Allocate gave to pods.
+    """Return the mask of a node's chips of one resource that Allocate gave to pods.
 
     Chips of a pod removed a short time ago are included too: the agent may hold them
     without having reported it yet.
@@ -134,10 +134,10 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 
 
 def _resource(resource_state: ResourceState) -> str:
-    """Return the resource of a pod in the snapshot; "" if its node has one or none.
+    """Return the resource that the snapshot states for a pod with chips of a node.
 
-    If the node has several resources, but no longer the pod's, the result is the first
-    of them.
+    "" if the node has fewer than two resources. The node's first resource if it no
+    longer has the pod's.
 
     Args:
         resource_state: State of the pod's resource on its node. Its product is None if

@@ -1,4 +1,4 @@
-"""What-if: where a job would go now, or with nodes drained from the cluster or added.
+"""What-if: where a job would go, now or after nodes are drained or added.
 
 Nothing changes in the cluster. The answer is the one that `python -m scheduler_core
 place` gives for a snapshot with these nodes drained or added. The module is pure, so a
@@ -87,7 +87,10 @@ def _parse(text: str) -> Question:
 
 
 def _render_job_file(job: object) -> str:
-    """Return a request's job as the text of a job file, with the key `version`."""
+    """Render `job`, from the body of `POST /v1/plan`, as the text of a job file.
+
+    `python -m scheduler_core` reads the same kind of file.
+    """
     if not isinstance(job, Mapping):
         return json.dumps(job)
     return json.dumps({"version": VERSION, **job})
@@ -96,9 +99,9 @@ def _render_job_file(job: object) -> str:
 def answer(question: Question, now: Snapshot) -> dict[str, object]:
     """Return the nodes and chips for a job as JSON, or why the job does not fit.
 
-    If a job of one pod does not fit, the answer names the pods to evict for it, if any
-    would help. If a job of up to `ADVISED_MOST` pods does not fit, the answer also says
-    which requirements of the job to relax, if that would help.
+    If a job of one pod does not fit, the answer names pods whose eviction would make it
+    fit, if there are any. If a job of up to `ADVISED_MOST` pods does not fit, the
+    answer also says which of its requirements to relax, if that would help.
 
     Args:
         question: The job, and nodes to remove from or add to the cluster.

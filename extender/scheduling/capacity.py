@@ -49,9 +49,7 @@ def limit_by_requests(
     asks: Sequence[Resources],
     size: int,
 ) -> tuple[dict[str, NodeState], list[str]]:
-    """Find the nodes where CPU, memory or pod places run out before the free chips do.
-
-    A node "can run" a pod of the job if it has the CPU, memory and pod place for it.
+    """Find the nodes on which CPU, memory or pod places limit the chips a job can use.
 
     Args:
         cache: Read only.
@@ -61,10 +59,11 @@ def limit_by_requests(
         size: Chips of the job's largest pod.
 
     Returns:
-        First, {node: state} of the found nodes that can run at least one pod of the
-        job. In the state, only chips that the job's pods can use are free. For example,
-        on a node with CPU for two pods of 2 chips each, only 4 chips are free. Second,
-        the names of all candidate nodes that can run at least one pod of the job.
+        First, {node: state} of these nodes, without those that fit no pod of the job.
+        In the state, only the chips that the job can use are free. For example, if a
+        node has CPU for two pods of 2 chips each, only 4 chips are free. Second, the
+        names of all candidate nodes with enough CPU, memory and pod places for at least
+        one pod of the job.
     """
     least = Resources(
         min(ask.cpu for ask in asks),
@@ -114,7 +113,7 @@ def _fitting(
 
 
 def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
-    """Return the mask of the free chips that pods of these sizes would get on a node.
+    """Return the mask of the free chips that a node would give to pods of these sizes.
 
     Args:
         row: Product row for which the job is planned.

@@ -1,9 +1,10 @@
 """Annotations that bind writes on a pod: chips, rank, SuperPoD and configuration.
 
 The configuration is a JSON text with the addresses of the pod's chips, which training
-operators read. The agent later replaces the annotations of chips and configuration by
-those of the chips that it mounted. Bind writes the configuration only for a pod that
-gets all chips of its node. Then training operators need not wait for the agent.
+operators read. After mounting chips, the agent overwrites the chips and the
+configuration with those of the mounted chips. Bind writes the configuration only for a
+pod that gets all chips of its node. For such a pod, training operators need not wait
+for the agent.
 """
 
 from extender.cache.events import Reservation
@@ -70,9 +71,10 @@ def on_pod(
 def _of_whole_node(
     resource_state: ResourceState, pod: NpuPod, reservation: Reservation
 ) -> dict[str, str]:
-    """Return the annotation with chip addresses if the pod gets all chips of its node.
+    """Return {annotation key: network addresses of the chips} for a pod with all chips.
 
-    Return {} for any other pod, and if the addresses of the node's chips are unknown.
+    "All chips" are those of the pod's node. Return {} for any other pod, and if the
+    addresses are unknown.
     """
     if reservation.chips.bit_count() != resource_state.allocatable:
         return {}

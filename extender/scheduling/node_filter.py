@@ -20,7 +20,7 @@ from scheduler_core.wire.pods import NpuPod
 class ExtenderReason(StrEnum):
     """Reasons of the extender to refuse a node, besides those of `scheduler_core`.
 
-    The reasons of both are values of the metric label `reason`.
+    Both kinds of reason are values of the metric label `reason`.
     """
 
     POD = "pod"
@@ -43,8 +43,9 @@ class Refusal:
     def is_resolvable(self) -> bool:
         """Whether the scheduler may search for pods to evict because of this refusal.
 
-        kube-scheduler's search only counts chips and does not know rings. So the search
-        is useful only if the node has too few free chips, or another node fits better.
+        True only if the node has too few free chips, or could serve the pod but another
+        node fits better. For other refusals the search is useless: kube-scheduler only
+        counts chips and does not know rings.
         """
         return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
 
@@ -164,7 +165,7 @@ def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
 
 
 def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
-    """Give the refusal `LEAVING` to nodes where chips are being freed for `owner`.
+    """Refuse nodes where chips are being freed for `owner` with the refusal `LEAVING`.
 
     It replaces the refusals that these nodes have in `result`. If any node fits,
     `result` is returned unchanged.

@@ -298,9 +298,12 @@ def _list_nodes_that_fit(cache: Cache, pod: NpuPod) -> Sequence[str]:
 
 
 def _shape_left(state: NodeState, taken: int) -> tuple[int, ...] | int:
-    """Return a key of a node's free chips once those in `taken` are given out.
+    """Return a key of the free chips that a node has left without the chips in `taken`.
 
-    Sets of chips with equal keys serve requests equally well.
+    If two sets of free chips have equal keys, they serve requests equally well.
+
+    Args:
+        taken: Mask of chips.
     """
     return chips.shape(state.product, state.free & ~taken)
 

@@ -1,4 +1,4 @@
-"""Counts, logs and serves the comparisons of shadow mode, at `/v1/shadow`."""
+"""Metrics, log and HTTP endpoint `/v1/shadow` for the comparisons of shadow mode."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class MarkApi(Protocol):
-    """The request to the API server that `ClaimWriter` needs, as an interface."""
+    """Interface of the request to the API server that `ClaimWriter` sends."""
 
     async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
         """Patch annotations of a pod if its UID is still `pod.uid`.
@@ -32,7 +32,7 @@ class MarkApi(Protocol):
 
 @dataclass(slots=True)
 class _Mark:
-    """A claim that may be on one pod, with its annotation keys."""
+    """A claim that may be on a pod, and the keys of its annotations."""
 
     pod: NpuPod
     #: annotation keys written here, or whose write failed
@@ -78,7 +78,7 @@ class ClaimWriter:
             annotations: {key: value} of the claim.
 
         Raises:
-            KubeError: The claim may or may not be on the pod. The caller then calls
+            KubeError: The claim may or may not be on the pod. The caller must call
                 `remove`.
         """
         mark = self._marks.setdefault(pod.uid, _Mark(pod))

@@ -208,7 +208,10 @@ def add_condition(
 
 
 def remove_condition(current: Sequence[Condition]) -> list[Condition] | None:
-    """Return a PodGroup's conditions without the extender's; None if there is none."""
+    """Return a PodGroup's conditions without the extender's own condition.
+
+    Return None if `current` has no condition of the extender.
+    """
     foreign = [condition for condition in current if not _is_ours(condition)]
     return foreign if len(foreign) < len(current) else None
 

@@ -162,7 +162,12 @@ class Sessions:
                 self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the planned nodes of the job's unallocated pods of `pod`'s shape."""
+        """Return the nodes planned for the job's unallocated pods of the same shape.
+
+        Args:
+            gang: The job.
+            pod: A pod of the job; gives the shape.
+        """
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
             nodes_by_shape = {}
@@ -202,12 +207,9 @@ class Sessions:
     def job_refusal(self, uids: Collection[str]) -> str:
         """Return why the pods of a PodGroup do not fit the cluster now; "" if they fit.
 
-        The result is "" also if the pods' job
-
-        - has a plan already, or
-        - waits, for example for missing pods; `refusal` then returns why.
-
-        Exception: while the size of the job is being read, the result says so.
+        The result is "" also if their job has a plan already, or if the job waits, for
+        example for missing pods. But if the job waits because its size is still being
+        read, the result says so.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.

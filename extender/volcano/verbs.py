@@ -76,18 +76,18 @@ class Parts:
 
 
 class VolcanoVerbs:
-    """Handlers of Volcano's verbs.
+    """Handlers of Volcano's verbs, with the reservations of allocated, unbound pods.
 
-    Owner of the reservations of pods that Volcano has allocated and not yet bound.
+    A pod is allocated if Volcano has called allocateFunc for it.
     """
 
     def __init__(self, parts: Parts, why_not_ready: Callable[[], str | None]) -> None:
         """Start without allocated pods.
 
         Args:
-            parts: Owned by the caller.
-            why_not_ready: Returns why no verb may be answered now; None if verbs may.
-                Called at each request.
+            parts: Components of the extender to use.
+            why_not_ready: Returns why the extender may not answer Volcano now; None if
+                it may. Called at each request.
         """
         self._cache = parts.cache
         self._sessions = parts.sessions
@@ -160,8 +160,8 @@ class VolcanoVerbs:
     def _drop_stale_allocation(self, task: Task) -> None:
         """Undo a task's allocation if it is at least `OPEN_S` old.
 
-        Call this when Volcano sends a predicate for the task: then the task is pending.
-        The API server executes no bind that is `OPEN_S` old or older.
+        Call this when Volcano sends a predicate for the task. Until `OPEN_S` have
+        passed, the API server may still execute an earlier bind of the pod.
         """
         since_s = self._allocated.get(task.uid)
         if since_s is not None and self._clock.now_s() - since_s >= OPEN_S:
@@ -310,7 +310,7 @@ class VolcanoVerbs:
 
     @property
     def reserved_uids(self) -> Collection[str]:
-        """UIDs of allocated, unbound pods, whose reservations this object owns."""
+        """UIDs of allocated, unbound pods, whose chips this object has reserved."""
         return self._allocated.keys()
 
     def adopt(self) -> None:
@@ -332,7 +332,7 @@ class VolcanoVerbs:
                 step(self._cache, reservation, now_s)
 
     async def stop(self) -> None:
-        """Cancel background removals of claims, and writes of PodGroup conditions."""
+        """Cancel background tasks that remove claims or write PodGroup conditions."""
         await self._marks.stop()
         await self._groups.stop()
 

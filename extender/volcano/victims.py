@@ -17,8 +17,8 @@ from scheduler_core.wire.pods import NpuPod
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
     """Return, for each node, the evictees that must leave before `evictor` fits there.
 
-    Pods of high priority are spared if the eviction of others is enough. A node where
-    `evictor` does not fit even after all evictions adds none.
+    Pods of high priority are spared if the eviction of others is enough. If `evictor`
+    does not fit a node even after all evictions, no evictee on that node is returned.
 
     If enough chips are free on a node already, `evictor` lacks something else, such as
     CPU. Then all evictees on the node that have no NPUs are returned.

@@ -1,11 +1,14 @@
 """Run the worker process, which calls libdcmi and sends the chips' states to the agent.
 
-The command is `python -m agent.devices.dcmi SOCKET PAGE`. SOCKET and PAGE are the
-numbers of two open descriptors. Only `agent.devices.dcmi.worker` starts this process.
-The agent sends the process one message: the path of the library, and the calls to skip
-for a while, as earlier workers hung or died in them. Whenever the state of a chip has
-changed, the process sends the states of all chips. The agent sends no answer. To end
-the process, the agent kills it with SIGKILL.
+The command is `python -m agent.devices.dcmi SOCKET PAGE`. SOCKET is the descriptor of
+an open socket to the agent. PAGE is the descriptor of an open file: a memory page where
+the agent sees the current libdcmi call. Only `agent.devices.dcmi.worker` starts this
+process.
+
+The agent sends the process one message. It has the path of the library, and the calls
+to skip for a while because earlier worker processes hung or died in them. Whenever the
+state of a chip has changed, the process sends the states of all chips. The agent sends
+no answer. To end the process, the agent kills it with SIGKILL.
 """
 
 import ctypes
@@ -123,7 +126,7 @@ class Worker:
             chip_reader.add_event(logic_id, code, is_over=is_over)
 
     def _sleep(self, for_s: float) -> bool:
-        """Wait up to `for_s` for a fault event; return whether the agent has ended."""
+        """Wait at most `for_s` for a fault event; return whether the agent ended."""
         descriptors: list[Any] = [self._sock, self._wake_read]
         self._progress.beat()
         readable, _, _ = select.select(descriptors, [], [], for_s)

@@ -1,8 +1,9 @@
-"""Convert chip states from the worker process to readings, the values the agent uses.
+"""Convert chip states, as the driver's library returned them, to readings.
 
-A survey has the states of all chips, as the worker process read them at one time. If
-the worker could not read a chip, the reading has the chip's last state that was read.
-Only the agent's memory has these last states, so a restarted agent begins without them.
+The library (libdcmi) runs in a process of its own. A survey has the states of all
+chips, as that process read them at one time. If a chip could not be read, its reading
+has the chip's last state that was read. Only the agent's memory has these last states,
+so a restarted agent begins without them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +36,7 @@ _NONE = 0xFFFFFFFF
 class Conversion:
     """Converter from surveys (all chips' states at one time) to readings.
 
-    It stores the last state of each chip, and since when each fault exists.
+    It stores the last state of each chip, and the time when each fault began.
     """
 
     def __init__(self, product: str) -> None:
@@ -53,10 +54,10 @@ class Conversion:
         self._since_ms: dict[tuple[int, int], int] = {}
 
     def reading(self, survey: Survey, now_ms: int) -> Reading:
-        """Convert `survey` to a reading; unread chips keep their earlier state.
+        """Convert `survey` to a reading; a chip that was not read keeps its last state.
 
         Args:
-            survey: States of all chips, as the worker process read them at one time.
+            survey: States of all chips at one time.
             now_ms: Start date of each new fault that no event reported. Unit: Unix
                 milliseconds.
 
@@ -129,10 +130,10 @@ class Conversion:
         )
 
     def _row_of(self, chip: Identity) -> Product | None:
-        """Return the row of the product table for a chip; None if no row has the chip.
+        """Return the product table's row that serves a chip; None if there is none.
 
         A chip of unknown model gets the node's only row. If the node has several rows,
-        such a chip keeps the row of an earlier reading.
+        such a chip keeps its row from an earlier reading.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
@@ -159,10 +160,6 @@ class Conversion:
         self, states: dict[int, ChipState], survey: Survey
     ) -> tuple[Unread, ...]:
         """Put into `states` the earlier state of each chip that `survey` did not read.
-
-        A chip that was never read is removed from `states`. If only the processes or
-        virtual devices of a chip could not be read, only these come from the earlier
-        state.
 
         Returns:
             Every chip whose state or processes could not be read, with the reason,
@@ -203,10 +200,10 @@ class Conversion:
         return (fit_row(self._key, max(own_ids), chip_sets.mask_of(other_ids)),)
 
     def _date(self, states: Iterable[ChipState], now_ms: int) -> None:
-        """Store since when each fault in `states` exists; forget other faults' dates.
+        """Store the start time of each fault in `states`; forget those of other faults.
 
-        A fault with a stored date keeps that date. A new fault gets the time of its
-        event, or `now_ms` if it had no event.
+        A fault without a stored time gets the time of its event, or `now_ms` if it had
+        no event.
         """
         self._since_ms = {
             (look.identity.physical_id, code.code): self._since_ms.get(
@@ -227,7 +224,10 @@ class Conversion:
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:
-        """Return the NUMA nodes of a row's chips, by chip id; () if any is unknown."""
+        """Return the NUMA node of each chip of a row, ordered by chip id.
+
+        The result is () if the NUMA node of any chip is unknown.
+        """
         nodes_or_none = [
             look.identity.numa
             for chip in range(product.chip_count)

@@ -1,9 +1,9 @@
 """Read real chips through a worker process, which is replaced when it hangs or dies.
 
-A worker process that hangs in a call of libdcmi for too long is killed. After a pause,
-the agent starts a new worker; the pause grows with each lost worker. For a while, new
-workers skip the call that was under way. So one hanging chip costs only the readings of
-that chip.
+A worker process that hangs in a call of libdcmi is killed. After a pause, the agent
+starts a new worker. The pause grows with each lost worker. If a worker hung or died in
+a call about one chip, later workers skip that call for a while. So one hanging chip
+costs only the readings of that chip.
 """
 
 import asyncio
@@ -89,13 +89,13 @@ class DcmiDriver:
         return self._worker.pid if self._worker else None
 
     async def read(self) -> Reading:
-        """Return the worker's next reading, or the last one again if none is new.
+        """Return the worker's oldest unread reading; if all are read, the latest again.
 
-        If no worker process runs, one is started, and its first message is awaited.
+        If no worker process runs, start one and wait for its first message.
 
         Raises:
-            DriverError: There is no working worker process, or it cannot read the
-                chips. The text has the reason.
+            DriverError: No worker runs and none can start now. Or the worker hung, died
+                or cannot read the chips. The text has the reason.
         """
         while True:
             worker = await self._get_worker()
@@ -130,11 +130,9 @@ class DcmiDriver:
     async def _get_worker(self) -> Worker:
         """Return the running worker process; start one if there is none.
 
-        A worker that hangs is killed.
-
         Raises:
-            DriverError: The worker hung or had ended. Or the pause before the next one
-                is not over. Or the library's file is not safe to load.
+            DriverError: The worker died, or hung and was killed. Or the pause before
+                the next worker is not over. Or the file of libdcmi is not safe to load.
         """
         if self._worker is None:
             problem = find_library.find_distrust_reason(self._library)

@@ -1,4 +1,8 @@
-"""Encode and decode messages between worker process and agent: a length, then JSON."""
+"""Encode and decode messages between the agent and the worker process for libdcmi.
+
+A message is 4 bytes with the length of a JSON text, then this text. The worker process
+calls the driver's library libdcmi for the agent.
+"""
 
 import json
 import struct
@@ -10,11 +14,11 @@ MOST_BYTES = 1 << 22
 
 
 class FrameError(Exception):
-    """The received bytes are no message: they are too many, or no JSON object."""
+    """A received message is too long, or is no JSON object."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return a message as bytes, the length of its JSON text and then the text."""
+    """Return a message as bytes: the length of its JSON text, then the text."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return LENGTH.pack(len(body)) + body
 

@@ -5,8 +5,8 @@ check, a senseless count could make a loop nearly endless. A wrong value within 
 bounds cannot be detected here.
 
 Source:
-    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Error codes: the DCMI
-    API reference. The meanings of 0, -8012 and -8255 are not from that reference.
+    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of error
+    codes: the DCMI API reference, except those of 0, -8012 and -8255.
 """
 
 import ctypes
@@ -195,7 +195,7 @@ class Library:
     def is_ready(self, card: int, device: int) -> bool:
         """Whether libdcmi reports a chip as ready.
 
-        `ChipReader` gives a chip that is not ready the fault code `DROPPED`.
+        If a chip is not ready, `ChipReader` adds `DROPPED` to the chip's fault codes.
 
         Raises:
             CallError: libdcmi answered neither "ready" nor "not ready".
@@ -344,7 +344,7 @@ class Library:
         )
 
     def _ask(self, call: Call, *arguments: Any) -> None:
-        """Call a C function with card and device number of `call`, then `arguments`."""
+        """Call the C function `call.function` with card, device and `arguments`."""
         self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
 
     def _call(self, call: Call, *arguments: Any) -> None:

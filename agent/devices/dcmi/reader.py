@@ -62,9 +62,9 @@ class ChipReader:
     def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
         """Store a fault event, so that the next `read_chips` reports the fault.
 
-        An event about the end of a fault is ignored: the fault ends when `read_chips`
-        no longer finds its code. Until then, `read_chips` reports the fault with the
-        stored severity and time.
+        The fault is reported even if it has ended by then. If libdcmi still lists its
+        code, it is reported with the event's severity and time. An event about the end
+        of a fault is ignored: `read_chips` sees the end itself.
 
         Args:
             logic_id: Logic id of the chip.
@@ -115,8 +115,8 @@ class ChipReader:
 
         Args:
             identity: Ids and model of the chip, as read before.
-            pulses: {(logic id, fault code): event}, with all chips' events since the
-                previous `read_chips`.
+            pulses: {(logic id, fault code): the fault} of all chips. Their events came
+                after the previous `read_chips`.
         """
         card, device, logic_id = identity.card, identity.device, identity.logic_id
         network = self._networks.get(logic_id)
@@ -146,7 +146,8 @@ class ChipReader:
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
         """Return (pids of the processes on a chip, why the pids could not be read).
 
-        The reason is "" if the pids were read, or if libdcmi never gives them.
+        The reason is "" if the pids were read, or if libdcmi does not support this for
+        the chip.
         """
         try:
             return self._library.pids(card, device), ""

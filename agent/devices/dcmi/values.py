@@ -9,7 +9,7 @@ UNKNOWN = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """Fault code of a chip, with severity and time if an event reported the code."""
+    """Fault code of a chip, with severity and time if a driver event reported it."""
 
     code: int
     #: 0 to 3, from its event; None when only polling showed the code

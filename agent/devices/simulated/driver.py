@@ -85,8 +85,8 @@ class SimulatedDriver:
         """Return the state of the chips that the YAML file describes.
 
         Raises:
-            DriverFileError: The file is absent, unreadable, too large or invalid. Or an
-                edit has changed the products that it names.
+            DriverFileError: The file is absent, unreadable, too large or invalid, or it
+                names other products than before.
         """
         return await self._worker.call(self._read_if_changed)
 
@@ -94,7 +94,7 @@ class SimulatedDriver:
         """Wait for an edit of the YAML file, at most `within_s`.
 
         Returns:
-            True if the file may have been edited, or if the check of the file hangs.
+            True if the file may have been edited, or if checking it takes too long.
             Otherwise False.
         """
         if self._watch is None or self._watch.done():
@@ -193,7 +193,7 @@ def _stamp(status: os.stat_result) -> _Stamp:
 
 
 def _keys(reading: Reading) -> str:
-    """Return the products of `reading` as a text; the caller refuses a changed text."""
+    """Return the products of a reading as a text, to compare two readings."""
     if not reading.other_lines:
         return reading.product.key
     return ", ".join(f"{line.product.key} {_ids(line)}" for line in reading.lines)

@@ -90,7 +90,8 @@ class FlawsError(ValueError):
 def parse(text: str) -> Reading:
     """Parse the YAML text of a simulated machine; return the state of its chips.
 
-    The driver dates the faults later: here their `since_ms` is 0.
+    In the result, `since_ms` of each fault is 0. The simulated driver replaces the 0 by
+    the start time of the fault.
 
     Args:
         text: Content of the whole file. An empty text is an error.
@@ -184,12 +185,12 @@ class _Reader:
         return None
 
     def _rows(self, first: Product, value: object) -> tuple[Product, ...]:
-        """Return the product rows of the simulated machine, most chips first.
+        """Return the product rows of the simulated machine, the row with most chips first.
 
         Args:
             first: Row that the YAML key `product` names.
             value: Value of the YAML key `beside`: a list of further product lines, each
-                with a product and chip ids. Their rows are reduced to these chips.
+                with a product and chip ids.
         """
         rows = [first, *self._list("beside", value, self._further_line)]
         self._distinct("beside", [row.resource for row in rows], "resource")
