@@ -58,11 +58,13 @@ def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str
 
 
 def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
-    """Return "namespace/name: problem" of living pods whose claim is unreadable.
+    """Return sorted "namespace/name: problem" of living pods with an unreadable claim.
 
-    The result is sorted. Each of these pods may be the one for which the kubelet calls
-    Allocate. In standalone mode, a pod is left out if its containers need chips, but
-    none needs `count` chips.
+    Each of these pods may be the one for which the kubelet calls Allocate. Standalone
+    leaves out pods with NPU containers if none of these needs `count` chips.
+
+    Args:
+        count: Number of chips that the Allocate asks for.
     """
     return sorted(
         f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"

@@ -4,8 +4,8 @@ The call `Get` asks about one pod and changes nothing. In kubelets before 1.34 `
 off by default. If `Get` is off, the agent calls `List`, which asks about all pods.
 
 `List` makes the kubelet forget the ids of ended pods. During an Allocate, this can lead
-the kubelet to give one id to two pods. So `List` is called only while no Allocate runs,
-and none is expected after a GetPreferredAllocation.
+the kubelet to give one id to two pods. So `List` is called only while no Allocate runs
+or is expected. An Allocate is expected for a moment after a GetPreferredAllocation.
 """
 
 from pathlib import Path

@@ -226,7 +226,7 @@ def inode_of(path: Path) -> int:
     """Return the inode of a file; 0 if there is no file.
 
     An open socket keeps its inode, even when its file is removed. So a file with the
-    same inode is the same socket.
+    inode of the agent's open socket is that socket.
     """
     try:
         return path.stat().st_ino

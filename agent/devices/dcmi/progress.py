@@ -86,7 +86,10 @@ class Progress:
         _BEATS.pack_into(self._page, 0, self._beats)
 
     def beat(self) -> None:
-        """Raise `beats` by 2, as a sign of life between two calls."""
+        """Raise `beats` by 2, as a sign of life while no call to libdcmi runs.
+
+        A step of 2 keeps it even; an odd number means that a call runs.
+        """
         self._beats += 2
         _BEATS.pack_into(self._page, 0, self._beats)
 

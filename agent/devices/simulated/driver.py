@@ -214,7 +214,7 @@ def _other_product(expected: str, actual: str) -> Flaw:
 def _date_faults(
     reading: Reading, last_reading: Reading | None, now_ms: int
 ) -> Reading:
-    """Return `reading` with the start date (`since_ms`) of each fault set.
+    """Return `reading` with a start date (`since_ms`) on each fault.
 
     A fault that is also in `last_reading` keeps its date. A new fault gets `now_ms`.
     """

@@ -185,7 +185,7 @@ class _Reader:
         return None
 
     def _rows(self, first: Product, value: object) -> tuple[Product, ...]:
-        """Return the product rows of the simulated machine, the row with most chips first.
+        """Return the product rows of the simulated machine, ordered by number of chips.
 
         Args:
             first: Row that the YAML key `product` names.
