@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from extender.cache.cache import Cache
 from extender.election.lease import Phase
+from extender.gang import gangs
 from kube.events import Recorder
 from scheduler_core.explain import fragmentation
 
@@ -17,6 +18,12 @@ from scheduler_core.explain import fragmentation
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 #: Seconds; a permit ends once the scheduler has sent all binds of a job, or expires.
 _WAITS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60)
+#: {phase of a job: value of the label `phase`}
+_JOB_PHASES = {
+    gangs.Phase.GATHERING: "idle",
+    gangs.Phase.RESERVED: "held",
+    gangs.Phase.BINDING: "open",
+}
 #: Gauges by kind of server, which is a closed set: {name: help text}.
 _POOLS = {
     "pool_nodes": "Nodes, by kind of server.",
@@ -163,7 +170,7 @@ class Metrics(Collector):
             labels=["phase"],
         )
         for phase, count in self._cache.gangs.count_phases().items():
-            jobs.add_metric([phase.name.lower()], count)
+            jobs.add_metric([_JOB_PHASES[phase]], count)
         pools = {
             name: GaugeMetricFamily(f"ascend_extender_{name}", text, labels=["pool"])
             for name, text in _POOLS.items()

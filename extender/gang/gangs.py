@@ -19,7 +19,7 @@ from scheduler_core.wire.pods import NpuPod
 class Phase(StrEnum):
     """How far a job is: waiting for a plan, planned, or being bound.
 
-    Sentences for people show the value. Metrics show the name in lower case.
+    Sentences for people show the value; metrics have labels of their own.
     """
 
     #: no chips are reserved

@@ -77,26 +77,32 @@ async def test_what_the_api_server_does_not_do_is_counted_by_why() -> None:
 
 async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None:
     registry = CollectorRegistry()
+    metrics = Metrics(registry)
     pair = [member("a"), member("b")]
     cache = cluster(*pair, nodes=("n1", "n2"))
     planner = Planner(
         cache,
         Jobs(),
         clock=Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS),
-        metrics=Metrics(registry),
+        metrics=metrics,
     )
+
+    metrics.watch_cache(cache)
 
     for seen in pair:
         assert (
             planner.filter_nodes(seen.pod, ("n1",)) is not None
         )  # room for one of two
+    assert _jobs(registry) == {"idle": 1, "held": 0, "open": 0}
     filter_result = planner.filter_nodes(pair[0].pod, ("n1", "n2"))
     assert filter_result is not None
+    assert _jobs(registry) == {"idle": 0, "held": 1, "open": 0}
     calls = [
         Caller(uid=uid, node=reservation.node, is_there=lambda: True)
         for uid, reservation in cache.reservations.items()
     ]
     assert await asyncio.gather(*map(planner.wait, calls)) == [None, None]
+    assert _jobs(registry) == {"idle": 0, "held": 0, "open": 1}
 
     made = {
         result: registry.get_sample_value(
@@ -108,3 +114,11 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
         "ascend_extender_gate_wait_seconds_count", {"result": "opened"}
     )
     assert (made, waits) == ({"made": 1, "no room": 2}, 2)
+
+
+def _jobs(registry: CollectorRegistry) -> dict[str, float | None]:
+    """{phase: jobs in it}, with the label values that dashboards use."""
+    return {
+        phase: registry.get_sample_value("ascend_extender_jobs", {"phase": phase})
+        for phase in ("idle", "held", "open")
+    }
