@@ -117,8 +117,7 @@ class ApiClient:
         Returns (), without a request, if the setting `kubelet_url` is empty.
 
         Raises:
-            KubeError: The kubelet refuses the request, or does not answer within
-                KUBELET_PODS_S.
+            KubeError: The kubelet gives no usable answer within KUBELET_PODS_S.
         """
         if not self._kubelet_url:
             return ()

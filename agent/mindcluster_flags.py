@@ -1,9 +1,10 @@
 """Translate flags of MindCluster's device plugin into settings of this agent.
 
 With it, this agent can start with the arguments of MindCluster's DaemonSet. A flag that
-corresponds to a setting is translated. A flag without an effect here is left out and
-logged once. A value that this agent cannot put into effect is an error. A setting of
-this agent, given as a flag or in the environment, overrides a translated one.
+corresponds to a setting is translated. A flag without an effect here is left out, and
+logged once if its value is not MindCluster's default. A value that this agent cannot
+put into effect is an error. A setting of this agent, given as a flag or in the
+environment, overrides a translated one.
 
 Source: MindCluster's device plugin, `main.go` (at 22bb3d98).
 """

@@ -81,15 +81,17 @@ class ProductLine:
         other_products: Sequence[Product],
         on_rival: Callable[[], None],
     ) -> None:
-        """Construct all parts of the product line; start none.
+        """Construct the parts of the product line; start none.
+
+        The plugins for virtual devices (parts of chips) are left to `start_tasks`.
 
         Args:
             services: Parts of the agent that all product lines of the node share; the
                 caller owns them.
             reading: First reading of this product line's chips.
             other_products: Product table rows of the node's other product lines.
-            on_rival: Called when another device plugin begins or stops to serve the
-                resource of this product line.
+            on_rival: Called after the first check for another device plugin that serves
+                the same resource. Called again when such a plugin appears or goes.
         """
         settings, metrics = services.settings, services.metrics
         self._services = services
@@ -244,11 +246,12 @@ class ProductLine:
     def _on_rival_change(self, text: str) -> None:
         """Announce that another plugin for this resource has appeared or has gone.
 
-        While there is such a plugin, this agent does not change the annotations of the
-        pods that ask for the resource.
+        The first check for such a plugin also calls this method. If it has found none,
+        nothing is announced. While there is such a plugin, this agent does not change
+        the annotations of the pods that ask for the resource.
 
         Args:
-            text: A sentence about the other plugin; "" if there is none any more.
+            text: A sentence about the other plugin; "" if there is none.
         """
         self._services.announcer.rival_state(
             "kubelet", text, resource=self.product.resource

@@ -1,6 +1,7 @@
 """Readiness of the agent: the answer of `/readyz`, with a reason if it is not ready.
 
-A module of its own: parts of all packages report to it, and it imports none of them.
+A module of its own: parts of several packages report to it, and it imports none of
+them.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ class Readiness:
     """Reasons why the agent is not ready, and checks that can find more reasons."""
 
     def __init__(self, **reasons: str) -> None:
-        """Begin with the given reasons; without any, the agent is ready at once.
+        """Begin with the given reasons; while any is stored, the agent is not ready.
 
         Args:
             reasons: {key: sentence that says what the agent waits for}. To remove a
@@ -31,9 +32,10 @@ class Readiness:
         return next((problem for problem in problems if problem), None)
 
     def add_check(self, check: Callable[[], str | None]) -> None:
-        """Add a check, which runs at `/readyz` if no reason for waiting is stored.
+        """Add a check, which runs at each call of this object if no reason is stored.
 
-        Reasons are stored by `set_waiting` and by the constructor.
+        Reasons are stored by `set_waiting` and by the constructor. A check does not run
+        if an earlier check has found a problem.
 
         Args:
             check: Returns a sentence that says why a part of the agent is not ready;

@@ -1,7 +1,7 @@
 """Settings of the agent, and the check of their directories and credentials at start.
 
-The settings come from flags, environment and a file. Without the check (`verify`), a
-missing directory would show hours later, as a node without chips.
+The settings come from flags, environment and a file. The check (`verify`) reports all
+missing directories at once, before the agent starts its work.
 """
 
 import os
@@ -163,8 +163,8 @@ def verify(
 
     The simulated driver's file is not checked: it may appear after the start. A
     read-only file system under `state_dir`, as after a disk fault, is accepted. The
-    agent then runs without its journal (the file with the holds) and reports each
-    failed write.
+    agent then cannot write its journal (the file with the holds), and logs each failed
+    write.
 
     Args:
         settings: Settings as loaded from flags, environment and file.

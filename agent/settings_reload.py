@@ -1,8 +1,8 @@
 """Apply changes of the settings file while the agent runs.
 
-The settings file is the file of `--config`. A new log level applies at once. All other
-settings need a restart, because parts of the agent are constructed with them. For those
-the agent only logs that a restart is needed. A file with an error changes nothing.
+The settings file is the file of `--config`. A new log level needs no restart. All other
+settings need one, because parts of the agent are constructed with them. For those the
+agent only logs that a restart is needed. A file with an error changes nothing.
 """
 
 import asyncio
@@ -77,11 +77,11 @@ class SettingsReload:
             return error
 
     def apply(self, settings: Settings | SettingsError) -> None:
-        """Set the log level of `settings`; log which other settings have changed.
+        """Apply a changed log level; log which other settings need a restart.
 
-        Settings are compared with those at the start of the agent. If `settings` is an
-        error, only log why the file cannot be used. The same text is not logged twice
-        in a row.
+        Those are the settings that differ from the ones at the start of the agent. If
+        `settings` is an error, only log why the file cannot be used. The same text is
+        not logged twice in a row.
 
         Args:
             settings: Settings read from the file, or the error of reading it.

@@ -1,4 +1,4 @@
-"""The central scheduling service: chooses the node of a pod, and its chips there.
+"""The central scheduling service: offers nodes for a pod, and chooses its chips.
 
 Belongs here: the state of the cluster (`cache`), decisions on nodes and chips
 (`scheduling` for a pod; `gang`, `planning` for whole jobs; `preemption`), the protocols

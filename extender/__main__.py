@@ -18,7 +18,7 @@ async def _run() -> None:
 
 
 def main() -> int:
-    """Run the extender until SIGTERM or an error; return the exit code."""
+    """Run the extender until a signal or an error; return the exit code."""
     return process.run(_run)
 
 

@@ -232,11 +232,11 @@ class Extender:
         return self._binder.is_quiet
 
     def why_not_ready(self) -> str | None:
-        """Return why the extender answers no request now; None if it answers.
+        """Return why the extender serves no scheduler now; None if it serves them.
 
-        It does not answer while another extender leads. Nor does it answer before the
-        watches of nodes, pods, device ConfigMaps and settings have complete lists. With
-        a partial view of the cluster, chips look free that are not.
+        It serves none while this replica does not lead. Nor does it serve any before
+        the watches of nodes, pods, device ConfigMaps and settings have complete lists.
+        With a partial view of the cluster, chips look free that are not.
         """
         missing = self._informers.name_unsynced()
         return self._why_not_leading() or (

@@ -1,7 +1,7 @@
 """Clocks of the extender, as functions, so that tests can replace them.
 
-A module of its own: every package of the extender needs the time, and should not import
-another package for it.
+A module of its own: many packages of the extender need the time, and should not import
+each other for it.
 """
 
 import asyncio

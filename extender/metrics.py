@@ -37,7 +37,7 @@ class Metrics(Collector):
     """All metrics of one extender process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register all metrics.
+        """Register the metrics, except those that the `watch_` methods add.
 
         Metrics of the cache show an empty cache until `watch_cache` is called.
         """

@@ -4,11 +4,14 @@ If several claims fit the requested number of chips, the first in this order is 
 
 1. A claim of a pod whose init containers had some of the ids in the call.
 2. A claim of a pod that is being admitted: an earlier container already has chips.
-3. The claim with the smallest predicate-time. The scheduler writes this annotation when
-   it chooses the chips.
+3. A claim of a pod that does not run yet.
+4. A claim of a running pod.
+
+Of several claims of the same kind, the one with the smallest predicate-time is chosen.
+The scheduler writes this annotation when it chooses the chips.
 
 If chips of the chosen claim are unusable, the agent chooses other chips for its pod. If
-too few other chips are free, the claim of another pod of the same shape is served.
+too few other chips are free, the claim of another pod of the same shape may be served.
 
 Source: seed 000, `Field Description` 3 (the smallest predicate-time).
 """
@@ -144,9 +147,9 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     `AwaitClaim`, the plugin waits for a claim and calls this function again. When it
     will not wait any longer, it sets `event.last_call`.
 
-    If no claim fits in the last call, a running container whose ids the kubelet lost or
-    never had is served. If there is none, standalone mode serves a pod that is not in
-    the ledger yet. Otherwise the call is refused.
+    If no claim fits in the last call, the agent tries to serve a running container
+    whose ids the kubelet lost or never had. Next, in standalone mode, it tries to serve
+    a pod that is not in the ledger yet. Otherwise the call is refused.
     """
     ids = tuple(
         sorted(
@@ -258,7 +261,7 @@ def _pick(
     """Choose the slot and the chips for a container that needs `count` chips.
 
     The result is None if no slot waits for an Allocate of `count` chips. If such slots
-    exist but none can be served, it is a text: the reason of the refusal.
+    exist but no chips can be chosen, it is a text: the reason of the refusal.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
@@ -298,8 +301,8 @@ def _pick_for_unknown_pod(
     Args:
         count: Number of chips that the container needs.
         ids: For Allocate, all ids of the call. Empty for GetPreferredAllocation.
-        offered: For GetPreferredAllocation, the ids from which the kubelet will take
-            the container's ids. Empty for Allocate.
+        offered: For GetPreferredAllocation, the free ids that the kubelet may give to
+            the container. Empty for Allocate.
     """
     slot = standalone.make_ownerless_slot(ledger, count)
     return choose_chips.pick_standalone(
@@ -311,9 +314,10 @@ def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | No
     """Choose other chips for a claim with unusable chips, or else another pod's claim.
 
     The other pod must have the same shape. Its claim is tried only if too few other
-    chips are free.
+    chips are free. It is not tried if an earlier slot has chips of `oldest`, because
+    then `oldest` has no chips of its own to give in exchange.
 
-    The result is None if neither way works. It is also None if a container takes
+    The result is None if no chips are found. It is also None if a container takes
     ASCEND_VISIBLE_DEVICES from its pod's annotation. Such a container mounts the
     annotated chips whatever Allocate answers.
 

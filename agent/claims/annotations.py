@@ -4,9 +4,9 @@ A pod whose app containers and sidecars all own a hold is annotated with the chi
 its holds. A pod that waits for Allocate is annotated with the chips of its slot.
 
 After a swap, several pods must be patched. A scheduler counts a chip as free if no
-annotation names it. So each chip of a hold or slot must be named at every moment. The
-annotation AscendReal, which only the agent writes, is therefore patched first. A patch
-that removes a chip from a claim waits until another pod's annotation names this chip.
+annotation names it. So no patch may remove the last annotation that names a chip which
+another pod holds or waits for. Such a patch waits until another pod's annotation names
+the chip. If only the pod's claim has to stay for now, AscendReal is patched first.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -50,14 +50,15 @@ def plan_patches(
     """Return the patches of pods' annotations to send now, at most one for each pod.
 
     The API server may apply these patches in any order, and any of them may fail. When
-    the pod watch shows the patched pods, call this function again, until the result is
+    the ledger has the patched pods, call this function again, until the result is
     empty.
 
     Args:
         host_ip: The node's InternalIP. It goes into the annotation from which training
             programs make their rank table (`annotations.configuration_key`).
         addresses: Addresses of the node and its chips, for the same annotation.
-        unsure: Uids of pods with an earlier patch whose outcome is unknown.
+        unsure: Uids of pods whose annotations in the ledger may be out of date: the pod
+            is deleted, or the outcome of an earlier patch is unknown.
         up_to_date: Uids of pods whose annotations are known to be right; no patch is
             planned for them.
     """
@@ -182,8 +183,11 @@ def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
     """Return {annotation key: text} of the annotations with a pod's claim.
 
     If each app container and sidecar of the pod owns a hold, the claim names the chips
-    of the pod's holds. Otherwise it names the chips of the pod's slot; the result is
-    empty if no scheduler chose these chips.
+    of the pod's holds. It names no chips if it is uncertain which chips are mounted.
+
+    Otherwise the claim names the chips of the pod's slot and holds. The result is then
+    empty if no scheduler chose the slot's chips, or if the number of chips is not the
+    number that the pod needs.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     resource = ledger.product.resource
@@ -226,11 +230,11 @@ def _is_safe(
 ) -> bool:
     """Whether no chip in use is removed from its last annotation by `patch`.
 
-    A chip is in use if another living pod holds it or has it in its slot.
+    A chip is in use if another living pod waits for it, or may hold it.
 
     Args:
         batch: Patches that may be applied before or after `patch`.
-        unsure: Uids of pods with an earlier patch whose outcome is unknown; their
+        unsure: Uids of pods whose annotations in the ledger may be out of date; their
             annotations do not count.
     """
     pod = ledger.pods[patch.uid]

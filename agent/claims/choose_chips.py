@@ -44,7 +44,8 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
 
     - A container counts as without a hold if its hold has no known owner and the
       kubelet has since offered the hold's ids to another container.
-    - Init containers are passed over once an app container or sidecar owns a hold.
+    - Init containers are passed over once an app container or sidecar owns a hold, or
+      was recreated while the pod ran.
 
     Args:
         holds: The holds of the slot, oldest first.
@@ -70,8 +71,8 @@ def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
     """Return the chips that containers of a slot hold, as (lasting mask, init mask).
 
     The lasting mask has the chips of app containers and sidecars. The init mask has the
-    chips of init containers. A hold without a known owner does not count if the kubelet
-    has since offered the hold's ids to another container.
+    chips of init containers. A hold without a known owner does not count if it is
+    `reoffered`: the kubelet may have given its ids to another container.
     """
     lasting = reusable = 0
     for hold in values.holds_of_slot(ledger, slot.uid):
@@ -114,7 +115,8 @@ def pick_standalone(
     """Return a `Pick` with chips for a pod whose chips no scheduler has chosen.
 
     The chips are for the container that the slot serves next. The result is None if all
-    containers are served or too few chips are free. It is also None if a container
+    containers are served or too few chips are free. It is also None if the container
+    could get an unhealthy chip of an init container. It is None, too, if a container
     takes ASCEND_VISIBLE_DEVICES from the pod's annotation, because no scheduler writes
     this annotation.
 
@@ -122,8 +124,8 @@ def pick_standalone(
         ids: For Allocate, all ids of the call; their chips are preferred. For
             GetPreferredAllocation, the ids that the kubelet requires in the answer.
         offered: For GetPreferredAllocation, the free ids besides `ids`. If there are
-            any, new chips are chosen only from the chips of these ids. Empty for
-            Allocate.
+            any, the container's new chips are chosen only from the chips of these ids.
+            Empty for Allocate.
     """
     need = next_need(ledger, slot)
     if need is None or slot.shape.reads_annotation:
@@ -160,9 +162,9 @@ def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
     """Return a `Pick` with new chips in place of the chips of a slot that are not held.
 
     Held chips stay in the slot, except unhealthy chips of init containers: the pod's
-    next container would get these chips. The new chips are healthy, not held and not
-    claimed by another slot. The result is None if all containers are served, or if no
-    such chips can complete the slot.
+    next container would get these chips. The new chips are healthy, not held, not
+    releasing and not claimed by another pod. The result is None if all containers are
+    served, or if no such chips can complete the slot.
     """
     need = next_need(ledger, slot)
     if need is None:

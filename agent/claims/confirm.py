@@ -133,7 +133,7 @@ def _confirm(
     """Make a container the owner of the hold whose ids pod-resources showed for it.
 
     If the hold's chips came from another pod's slot, `swap.exchange` changes the slots.
-    If no hold has the ids, `_restore_hold` adds one.
+    If there is no such hold, `_restore_hold` may add one.
 
     Args:
         container: Name of the container in `pod`.
@@ -205,8 +205,8 @@ def _count_swap(*, swapped: bool) -> tuple[Effect, ...]:
 def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
     """Return a Kubernetes event if a pod's chips are on needlessly many rings or cards.
 
-    The result is empty except in standalone mode. It is also empty while an app
-    container or sidecar of the pod owns no hold.
+    The result is empty except in standalone mode. It is also empty until the pod is
+    confirmed (`values.is_confirmed`).
     """
     is_served = ledger.standalone and values.is_confirmed(ledger, pod)
     if not is_served or not standalone.has_scattered_chips(ledger, pod):
@@ -219,7 +219,7 @@ def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
 
 
 def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
-    """Remove the owner from `old`, because its container owns a newer hold now.
+    """Remove the owner from `old`, because its container owns another hold now.
 
     Holds of the pod's init containers that are older than `old` lose their owner too.
     """

@@ -1,9 +1,10 @@
 """Events that change the ledger, and the effects that follow from a change.
 
-Events are facts that the caller has already parsed. The plugin, the reconciler and the
-metrics carry out the effects. No effect asks for a new device list, ConfigMap or pod
-annotation. The agent computes these from the ledger after each event
-(`occupancy.list_devices`, `annotations`) and writes those that have changed.
+Events are facts that the caller has already parsed. The plugin carries out the effects
+that answer the kubelet. The announcer carries out the others, and counts refusals. No
+effect asks for a new device list, ConfigMap or pod annotation. The agent computes these
+from the ledger after each event (`occupancy.list_devices`, `annotations`) and writes
+those that have changed.
 """
 
 from collections.abc import Mapping

@@ -98,8 +98,8 @@ def unassign_init_holds(
 ) -> Ledger:
     """Remove the owner from the holds of a pod's init containers.
 
-    The init containers have terminated, so the kubelet may give their ids to any
-    container. `reoffered` is set on each of these holds to say so.
+    The kubelet has forgotten devices of this pod. So it may give the ids of the init
+    containers to any container. `reoffered` is set on each of these holds to say so.
 
     Args:
         before_sequence: Only holds whose sequence is lower than this lose their owner.

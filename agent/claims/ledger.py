@@ -1,7 +1,6 @@
 """Apply one event to a ledger: return the next ledger and the effects to carry out.
 
-No package but `agent.claims` implements these rules of docs/pairing-rules.md: 1, 2, 4
-(the agent's half), 5, 7, 8 (the order of a swap), 10, 13 and 15. No function of this
+The rules that the ledger follows are in docs/pairing-rules.md. No function of this
 module depends on time: the plugin decides how long to wait for a claim.
 """
 
@@ -31,11 +30,7 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Apply one event to a ledger and return the next ledger and the effects.
-
-    Cost:
-        O(pods + holds * chips of the node).
-    """
+    """Apply one event to a ledger and return the next ledger and the effects."""
     effects: tuple[Effect, ...] = ()
     match event:
         case PodUpdated():
@@ -59,10 +54,11 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
 
 
 def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Ledger:
-    """Store in the ledger the newest report of the driver or of the kernel.
+    """Store in the ledger the newest facts about chips, or about stray processes.
 
-    The driver reports unhealthy chips and chips with processes. The kernel shows the
-    stray processes of ended pods (deleted or terminal).
+    A chip counts as unhealthy if it is out of service, or cut into virtual devices. A
+    chip counts as busy if it has processes and is not cut. Stray processes are those
+    that ended pods (deleted or terminal) have left behind.
     """
     if isinstance(event, StrayProcessesRead):
         return release.take_in_stray_processes(ledger, event)
@@ -87,7 +83,7 @@ def resume(ledger: Ledger) -> Ledger:
     Call it once, after `restore` and after all pods of the node were stored.
 
     A swap was cut off if a hold has chips that are not in the hold's slot. The slot
-    then gets these chips, in place of others.
+    then gets these chips, as `_slots_after_exchange` says.
     """
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
@@ -228,8 +224,8 @@ def _update_pod(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]
 def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
     """Return (claim, reason why the claim cannot be used).
 
-    The claim is None if the pod has no claim or an unusable claim. The reason is "" for
-    a pod without a claim or with a usable claim.
+    The claim is None if the pod has no claim, has an unusable claim, or can never be
+    served (`pod.problem`). The reason is "" unless one of the last two cases applies.
     """
     if pod.problem:
         return None, pod.problem

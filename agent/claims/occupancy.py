@@ -6,8 +6,8 @@ stands for the chip that was mounted for it. An unused id stands for the chip wi
 id's number, if no container has that chip. Otherwise the unused id stands for the
 lowest chip for which no other id stands.
 
-So the kubelet always has as many usable ids as there are usable chips. An unused id is
-as healthy as the chip for which it stands.
+So the kubelet normally has as many usable ids as there are usable chips. An unused id
+is as healthy as the chip for which it stands.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,10 +53,10 @@ def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
 def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     """Return the mask of chips that a pod's annotations name.
 
-    Two annotations count. A scheduler writes the one whose key is the resource's name,
-    like huawei.com/Ascend910. The agent writes the other, AscendReal. While the agent
-    patches the two, each chip of the pod is in at least one of them. An unreadable
-    annotation names no chips.
+    Two annotations count. One has the resource's name as its key, like
+    huawei.com/Ascend910. A scheduler writes it, and the agent may correct it. The
+    other, AscendReal, is written by the agent. While the agent patches the two, each
+    chip of the pod is in at least one of them. An unreadable annotation names no chips.
     """
     mask = 0
     for key in (ledger.product.resource, annotations.ASCEND_REAL):
@@ -71,9 +71,10 @@ def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
 
 
 def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
-    """Return the mask of chips in any slot or in the annotations of living pods.
+    """Return the mask of chips kept for slots or named in living pods' annotations.
 
-    The annotations of a pod count only if the pod has no slot.
+    `_chips_kept_by` says which chips are kept for a slot. The annotations of a pod
+    count only if the pod has no slot.
 
     Args:
         but: Uids of slots that do not count.
@@ -90,9 +91,11 @@ def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
 
 
 def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of a slot's chips that an older slot of a living pod also has.
+    """Return the mask of a slot's chips that are kept for the pod of an earlier slot.
 
-    Schedulers give no chip to two pods: the newer claim is a mistake or forged.
+    Slots are in the order in which the ledger got them. Only earlier slots of living
+    pods count. Schedulers give no chip to two pods, so the later claim counts as a
+    mistake or as forged.
     """
     mask = 0
     for uid, earlier in ledger.slots.items():
@@ -142,9 +145,9 @@ def unclaimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
 def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
     """Return {device id: mask of the chips that it stands for} for every device id.
 
-    If it is uncertain which chip is mounted for an id in use, the id stands for all
-    chips that can be mounted for it. If the kubelet gives one id to two containers, the
-    id stands for the chips of both. An unused id has mask 0 if other ids stand for all
+    If no chip is known for an id in use, the id stands for all chips that its hold
+    reserves (`Hold.reserved`). If the kubelet gives one id to two containers, the id
+    stands for the chips of both. An unused id has mask 0 if other ids stand for all
     chips.
 
     Cost:

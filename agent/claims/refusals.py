@@ -60,7 +60,7 @@ def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str
 def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
     """Return sorted "namespace/name: problem" of living pods with an unreadable claim.
 
-    Each of these pods may be the one for which the kubelet calls Allocate. Standalone
+    One of these pods may be the one for which the kubelet calls Allocate. Standalone
     leaves out pods with NPU containers if none of these needs `count` chips.
 
     Args:

@@ -1,9 +1,10 @@
 """Release a hold once three sources agree that its pod has ended.
 
-The sources are the API server, pod-resources and the processes of the node. One source
-alone proves nothing. The reconciler asks pod-resources in passes: rounds of questions
-about several pods. A pass counts only if no Allocate was under way at any time during
-the pass.
+The sources are the API server, the kubelet and the processes of the node. One source
+alone proves nothing. The kubelet shows an end in one of two ways: pod-resources no
+longer shows the hold's ids, or the kubelet gives these ids out again. The reconciler
+asks pod-resources in passes: rounds of questions about several pods. A pass counts only
+if no Allocate was under way at any time during the pass.
 """
 
 from dataclasses import replace
@@ -32,7 +33,8 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     some of the chips prevent the release, the hold is reduced to these chips.
 
     A hold without a known owner is released after `MISSES_TO_RELEASE` passes in a row
-    in which no living pod could own it.
+    in which no living pod could own it. The hold is kept while a process is on its
+    chips. It is also kept while `_unexplained_ids` has one of its ids.
     """
     ledger = _drop_old_evidence(ledger)
     if not event.quiet:

@@ -2,7 +2,8 @@
 
 The kubelet never had them if no plugin was registered when the container started. When
 the kubelet recreates such a container, it calls Allocate although no pod is being
-admitted. The agent serves the container only if the call cannot be for a new pod.
+admitted. The agent serves the container only if the call fits no waiting pod in the
+ledger.
 """
 
 from dataclasses import replace
@@ -16,9 +17,9 @@ from scheduler_core.node import chips as chip_sets
 def find_picks(ledger: Ledger, count: int) -> list[Pick]:
     """Return a `Pick` for each running container that may be asking for `count` chips.
 
-    Containers whose ids the kubelet has lost get the chips that they held before.
-    Containers that started before any plugin had registered with the kubelet get chips
-    of their pod's claim.
+    Containers whose ids the kubelet has lost get the chips that they held before. Pods
+    in `ledger.bare` run although one of their containers was never given a device. Of
+    such a pod, only the container that its slot serves next gets chips of its claim.
     """
     picks = []
     for hold in ledger.holds.values():

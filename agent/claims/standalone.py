@@ -87,9 +87,9 @@ def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
         slot: The slot that serves the pod.
         count: Number of chips that the next container asks for.
         lasting: Mask of the chips that the pod's app containers and sidecars have.
-        reusable: Mask of the chips that the pod's init containers had. The next
-            container gets those of them that are not in `lasting`. The kubelet reuses
-            the ids of init containers before it gives out others.
+        reusable: Mask of the chips that the pod's init containers had. Those that are
+            not in `lasting` go to the next container first, up to `count`. The kubelet
+            reuses the ids of init containers before it gives out others.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
@@ -204,8 +204,7 @@ def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
     """Whether a pod's held chips are needlessly on several rings or cards.
 
     True if they are on more rings or cards than necessary, and the product's rules do
-    not allow this set of chips for one pod. The rules of some products require that the
-    chips of a pod are spread over all cards.
+    not allow this set of chips for one pod. The rules of some products allow any set.
     """
     product = ledger.product
     chips = chip_sets.mask_of(

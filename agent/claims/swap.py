@@ -1,8 +1,7 @@
 """Exchange the chips of two slots, after a pod was served from another pod's slot.
 
-Only the ledger changes: the chips of both slots, and the slot of each of their holds.
-Every container keeps the chips that Allocate gave it. The pods' annotations are patched
-afterwards.
+Only the ledger changes. Every container keeps the chips that were mounted for it. The
+pods' annotations are patched afterwards.
 """
 
 from dataclasses import replace
@@ -18,8 +17,8 @@ def exchange(
 ) -> Ledger:
     """Correct the ledger after Allocate gave a pod chips of another pod's slot.
 
-    `hold` and its chips move to the slot of `pod`. If the two slots have equal shapes,
-    the other slot gets chips of the slot of `pod` in return.
+    `hold` moves to the slot of `pod`, normally together with its chips. If the two
+    slots have equal shapes, the other slot gets chips of the slot of `pod` in return.
 
     But if `pod` takes ASCEND_VISIBLE_DEVICES from its annotation, both slots keep their
     chips. `hold` then gets the annotated chips, because its container mounts these
@@ -115,7 +114,9 @@ def _copy_slot(
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
     """Move holds of a vanished slot to the slot of the pod that was served from it.
 
-    Holds with another known owner are not moved.
+    `confirmed` is moved, and the newest hold of each other container. A hold with a
+    known owner stays, and so does a hold whose number of ids does not fit. The holds
+    that `own_slot` had before are moved to the vanished slot.
 
     Args:
         own_slot: The slot of the pod. It gets the chips of the moved holds in place of
@@ -211,8 +212,8 @@ def _exchange_one_container(
     """Move `hold` to a pod's slot, and exchange its chips for the chips `given_up`.
 
     The slot that `hold` came from gets `given_up` if the two slots have equal shapes.
-    Otherwise these chips become unclaimed. If `given_up` and `hold` have different
-    numbers of chips, no chips are exchanged, and only `hold` moves.
+    Otherwise these chips become unclaimed. If the chips cannot be exchanged one for
+    one, no chips are exchanged, and only `hold` moves.
 
     Args:
         hold: The pod's confirmed hold, with chips of another slot.

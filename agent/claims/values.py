@@ -94,9 +94,10 @@ class Evidence:
 class Ledger:
     """Pods, slots and holds of one product line: which container has which chips.
 
-    Pods and their slots come from the API server. Holds come from the agent's answers
-    to Allocate, which the journal keeps. `evidence` comes from pod-resources.
-    `unhealthy` and `busy` come from the driver, and `stray_processes` from /proc.
+    Pods come from the API server, and at times from the kubelet's list. Holds come from
+    the agent's answers to Allocate, which the journal keeps. `evidence` comes from
+    pod-resources, and so do holds that the journal lacks. `unhealthy` and `busy` come
+    from the chip monitor, and `stray_processes` from /proc.
     """
 
     product: Product
@@ -190,11 +191,12 @@ def held_chips(ledger: Ledger) -> int:
 
 
 def releasing_chips(ledger: Ledger) -> int:
-    """Return the mask of chips with a process, but without a living pod.
+    """Return the mask of chips with a process, but without a hold of a living pod.
 
     A process counts if the driver sees it on the chip. A process that an ended or
     deleted pod left behind counts for all chips in the pod's holds. It can open them
-    again, even if the driver does not see it now.
+    again, even if the driver does not see it now. The pod's chips also count while the
+    kernel cannot tell whether such a process exists.
 
     Chips of a hold without a known owner are left out, because a living pod may own the
     hold. Chips in slots of pods that run without their devices (`ledger.bare`) are left
@@ -217,7 +219,7 @@ def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
     """Return a slot with the chips of a pod's holds, for a served pod without a slot.
 
     The ledger may lack the slot after a restart of the agent. The slot's predicate-time
-    is `SERVED`, as for all pods that have their chips.
+    is `SERVED`, as in the annotations of pods that have their chips.
 
     Args:
         also: Holds whose chips the slot gets too, though the ledger no longer counts
@@ -257,7 +259,7 @@ def is_init(slot: Slot, need: int) -> bool:
 
 
 def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
-    """Whether every app container and sidecar of a pod owns a hold that is not lost.
+    """Whether each app container and sidecar with NPUs owns a hold that is not lost.
 
     A hold is lost if the kubelet no longer knows that the container has its devices.
     Init containers do not count: pod-resources never shows them.
@@ -270,7 +272,7 @@ def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
 
 
 def put_hold(ledger: Ledger, hold: Hold) -> Ledger:
-    """Return the ledger with `hold` in place of any hold with the same sequence."""
+    """Return the ledger with `hold`, which replaces a hold of equal `sequence`."""
     return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
 
 

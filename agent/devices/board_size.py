@@ -14,15 +14,16 @@ from scheduler_core.products.table import GroupKind, Product
 
 
 class UnknownMachineError(ValueError):
-    """No row of the product table fits the chips of a server."""
+    """The chips of a server cannot be matched to rows of the product table."""
 
 
 def fit_row(key: str, highest: int, others: int = 0) -> Product:
     """Return a row of the product table, reduced to the chips that this server has.
 
-    A server with plug-in cards can have fewer cards than its row. Then the returned row
-    ends with the card of chip `highest`, so that the kubelet is offered no missing
-    chips. Rows of servers without plug-in cards keep their number of chips.
+    A row with rings, modules or meshes, or with `capacity_staged`, keeps its number of
+    chips. Any other row is shortened, because a server can have fewer plug-in cards
+    than its row. It ends with the card of chip `highest`, or with this chip if the row
+    has no cards. So the kubelet is offered no missing chips above the end.
 
     Args:
         key: Key of the row.

@@ -66,7 +66,12 @@ class FileWatch:
         return all(watch >= 0 for watch in watches)
 
     def wait(self, for_s: float) -> bool:
-        """Wait until the file is edited or `stop` is called, at most `for_s` seconds.
+        """Wait up to `for_s` until the file may have been edited or `stop` is called.
+
+        An event of another file in the folder can also end the wait.
+
+        Args:
+            for_s: Longest wait. Unit: seconds.
 
         Returns:
             False if `stop` was called; otherwise True, even if no edit was reported.

@@ -1,8 +1,8 @@
-"""Poll a driver (reader of the chips), with a deadline and at most one call at a time.
+"""Poll a driver (reader of the chips), with a deadline and at most one read at a time.
 
-A call of the driver can hang, and nothing can end it. If a call misses the deadline,
-the latest reading is marked as stale. The driver is not called again before the late
-call has returned.
+A read of the driver can hang. The poller cancels it only when `Poller.run` ends. If a
+read misses the deadline, the latest reading is marked as stale. The driver is not read
+again before the late read has returned.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Observation:
 
 
 class Poller:
-    """The only caller of one driver, with a deadline for each call."""
+    """The only reader of one driver, with a deadline for each read."""
 
     def __init__(self, driver: Driver, *, poll_s: float, deadline_s: float) -> None:
         """Store the driver without calling it.

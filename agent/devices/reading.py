@@ -112,9 +112,10 @@ class ChipDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevice:
-    """A part of a chip that the agent offers to the kubelet as a device of its own.
+    """A part of a chip that the agent can offer to the kubelet as a device of its own.
 
-    Virtual devices are created before the agent starts, and never by the agent.
+    The agent never creates virtual devices. It offers only kinds that existed when the
+    agent started.
     """
 
     #: Physical id of its chip.
@@ -130,7 +131,8 @@ class Unread:
     """A chip that the driver could not read completely, with the reason.
 
     In place of the missing values, the reading has the chip's earlier values. A chip
-    that was never read is absent from `Reading.chips`.
+    that was never read is absent from `Reading.chips`. A chip of a product line that
+    the agent does not serve also has an `Unread`, and is absent too.
     """
 
     chip: int

@@ -14,5 +14,5 @@ modules of this package in turn (`agent.monitor`), publishing the result
 
 Open `conditions` first: its `step` turns a reading into a condition for each chip. Then
 `judge`, which gives the faults of a reading their levels. No decision record covers
-this package: each module names its source in MindCluster's device plugin.
+this package: most modules name their source in MindCluster's device plugin.
 """

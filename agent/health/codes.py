@@ -1,6 +1,6 @@
 """Built-in levels of fault codes.
 
-They apply if the ConfigMap `mindx-dl-fault-config` has no key `faultCode.json`.
+They apply unless the ConfigMap `mindx-dl-fault-config` has the key `faultCode.json`.
 `_LISTED` has the hexadecimal codes of each level. `8F180200-19` stands for all codes
 from 8F180200 to 8F180219. A code listed under two levels has the worse level, as
 A2301001 does.

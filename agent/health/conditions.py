@@ -6,13 +6,16 @@ finding. No condition is final:
 
     HEALTHY            in service
     UNHEALTHY          out of service: a fault demands it, or the chip does not answer
-    NETWORK_UNHEALTHY  in service, but the chip's parameter-plane network has a fault
-    RECOVERING         out of service: the faults ended less than the hold-off ago
+    NETWORK_UNHEALTHY  in service, but the chip's parameter-plane network has a fault,
+                       or had one until lately
+    RECOVERING         out of service: the chip was UNHEALTHY until lately
 
 The parameter-plane network connects chips of different nodes. The hold-off is a time
-(`ReadingTaken.recover_s`). It keeps a chip with a flapping fault from being offered
-again and again. After a fault of its network only, a chip does not become RECOVERING.
-The chip was in service all along, and taking it out would only do harm.
+(`ReadingTaken.recover_s`). A chip leaves RECOVERING for a better condition only after
+its finding has been the same for the hold-off. So a chip with a flapping fault is not
+offered again and again. From NETWORK_UNHEALTHY to HEALTHY, the hold-off counts too.
+After a fault of its network only, a chip does not become RECOVERING. The chip was in
+service all along, and taking it out would only do harm.
 
 Source: MindCluster's device plugin, `pkg/common/fault_code.go` (at 22bb3d98).
 """
@@ -53,7 +56,8 @@ class Finding(Enum):
 class Tolerance(Enum):
     """Whether a chip with a fault stays in service: always, while in use, or never.
 
-    `TOLERANCE` gives each fault level one of these.
+    `TOLERANCE` gives each fault level one of these. For a fault of the chip's network,
+    the table `NETWORK_TOLERATED` counts instead.
     """
 
     ALWAYS = "always"
@@ -172,10 +176,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingTaken:
-    """Event: the driver was read; at that time, pods used the chips in `in_use`.
+    """Event: the latest reading is judged, while pods use the chips in `in_use`.
 
-    A chip that a fault took out of service stays out for `recover_s` seconds after
-    the fault has ended.
+    A chip that a fault took out of service stays out for at least `recover_s` seconds
+    after the fault has ended.
     """
 
     reading: Reading
@@ -197,7 +201,7 @@ def step(
         state: Health before the reading; `Health()` at start. A chip that is not in
             `state` counts as healthy before the reading.
         event: The reading, and the chips that pods use.
-        now: Loop time of the reading. Unit: seconds; never decreases.
+        now: Loop time of this call. Unit: seconds; never decreases.
 
     Returns:
         Health after the reading, and its transitions ordered by chip.

@@ -8,9 +8,9 @@ two kinds:
     by duration   starts when the code has stayed longer than a time-out; ends when
                   the code has been gone for the recovery time
 
-A frequency rule for the level ManuallySeparateNPU may have no release window. Its
-upgrades end when a person removes the chip's name from the key `ManuallySeparateNPU` of
-the node's ConfigMap `mindx-dl-deviceinfo-<node>`.
+A frequency rule without a release window is different: its upgrade ends when a person
+removes the chip's name from the key `ManuallySeparateNPU` of the node's ConfigMap
+`mindx-dl-deviceinfo-<node>`.
 
 A reading ends no upgrade of a chip that did not answer the driver, because the chip's
 faults are then unknown.
@@ -84,7 +84,10 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultsRead:
-    """Event: one reading of the driver with the faults of all chips that answered."""
+    """Event: one reading of the driver with the fault codes that rules can concern.
+
+    These are the codes to which the driver gave no level. The event also has the rules.
+    """
 
     #: Chips that answered the driver.
     chips: frozenset[int]

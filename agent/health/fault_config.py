@@ -118,7 +118,8 @@ class _Reader:
             data: Data of the ConfigMap `mindx-dl-fault-config`.
             key: Key of the JSON text.
             read: Takes `key` and the JSON object; returns the result of this method.
-            otherwise: Result if the key is absent or its text is no JSON object.
+            otherwise: Result if the key is absent, or its text is too long or is no
+                JSON object.
         """
         if key not in data:
             return otherwise

@@ -2,11 +2,14 @@
 
 The driver reports fault codes. `agent.health.levels` finds the level of a code. An
 upgrade is a higher level that a code gets because it returns or stays. A fault is added
-in three cases:
+in four cases:
 
-    the driver's own check finds the network of a chip broken, but reports no code
+    the driver's own check finds a chip's network broken, but no fault code says so
     a fault code has gone from a chip, but its upgrade has not ended
-    a chip is separated: people or a rule have taken it out of service
+    a network fault has an upgrade to ManuallySeparateNPU: as this level separates the
+    chip itself, the added fault is one of the chip
+    a chip is separated (people or a rule have taken it out of service), but no fault
+    of the chip has the level ManuallySeparateNPU
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,9 +46,10 @@ def apply_levels(
 ) -> Reading:
     """Return the reading with a level for every fault, and with added faults.
 
-    A fault is added on a chip in each of three cases:
+    A fault is added on a chip in each of four cases:
 
         `upgrades` has a fault code for the chip, but the chip no longer has the code
+        `upgrades` has ManuallySeparateNPU for a network fault: a chip fault is added
         `reading.unreachable` has the chip, but the chip has no network fault
         `separated` has the chip, but no fault of the chip has ManuallySeparateNPU
 

@@ -1,4 +1,4 @@
-"""Find the level of a chip's fault: by its code if that is listed, or by its severity.
+"""Find the level of a chip's fault: by its code if that is listed, else by a default.
 
 The lists of codes are built in, or in the fault ConfigMap `mindx-dl-fault-config`.
 """
@@ -74,9 +74,9 @@ class Table:
         return Level.NOT_HANDLED if fault.severity in _MILD else UNKNOWN_LEVEL
 
     def spelled(self, code: str) -> str:
-        """Return a fault code in the spelling of the lists that made this table.
+        """Return a fault code with the leading zeros that the lists of this table have.
 
-        The lists may spell it with leading zeros. A code in none of the lists is
+        A code that has no leading zeros there, or that is in none of the lists, is
         returned unchanged.
         """
         return self.spelling.get(codes.canonical(code), code)
@@ -88,7 +88,8 @@ def make_table(
 ) -> Table:
     """Return a table of fault levels from lists of the codes that have each level.
 
-    A code in the lists of two levels gets the worse level.
+    If `chip` has a code at two levels, the worse level counts. The same holds for
+    `network`.
 
     Args:
         chip: {level: its codes}.

@@ -35,7 +35,7 @@ class Frequency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """Rule that gives a fault code another level when it stays for `timeout_s`."""
+    """Rule that raises the level of a fault code that stays longer than `timeout_s`."""
 
     #: Unit: seconds.
     timeout_s: float

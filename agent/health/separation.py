@@ -82,7 +82,7 @@ class ChipsSeparated:
 
 @dataclass(frozen=True, slots=True)
 class ChipsReleased:
-    """Effect: a person released chips by removing names from `ManuallySeparateNPU`."""
+    """Effect: announce that a person removed chips from `ManuallySeparateNPU`."""
 
     chips: tuple[int, ...]
 

@@ -6,7 +6,7 @@ The code of a switch fault is a text of four parts, like `[0x00f1fef5,155913,cpu
     fault id   a number, or `na` if the driver gives none
     peer       what the faulty port leads to: `cpu`, `npu`, `L2` (another switch), or
                `na` for a fault that is not of one port
-    `na`       always
+    last part  `na` in all built-in codes
 
 Source: MindCluster's device plugin, `build/SwitchFaultCode.json`,
 `pkg/common/device.go` (at 22bb3d98).
@@ -100,8 +100,8 @@ def worst_level(
     """Return the worst level among a node's switch faults; None if there are none.
 
     The level is SEPARATE if at least 16 ports from one switch chip to other switches
-    are down. The switch chip is then cut off, although each fault alone needs no
-    handling.
+    are down. The switch chip is then cut off, although the built-in level of each such
+    fault alone is NOT_HANDLED.
 
     Args:
         faults: Faults of all switches of the node.

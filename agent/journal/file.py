@@ -129,10 +129,7 @@ class JournalError(Exception):
 
 
 class Journal:
-    """Journal file that stores the holds of one node.
-
-    If two writes run at once, the file ends up with the entries of the newer one.
-    """
+    """Journal file that stores the holds of one node."""
 
     def __init__(self, path: Path, *, boot_id: str, node: str) -> None:
         """Construct without touching the disk.
@@ -157,7 +154,8 @@ class Journal:
         dropped.
 
         Raises:
-            JournalError: The disk refused the write; the journal is as before.
+            JournalError: The disk refused the write. The previous entries are still on
+                disk, but perhaps in `<name>.old`.
 
         Cost:
             One file created, two renamed, one removed, no fsync: about 0.1 ms for 64
@@ -214,7 +212,8 @@ class Journal:
     def _clear_old(self) -> None:
         """Remove `<name>.old`, or rename it to the next `<name>.bad-<n>` if that fails.
 
-        A file left at `<name>.old` would block the next write.
+        A directory cannot be removed. If it stayed at `<name>.old`, it would block the
+        next write.
         """
         _remove(str(self._old))
         if os.path.lexists(self._old):  # a directory, not made by the agent
@@ -332,8 +331,9 @@ def _checked_body(content: bytes) -> bytes:
     """Return the body of a journal file after checking the header line.
 
     Raises:
-        UnusableError: The header has another format version than this program, or
-            another checksum or length than the body.
+        UnusableError: The content has no header line of a journal. Or the header has
+            another format version than this program, or another checksum or length than
+            the body.
     """
     header, newline, body = content.partition(b"\n")
     fields = header.decode(errors="replace").split(" ")

@@ -52,7 +52,8 @@ class JournalWriter:
         Args:
             journal: The journal file.
             boot_id: Id of the machine's present boot, stored in each entry.
-            observe_s: Called with the duration of each write. Unit: seconds.
+            observe_s: Called with the duration of each write that succeeds before the
+                method `write` stops waiting. Unit: seconds.
             on_failure: Called with the reason why the newest holds are not on disk.
         """
         #: one for each product line, in the order of the journal's entries
@@ -156,10 +157,11 @@ class JournalWriter:
         return all(store.ledger.holds is written for store, written in pairs)
 
     async def run(self) -> None:
-        """Write the journal after each change of a ledger, until cancelled.
+        """Write the journal after each change of a ledger's holds, until cancelled.
 
-        Allocate itself calls `write` for its new hold. All other changes, such as a
-        released hold, are written only here. After AGAIN_S a failed write is repeated.
+        Allocate itself calls `write` for its new hold. After all other changes, such as
+        a released hold, only this method calls `write`. After AGAIN_S a failed write is
+        repeated.
         """
         async with asyncio.TaskGroup() as tasks:
             for store in self._stores:

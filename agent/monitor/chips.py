@@ -1,7 +1,8 @@
 """Turn reports of the driver into the health of one product line's chips.
 
-Each fault in a report gets a level from the cluster's fault configuration. The levels
-decide each chip's health, and the ledger learns which chips are unhealthy.
+Each fault in a report that has no level gets one from the cluster's fault
+configuration. The levels decide each chip's health, and the ledger learns which chips
+are unhealthy.
 
 A separated chip is one that people or a rule have taken out of service. It is out of
 service whatever the driver reports. The node's ConfigMap `mindx-dl-deviceinfo-<node>`
@@ -33,7 +34,7 @@ from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Pair of clocks for the agent's monitors: the event loop's and the wall clock."""
+    """Pair of clocks for a chip monitor: the event loop's and the wall clock."""
 
     #: The event loop's. Unit: seconds.
     loop_s: Callable[[], float]
@@ -103,11 +104,12 @@ class ChipMonitor:
         """Judge the health of this product line's chips by a new observation.
 
         An observation is not judged if it is stale or has no reading. An unchanged
-        reading is not judged either, unless time alone can change the health.
+        reading is not judged either, unless the health can change without a new one.
 
         Returns:
             Whether another observation is needed soon, even if the driver reports no
-            change. With time, chips recover and faults rise in level.
+            change. With time, chips recover and faults rise in level. After a stale
+            observation, another one is needed too.
         """
         if observation.reading is None or observation.is_stale:
             return True
@@ -126,8 +128,7 @@ class ChipMonitor:
 
         A separated chip is out of service. The first call also restores the raised
         fault levels that the agent wrote to this ConfigMap before a restart. In later
-        calls, if any chip's name cannot be parsed, no chip is separated or put back
-        into service.
+        calls, all names are ignored if the name of any chip cannot be parsed.
 
         Args:
             data: Data of one version of the ConfigMap; None if there is no ConfigMap.
@@ -158,7 +159,8 @@ class ChipMonitor:
     def judge_again(self) -> None:
         """Judge the driver's last report again, and update the ledger.
 
-        The ledger learns which chips are unhealthy, and which are busy with processes.
+        The ledger learns which chips cannot be given out whole, and which are busy with
+        processes.
         """
         before = self.reading
         self._step_escalation()

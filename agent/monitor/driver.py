@@ -13,7 +13,8 @@ from agent.observe.metrics import Metrics
 class DriverMonitor:
     """Receiver of the results of reading the driver, for all product lines of the node.
 
-    Its attribute `problem` says why the driver cannot be read; "" if it can.
+    Its attribute `problem` says why the driver, or a single chip, cannot be read. It is
+    "" if all chips can be read.
     """
 
     def __init__(

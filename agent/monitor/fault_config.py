@@ -1,9 +1,9 @@
 """Watch the ConfigMap `mindx-dl-fault-config`, and apply each version that is usable.
 
-People write the ConfigMap. If a version is wrong, the last usable version stays in
-force. An event on the Node then names the wrong place in the ConfigMap, the value that
-was read there, and the value that was expected. Without the ConfigMap the built-in
-fault configuration applies.
+People write the ConfigMap. If a version is wrong, the configuration that was in force
+before stays so. An event on the Node then names the wrong place in the ConfigMap, the
+value that was read there, and the value that was expected. Without the ConfigMap the
+built-in fault configuration applies.
 """
 
 import logging
@@ -43,9 +43,11 @@ class FaultConfigWatch:
         Args:
             client: Open client, owned by the caller.
             namespace: Namespace of this ConfigMap.
-            apply: Called with each usable fault configuration.
+            apply: Called with each usable fault configuration. Called with the built-in
+                one when the ConfigMap is deleted.
             on_problem: Called with a sentence why a version of this ConfigMap cannot be
-                used. Called with "" when a version can be used.
+                used. Called with "" when a version can be used, or the ConfigMap is
+                deleted.
         """
         self._apply = apply
         self._on_problem = on_problem

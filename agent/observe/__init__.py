@@ -5,8 +5,8 @@ detecting the events; the module that detects one calls the announcer. Not here 
 the document of `ascend-agent status` (`agent.status`), the node's ConfigMap
 (`agent.report`).
 
-Open `announcer` first: it has one method for each kind of event. `metrics` has every
-metric, `log` every key of a log line, `registration` counts registrations with the
+Open `announcer` first: it has methods for the kinds of events. `metrics` has every
+metric, `log` the shared keys of log lines, `registration` counts registrations with the
 kubelet.
 
 Decision records in docs/adr: 12 (the agent leaves another device plugin alone and

@@ -1,6 +1,7 @@
 """Announce changes on the node by log lines, metrics and Kubernetes events.
 
-A lasting problem is announced once, and again only if it changes.
+A lasting problem is announced once, and again only if it changes. Only a failed write
+of the journal is logged each time.
 """
 
 import asyncio
@@ -93,9 +94,9 @@ class Announcer:
             self._metrics.holds.labels(state).set_function(partial(self._holds, state))
 
     def expose_watches(self, **watches: ListWatch[Any]) -> None:
-        """Expose metrics of API server watches: restarts, and age of the last event.
+        """Expose metrics of API server watches: restarts, and time since the last data.
 
-        They are computed at each scrape.
+        Data are events, bookmarks and lists. The metrics are computed at each scrape.
 
         Args:
             watches: {label of the watched resource in the metrics: watch}.
@@ -143,10 +144,10 @@ class Announcer:
         """Announce changed conditions of chips by log lines, metrics and Node events.
 
         A chip that becomes RECOVERING gets no event. The metric `chips` is set to the
-        number of chips in each condition.
+        number of chips in each condition, for all resources together.
 
         Args:
-            transitions: The oldest first.
+            transitions: Changes that one reading has caused.
             health: Health of all chips of the resource, after the transitions.
             resource: Resource of the chips.
         """
@@ -235,7 +236,7 @@ class Announcer:
         )
 
     def chip_no_longer_used(self, chip: int) -> None:
-        """Announce by a log line and a Node event that no process uses a chip any more.
+        """Announce by log and Node event that no process blocks a chip any more.
 
         Called only for chips that `chip_still_used` has announced.
         """
@@ -250,8 +251,9 @@ class Announcer:
         """Log that the driver cannot be read, or that it can be read again.
 
         Args:
-            problem: Reason why the driver cannot be read; "" if it can be read. A
-                reason equal to that of the previous call is not logged again.
+            problem: Reason why the driver, or a single chip, cannot be read; "" if all
+                can be read. A reason equal to that of the previous call is not logged
+                again.
         """
         if problem == self._driver_problem:
             return
@@ -381,7 +383,8 @@ class Announcer:
         ManuallySeparateNPU, a Node event is recorded, too.
 
         Args:
-            upgrade: The chip, the fault, the raised level, and the rule that raised it.
+            upgrade: The chip, the fault code, the raised level, and the kind of rule
+                that raised it.
             is_over: True if the raised level has ended, False if it begins.
         """
         extra = {

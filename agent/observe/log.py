@@ -1,6 +1,6 @@
-"""Keys of structured log lines, so that all modules use the same key for the same fact.
+"""Keys of structured log lines that several modules of the agent share.
 
-A module of its own: all packages of the agent import it, and it imports none of them.
+A module of its own: it imports no other module of the agent, so that all can import it.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """Prometheus metrics of the agent: their names, labels and units.
 
-Labels have a fixed set of values, except those of the metric `releasing`, which name a
+Labels have few possible values, except those of the metric `releasing`, which name a
 chip and a process. This metric is cleared before each update, so that it does not show
 processes that have ended.
 """

@@ -8,7 +8,7 @@ reading chips (`agent.devices`).
 Open `servicer` first: it answers Allocate for whole chips. `server` registers the
 servicer at the start and after each restart of the kubelet. `rivals` detects another
 plugin of the same resource. `pod_resources` asks the kubelet which pod has which device
-ids, by the calls Get and List. `allocate_activity` keeps List from running during an
+ids, by the calls Get and List. `allocate_activity` keeps List from starting during an
 Allocate. `mounts` renders the answers to Allocate, which say how chips get into a
 container. `vnpu` serves parts of chips.
 

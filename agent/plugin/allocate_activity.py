@@ -1,4 +1,7 @@
-"""Keep Allocate and the pod-resources List call from running at once on one node.
+"""Keep the pod-resources List call apart from Allocates of whole chips on one node.
+
+List starts only while no such Allocate runs or is expected. A GetPreferredAllocation
+waits for a running List, but at most LISTING_WAIT_S.
 
 List returns the device ids of all containers. During an Allocate, List can lack the
 container that is getting devices. A List during an Allocate can even make the kubelet

@@ -8,8 +8,8 @@ names of a container's chips. The spec lists the device files for each name:
      "containerEdits": {"deviceNodes": [...]}}
 
 When a container restarts, the kubelet gives it the same CDI names, even while no agent
-runs. So a stopping agent removes the spec file only if no container has chips. The file
-lies on tmpfs, so it is gone after a reboot of the machine.
+runs. So a stopping agent removes the spec file only if no ledger has a hold. The
+default folder of the file is on tmpfs, so the file is gone after a reboot.
 """
 
 import json

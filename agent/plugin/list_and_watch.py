@@ -72,7 +72,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     def freeze(self) -> None:
         """Stop sending device lists, but keep the streams to the kubelet open.
 
-        It is called when another plugin has registered for the same resource. If a
+        The server calls this when it finds another plugin for the same resource. If a
         stream of this plugin ended, the kubelet would drop the other plugin.
         """
         self._frozen = True

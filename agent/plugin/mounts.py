@@ -14,8 +14,8 @@ three cases, else `native`:
     the chips are simulated
 
 `auto` never means `cdi`, because the agent cannot see whether the container runtime
-reads CDI specs. A container runtime that does not read CDI specs would refuse every pod
-with chips.
+reads CDI specs. A container runtime that does not read CDI specs would refuse
+containers with chips, or start them without their chips.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -110,10 +110,11 @@ class Mounts:
         self._dev = dev
 
     def problem(self) -> str | None:
-        """Return a sentence why no container can get a chip now; None if one can.
+        """Return a sentence why no chip can be mounted now; None if no reason is known.
 
-        The caller refuses an Allocate with this sentence. With the method `cdi`, this
-        call also writes the CDI spec if the file is missing or out of date.
+        With this sentence, an Allocate is refused and the agent is not ready. With the
+        method `runtime`, nothing is checked. With the method `cdi`, this call also
+        writes the CDI spec if the file is missing or out of date.
         """
         if self._mount is MountMethod.RUNTIME:
             return None
@@ -201,11 +202,11 @@ class Mounts:
         )
 
     def clean_up(self, *, is_needed: bool) -> None:
-        """Remove the node's CDI spec if this agent wrote one and no container needs it.
+        """Remove the node's CDI spec (method `cdi`) if no container needs the spec.
 
         Args:
-            is_needed: Whether a container of this node has chips. Such a container
-                needs the spec when it restarts, even while no agent runs.
+            is_needed: Whether the agent knows a hold of this node. A container with a
+                hold needs the spec when it restarts, even while no agent runs.
         """
         if self._mount is MountMethod.CDI and not is_needed:
             cdi.remove(self._cdi_dir)

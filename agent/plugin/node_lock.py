@@ -1,9 +1,9 @@
 """Lock the kubelet's device plugin directory, so that one agent serves one kubelet.
 
-Two agents in one directory would remove each other's socket again and again. The lock
-is an advisory lock on the directory itself. It needs no file in the directory: the
-kubelet deletes the files there when it starts. The lock ends with the process that has
-it.
+Without the lock, two agents could serve one kubelet and both give out the same chips.
+The lock is an advisory lock on the directory itself. It needs no file in the directory:
+the kubelet deletes the files there when it starts. The lock ends with the process that
+has it.
 """
 
 import asyncio

@@ -48,8 +48,8 @@ class PodResourcesClient:
             resource: Resource whose device ids are read.
             activity: Tells whether an Allocate runs. During an Allocate, List must not
                 be called.
-            rate_limit: Rate limit shared by all clients of this kubelet. If None, this
-                client makes one for its own requests.
+            rate_limit: Rate limit for calls of `read`, shared by all clients of this
+                kubelet. If None, this client makes one of its own.
         """
         self._socket = socket
         self._channel = grpc.aio.insecure_channel(

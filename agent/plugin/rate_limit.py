@@ -1,7 +1,8 @@
-"""Limit the rate of all requests to the pod-resources API of one node's kubelet.
+"""Limit the rate at which the agent asks one node's kubelet about pods' device ids.
 
 A module of its own: other modules share it. `app` constructs one RateLimit for the
-node. Each `PodResourcesClient` waits for its turn before it sends a request.
+node. `PodResourcesClient.read` waits for its turn before it asks about a pod. The
+client's other methods do not wait.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from service import clock
 
 
 class RateLimit:
-    """Rate limit for all requests to one kubelet: at most one per `each_s` seconds."""
+    """Rate limit for requests to one kubelet: at most one per `each_s` seconds."""
 
     def __init__(self, each_s: float) -> None:
         """Construct a rate limit that lets the first request pass at once.

@@ -60,7 +60,7 @@ class Doubt(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginState:
-    """Inode of this plugin's socket, and the device ids that the plugin listed last."""
+    """Inode of this plugin's socket, and the healthy ids in the plugin's last list."""
 
     inode: int  #: of the socket's file
     listed_ids: frozenset[str] | None  #: healthy ids of the last list; None: none sent
@@ -150,7 +150,7 @@ class Rivals:
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the kubelet has none of the device ids that this plugin listed.
+        """Whether the kubelet shows no device ids, although this plugin listed some.
 
         True only after LOOKS checks in a row with this result. It means that the
         kubelet has dropped this plugin, although this plugin's stream is still open.
@@ -187,8 +187,8 @@ class Rivals:
         """Compare the kubelet's present device ids with those that `plugin` listed.
 
         Returns:
-            The difference, once LOOKS calls in a row have found it; until then
-            `Doubt.NONE`.
+            The difference, once LOOKS calls in a row have found it for the same list;
+            until then `Doubt.NONE`.
         """
         self._asked_at = clock.loop_s()
         allocatable_ids = await self._allocatable_ids()

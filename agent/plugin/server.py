@@ -72,7 +72,7 @@ class RegistrationObserver(Protocol):
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Callback that takes a sentence about a new rival, or "" if that has gone."""
+        """Callback that takes a sentence about a rival, or "" if there is no rival."""
 
 
 class Server:

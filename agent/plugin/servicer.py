@@ -3,6 +3,8 @@
 The kubelet waits for GetPreferredAllocation and Allocate without a deadline, and admits
 no other pod of the node meanwhile. So each wait here is bounded:
 
+    for the end of a List call          `agent.plugin.allocate_activity.LISTING_WAIT_S`
+    for the processes of ended pods     DEADLINE_S of `agent.devices.processes`
     for a claim from the pod watch      CLAIM_WAIT_S
     for the kubelet's own list of pods  `agent.api_client.KUBELET_PODS_S`
     for a write of the journal to disk  WITHIN_S of `agent.journal.writer`
@@ -94,7 +96,7 @@ class Servicer(ListAndWatchServicer):
             find_stray_processes: Asks the kernel for running processes of ended pods.
             write_journal: Writes the ledger's holds to disk, bounded in time; returns
                 without an error when the write fails.
-            observe_allocate_s: Called with the duration of each answered Allocate.
+            observe_allocate_s: Called with the duration of each Allocate that succeeds.
                 Unit: seconds.
             numa: Returns the NUMA node of each chip; empty if the kubelet shall not
                 align by NUMA nodes.
@@ -116,9 +118,9 @@ class Servicer(ListAndWatchServicer):
     ) -> api_pb2.PreferredAllocationResponse:
         """Tell the kubelet which device ids to give to each container in the request.
 
-        The ledger chooses a claim of the requested size, and the ids stand for its
-        chips. If there is no such claim, the method waits for one, at most
-        CLAIM_WAIT_S. The kubelet may ignore the ids and give others.
+        For each container, the ledger chooses a claim of the requested size. The ids
+        stand for chips of this claim. If there is no such claim, the method waits for
+        one, at most CLAIM_WAIT_S. The kubelet may ignore the ids and give others.
         """
         with self._answering():
             await self._activity.prefer()
@@ -141,10 +143,11 @@ class Servicer(ListAndWatchServicer):
         request: api_pb2.AllocateRequest,
         context: Context,
     ) -> api_pb2.AllocateResponse:
-        """Give each container in the request chips of a claim that the ledger chooses.
+        """Give each container in the request the chips that the ledger chooses for it.
 
-        Each hold that the ledger makes is written to the journal before the answer. If
-        a container cannot be served, the call fails with FAILED_PRECONDITION.
+        Each hold that the ledger makes is written to the journal before the answer. But
+        a write that fails or takes too long does not stop the answer. If a container
+        cannot be served, the call fails with FAILED_PRECONDITION.
         """
         started = time.perf_counter()
         with self._answering(), self._activity.allocating():

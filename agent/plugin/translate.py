@@ -47,8 +47,7 @@ def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
 class DeviceList:
     """Cache of one product line's device list, computed again only when necessary.
 
-    A ledger changes ten times while one pod starts. Only two of these ten changes
-    concern the device list.
+    Most changes of a ledger do not concern the device list.
     """
 
     def __init__(self) -> None:
@@ -95,7 +94,7 @@ def _topology(nodes: tuple[int, ...]) -> deviceplugin.TopologyInfo | None:
 def ids_among(
     devices: Iterable[podresources.ContainerDevices], resource: str
 ) -> frozenset[str]:
-    """Return the ids of those devices of a container that belong to one resource."""
+    """Return the ids of those devices that belong to one resource."""
     return frozenset(
         kubelet_id
         for device in devices

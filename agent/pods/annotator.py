@@ -1,7 +1,6 @@
 """Patch the annotations of pods until they match the ledger of one product line.
 
-An API server that is slow or down delays nothing but the annotations, because Allocate
-is answered from the ledger.
+An Allocate never waits for these patches, because it is answered from the ledger.
 """
 
 import asyncio
@@ -46,8 +45,8 @@ class _Delay:
 class Annotator:
     """Writer of the annotations of all pods that use chips of one product line.
 
-    Each pod has its own back-off. So a pod whose patches the API server refuses delays
-    no other pod.
+    Each pod has its own back-off. So a pod whose patches the API server refuses does
+    not delay pods with other chips.
     """
 
     def __init__(
@@ -145,8 +144,8 @@ class Annotator:
     ) -> None:
         """Update `_correct`, the pods whose annotations already match the ledger.
 
-        Only pods that changed since the previous call are checked, because a node may
-        have sixty pods. All are checked if `host_ip` or `addresses` has changed.
+        A pod in `_correct` is checked again only if the pod, its slot or its holds have
+        changed. All pods are checked if `host_ip` or `addresses` has changed.
         """
         if self._node_addresses != (host_ip, addresses):
             self._node_addresses, self._correct = (host_ip, addresses), {}

@@ -46,13 +46,14 @@ class ProductLinePods:
     def is_expected(self, uid: str) -> bool:
         """Whether a pod must get its devices from the plugin of this agent.
 
-        True if, when the agent first saw the pod, the pod was Pending and only this
-        agent's plugin served the resource.
+        True if three facts were true when the pod watch first showed the pod. The
+        ledger did not have the pod yet. The pod was Pending. Only this agent's plugin
+        served the resource.
         """
         return uid in self._expected
 
     def hurry(self) -> None:
-        """Reopen the node's pod watch at once if it is waiting in a back-off."""
+        """End the back-off pause of the node's pod watch, like `PodInformer.hurry`."""
         self._node_pods.hurry()
 
     def unseen_s(self) -> float:

@@ -2,14 +2,16 @@
 
 One round of questions is called a pass. Each pass asks about deleted and terminal pods
 that still own a hold. While any hold has no known owner, a pass also asks about each
-living pod with a container that owns no hold. At the end of a pass, the ledger confirms
-or releases holds. A pass follows soon after each Allocate.
+living pod that is not confirmed (`values.is_confirmed`). Each answer can show the
+owner of a hold. At the end of a pass, the ledger releases holds whose container no
+longer exists. A pass follows soon after each Allocate.
 
 A thorough pass asks about all living pods, and so finds devices that the kubelet has
 forgotten. The setting `reconcile_period_s` is the pause between two thorough passes.
 After CALM_PASSES thorough passes that changed nothing, the pause is CALM_PERIOD_S (one
 minute), if that is longer. It is `reconcile_period_s` again when the ledger has changed
-or the kubelet has restarted.
+or the kubelet has restarted. It also stays `reconcile_period_s` while a pod or hold
+still has to be confirmed or released.
 """
 
 import asyncio
@@ -52,7 +54,7 @@ FindStrayProcesses = Callable[
 
 
 class ResourcesError(Exception):
-    """The kubelet did not answer which pod has which device ids, so ask again later."""
+    """pod-resources did not say which pod has which device ids; ask again later."""
 
 
 class PodResources(Protocol):
@@ -67,7 +69,7 @@ class PodResources(Protocol):
 
         Raises:
             ResourcesError: The kubelet did not answer, or must not be asked because an
-                Allocate is running.
+                Allocate is running or expected.
         """
 
     async def forget_ended_pods(self) -> InUse:
@@ -78,7 +80,7 @@ class PodResources(Protocol):
 
         Raises:
             ResourcesError: The kubelet did not answer, or must not be asked because an
-                Allocate is running.
+                Allocate is running or expected.
         """
 
 
@@ -202,8 +204,8 @@ class Reconciler:
         """Make one pass: ask pod-resources which ids pods have, and correct the ledger.
 
         Args:
-            thorough: Ask about all living pods, not only about those with a container
-                that owns no hold.
+            thorough: Ask about all living pods, not only about those that
+                `confirm.pods_to_read` returns otherwise.
 
         Returns:
             Seconds until the next pass if the kubelet did not answer. None if the pass
@@ -231,8 +233,9 @@ class Reconciler:
     async def _read(self, *, thorough: bool) -> None:
         """Send the answers of pod-resources to the ledger, then the event `PassEnded`.
 
-        On `PassEnded` the ledger confirms and releases holds. Nothing is sent if there
-        is no pod to ask about and each hold has a known, living owner.
+        An answer can show the owner of a hold. On `PassEnded` the ledger releases
+        holds. Nothing is sent if there is no pod to ask about and each hold has a
+        known, living owner.
 
         Raises:
             ResourcesError: The kubelet did not answer.
@@ -275,8 +278,8 @@ class Reconciler:
 class _Calm:
     """Result of the last thorough pass, and how often it was repeated in a row.
 
-    A thorough pass asks about all living pods. Its result is the ledger after the
-    pass, with the identity of the kubelet.
+    A thorough pass asks about all living pods. The result is the ledger after the pass,
+    with the identity of the kubelet before the pass.
     """
 
     def __init__(self) -> None:
@@ -289,7 +292,7 @@ class _Calm:
         """Add the result of a thorough pass; count it if it equals the previous one.
 
         Args:
-            result: Ledger and identity of the kubelet after the pass.
+            result: Ledger after the pass, and identity of the kubelet before the pass.
             began_s: Loop time at which the pass began. Unit: seconds.
         """
         self._equal_count = self._equal_count + 1 if result == self._result else 0
@@ -315,8 +318,8 @@ class _Calm:
 def _needs_pass(now: Ledger, before: Ledger) -> bool:
     """Whether the ledger has changed so that pod-resources may answer something new.
 
-    True if an Allocate has made a hold, if the last process on a chip has ended, or if
-    a pod has become unconfirmed (`confirm.unconfirmed_pods`).
+    True if a hold was made, if the last process on a chip has ended, or if a pod has
+    become unconfirmed (`confirm.unconfirmed_pods`).
 
     Args:
         now: The present ledger.

@@ -7,7 +7,7 @@ it is written (`schedule`, pure), and the writer (`reporter`). Not here: annotat
 pods (`agent.pods.annotator`), wire formats of the ConfigMap
 (`scheduler_core.wire.deviceinfo`), health of chips (`agent.health`).
 
-Open `content` first: `NodeReport` is everything that the cluster reads about a node.
+Open `content` first: `NodeReport` is everything that both objects say about the chips.
 `schedule` says when a write is due, and when to leave the ConfigMap to another program.
 `owner` finds the DaemonSet that owns the ConfigMap.
 

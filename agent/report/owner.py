@@ -40,8 +40,9 @@ class Owner:
     async def reference(self) -> OwnerReference | None:
         """Return the owner reference to write into `mindx-dl-deviceinfo-<node>`.
 
-        None if the agent's pod is unknown, may not be read, has no controller, or is
-        not in the ConfigMap's namespace. After one success, all calls return the same.
+        None if the agent's pod is unknown, does not exist, may not be read, has no
+        controller, or is not in the ConfigMap's namespace. After the first call without
+        an error, all calls return the same.
 
         Raises:
             KubeError: The pod cannot be read now; try again.

@@ -2,8 +2,8 @@
 
 The ConfigMap is `mindx-dl-deviceinfo-<node>`; `agent.report.schedule` decides when it
 is written. The reporter watches both objects, so that it sees an edit or a deletion at
-once. It waits longer after each failed write. Each write has the latest report; older
-reports are not written later.
+once. It waits longer after each failed write. A report is never written after a newer
+one.
 """
 
 import asyncio
@@ -68,8 +68,8 @@ class Reporter:
                 called with "" when that program has gone.
             owner: Returns the ConfigMap's owner reference, or None for no owner; may
                 raise KubeError.
-            on_configmap: Called with the data of each version of the ConfigMap, oldest
-                first; called with None when there is no ConfigMap.
+            on_configmap: Called with the data of each version of the ConfigMap that the
+                watch shows, oldest first; called with None when there is no ConfigMap.
             namespace: Namespace of the ConfigMap.
         """
         self._client = client
@@ -174,8 +174,9 @@ class Reporter:
     async def release_configmap(self) -> None:
         """Remove this agent's name as writer from `mindx-dl-deviceinfo-<node>`.
 
-        The agent that starts next on this node can then write at once. Otherwise it
-        would wait for SILENT_HEARTBEATS heartbeats. A failure is only logged.
+        An earlier agent that stopped writing because of this one can then write again
+        at once. Otherwise that agent would wait for SILENT_HEARTBEATS heartbeats. A
+        failure is only logged.
         """
         if not self._is_ours or self._state.published is None:
             return

@@ -6,13 +6,14 @@ Writes are at least SPACING_S apart, or URGENT_SPACING_S if the condition of a c
 changed. Keys of other programs are neither compared nor written.
 
 The key `ManuallySeparateNPU` has the names of separated chips. People edit it, too. So
-this agent writes the key only if nobody has changed it since this agent read it.
+this agent writes the key only if the key is missing, or if nobody has changed it since
+this agent read it.
 
 Each agent writes its name into an annotation of the ConfigMap. If another name stands
 there after a write of this agent, a second agent has started on the node. This agent
 then stops writing, because two agents would overwrite each other for ever. It starts
 again when the second agent has removed its name, or has not written for
-SILENT_HEARTBEATS heartbeats.
+SILENT_HEARTBEATS heartbeats, or when the ConfigMap is deleted.
 
 A device plugin of another make writes no name. It is recognized by its report: the
 checksum CheckCode is right, and the report is not older than this agent's. A person who
@@ -159,9 +160,9 @@ class RivalAppeared:
 
 @dataclass(frozen=True, slots=True)
 class RivalVanished:
-    """Effect: announce that the other program `writer` no longer writes the ConfigMap.
+    """Effect: announce that the other program `writer` counts as gone.
 
-    This agent writes the ConfigMap again.
+    This agent writes the ConfigMap again, unless a `SilenceChanged` forbids it.
     """
 
     writer: str
@@ -310,9 +311,10 @@ def _on_configmap(
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
     """Return state and effect after a new ConfigMap version that no known rival wrote.
 
-    There is no effect if this agent's keys are unchanged, or if the result of its last
-    write is unknown. Otherwise the effect is `Restoring`. But if others have changed
-    the keys more than MOST_EDITS times within EDITS_WITHIN_S, it is `RivalAppeared`.
+    There is no effect if this agent's keys are unchanged. Nor is there one before this
+    agent's first write, or if the result of its last write is unknown. Otherwise the
+    effect is `Restoring`. But if others have changed the keys more than MOST_EDITS
+    times within EDITS_WITHIN_S, it is `RivalAppeared`.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:

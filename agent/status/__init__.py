@@ -6,5 +6,6 @@ last reading and the chips' health of each product line. Metrics and events are 
 either (`agent.observe`).
 
 Open `document` first: it computes the status document from values. `socket` then serves
-the document to root alone. No decision record covers this package.
+the document to the user of the agent, which is normally root. No decision record covers
+this package.
 """

@@ -116,7 +116,11 @@ def _owner(ledger: Ledger, owner: Owner) -> str:
 
 
 def _used_by(view: View, chip: int) -> list[dict[str, Any]]:
-    """Return pid, name and user of each process that still uses a releasing chip."""
+    """Return pid, name and user of each process because of which a chip is releasing.
+
+    The driver sees these processes on the chip. If it sees none there, they are the
+    processes that ended pods with holds on the chip have left behind.
+    """
     pids = view.reading.pids_of(chip)
     occupants = view.stray_processes.get(chip) or [Occupant(pid=pid) for pid in pids]
     return [

@@ -1,7 +1,8 @@
 """Status socket of the agent, and the command `ascend-agent status` that reads it.
 
-Only root may connect (mode 0600). If the socket's path is taken by another kind of
-file, such as a symbolic link, the agent leaves that file alone and serves no status.
+Only the user of the agent, normally root, may connect (mode 0600). If the socket's path
+is taken by another kind of file, such as a symbolic link, the agent leaves that file
+alone and serves no status.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def _bind(path: Path) -> socket.socket:
 
     Raises:
         OSError: The path belongs to another kind of file or to another user's socket,
-            or no socket can be created there.
+            its directory is a symbolic link, or no socket can be created there.
     """
     if path.parent.is_symlink():
         raise OSError(f"{path.parent}: expected a directory, found a symbolic link")

@@ -1,8 +1,8 @@
 """Settings in the ConfigMap `ascend-extender-settings`, which may change at run time.
 
-The keys are those of MindCluster's `init-params`, so that operators can copy them. If a
-changed ConfigMap has an error, the settings in force stay in force. An event on the
-ConfigMap lists the errors and the settings in force.
+The keys are those of MindCluster's `init-params`, so that operators can copy them, and
+`job-rules`. If a changed ConfigMap has an error, the settings in force stay in force.
+An event on the ConfigMap lists up to three errors, and the settings in force.
 
 The settings from flags, environment and file are in force until the extender has read
 this ConfigMap without an error. They are in force again after its deletion. So a wrong
@@ -162,8 +162,9 @@ class SettingsFollower:
     def follow(self, change: Change[ConfigMap]) -> None:
         """Put the settings of a changed `ascend-extender-settings` into force.
 
-        An invalid ConfigMap changes no setting; an event on it lists its errors. After
-        a deletion, the settings from the extender's start come into force.
+        An invalid ConfigMap changes no setting; an event on it lists at most three of
+        its errors. After a deletion, the settings from the extender's start come into
+        force.
 
         Args:
             change: What the watch of the ConfigMap has shown.

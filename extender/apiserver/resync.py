@@ -2,9 +2,9 @@
 
 A difference means that a watch missed an event, or that the cache did not apply one.
 Either is a defect in the extender, or in a component between the extender and etcd. A
-missed event would show only when the watch breaks and lists again. Until then, a chip
-may look free although it is not. So each difference is repaired: the watch lists again,
-or the event is applied to the cache.
+missed event may stay unnoticed until the watch breaks and lists again. Until then, a
+chip may look free although it is not. So each difference is repaired: the watch lists
+again, or the event is applied to the cache.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class ReservationCheck:
     """Functions that find orphaned reservations, and let the binder end them.
 
     An orphaned reservation belongs to no job's plan, and to no other part of the
-    extender that would end it. Without this check, its chips would stay reserved for
+    extender that would end it. Without this check, its chips might stay reserved for
     ever.
     """
 
@@ -240,8 +240,9 @@ def _slices(
 def _describe(change: Change) -> tuple[str, str]:
     """Return the name of the watch that delivers a change, and the name of its object.
 
-    The watch is "nodes", "reports" (device ConfigMaps) or "pods". A deleted pod is
-    named by its UID.
+    The watch is "nodes", "reports" (device ConfigMaps) or "pods". A deleted pod, and a
+    pod without NPUs, is named by its UID. The result for `SwitchesUpdated` is
+    ("pods", ""), of which only the "" is used.
     """
     match change:
         case NodeUpdated(name=name):

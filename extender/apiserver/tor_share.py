@@ -74,8 +74,8 @@ class TorShareWriter:
     def render_text(self) -> str | None:
         """Return the text for the ConfigMap `tor-share-cm` under `nslb-version` 2.0.
 
-        Return None under another version, or if the cluster has no list of leaf
-        switches.
+        Return None under another version, or if the cluster has no readable list of
+        leaf switches. Also None if the switches are a single layer.
         """
         network = self._networks.network(None)
         if network is None or network.version is not Version.TWO:

@@ -181,10 +181,10 @@ class KubeJobs:
             )
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Log a problem of a job, and record it as a warning event on one of its pods.
+        """Log a problem of a pod or its job; record it as a warning event on the pod.
 
         Args:
-            pod: A pod of the job, which gets the event.
+            pod: The pod, which gets the event.
             reason: Reason of the event.
             text: Message of the event and the log.
         """

@@ -53,7 +53,8 @@ class Cache:
                 list of available chips as well.
             agent_silent_s: An agent counts as silent if it published nothing for this
                 many seconds. Its node then gets no pods.
-            limits: Time limits for jobs of several pods.
+            limits: Time limits for jobs of several pods, and whether incomplete jobs
+                are evicted.
             bare_nodes: Whether a node without an agent may serve pods. Its chips are
                 then derived from its Node.
         """
@@ -153,8 +154,8 @@ class Cache:
     def nodes_reserved_from(self, uid: str) -> frozenset[str]:
         """Return the nodes that are set aside for a job and therefore closed to a pod.
 
-        Such a node is closed to each pod of another job, unless the pod's priority is
-        higher than that of the job for which the node is set aside.
+        Such a node is closed to each pod that is not of this job, unless the pod's
+        priority is higher than the job's.
 
         Args:
             uid: UID of the pod.
@@ -257,8 +258,8 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
         now_s: When the extender learnt of the event, in seconds since the epoch.
 
     Cost:
-        O(pods and chips of the nodes that the event changes). For Ticked and
-        SelfMaintainSet: O(nodes).
+        O(pods and chips of the nodes that the event changes). For SelfMaintainSet:
+        O(nodes and pods). For Ticked: O(nodes and jobs).
     """
     match change:
         case events.NodeUpdated():

@@ -1,7 +1,7 @@
 """Events that change the cache, as immutable values.
 
-They come from watches, binds, preemption and the clock. As values, they can be recorded
-and replayed.
+They come from watches, the verbs of schedulers, plans of jobs, preemption and the
+clock. As values, they can be recorded and replayed.
 """
 
 from collections.abc import Mapping
@@ -159,7 +159,7 @@ class Reservation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominated:
-    """Event: preemption begins to evict pods, to free chips for another pod or a job.
+    """The event that preemption starts an attempt to free chips for a pod or a job.
 
     Until `NominationCleared`, no other pod or job may get these chips.
     """
@@ -186,10 +186,10 @@ class NominationCleared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserved:
-    """The event that the reservation of a pod ends although the pod was not bound.
+    """The event that the extender ends the reservation of a pod.
 
-    Create it only when no bind with this reservation has succeeded or can still
-    succeed.
+    Create it only if the pod is deleted, or if no bind with this reservation has
+    succeeded or can still succeed.
     """
 
     uid: str
@@ -197,10 +197,10 @@ class Unreserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfMaintainSet:
-    """The event that the setting `self-maintain-available-card` was changed.
+    """The event that settings were changed; it has `self-maintain-available-card`.
 
-    If True, free chips are computed from the node's chips, their health and the pods.
-    If False, a chip must in addition be in the agent's list of available chips.
+    If False, a free chip must be in the agent's list of available chips. If True, this
+    list is not used.
     """
 
     self_maintain: bool

@@ -4,10 +4,15 @@ A node may have chips of several product lines. Each product line is a resource 
 own and has a `ResourceState`. Facts that all product lines of a node share are in
 `NodeInfo`.
 
-A free chip is healthy and listed in the Node's annotation `baseDeviceInfos`. No living
-pod claims it, and it is neither reserved, held, releasing nor nominated. Chips of a
-removed pod stay taken for a moment, until the agent's ConfigMap
-`mindx-dl-deviceinfo-<node>` can show whether the agent still holds them.
+A free chip is healthy and listed in the Node's annotation `baseDeviceInfos`. A bare
+node (one without an agent) may lack the annotation; then all its chips count as listed.
+No living pod claims a free chip, and the chip is neither reserved, held, releasing nor
+nominated.
+
+An agent publishes held chips in its ConfigMap `mindx-dl-deviceinfo-<node>`. Chips of a
+removed pod stay taken for a moment, until this ConfigMap can show whether the agent
+still holds them. Other device plugins publish no held chips. Chips of a removed pod on
+their nodes are free at once.
 
 With `self-maintain-available-card: false` a free chip must also be in the agent's list
 of available chips, in the same ConfigMap. This list alone is not enough: if it was
@@ -183,7 +188,7 @@ class ResourceState:
     def expire_unshown(self, now_s: float) -> bool:
         """Delete each entry of `unshown` that is at least `UNSHOWN_S` seconds old.
 
-        By then `report` shows which of the chips the agent still holds.
+        By then `report` normally shows which of the chips the agent still holds.
 
         Returns:
             Whether an entry was deleted.
@@ -234,16 +239,18 @@ class ResourceState:
         The ConfigMap is `mindx-dl-deviceinfo-<node>`. `alive_s` becomes the time when
         the extender received the newest report. For a report that was there when the
         extender started, it becomes the report's timestamp plus `ahead_s`, but at most
-        `now_s`.
+        `now_s`. If `report` becomes None or does not change, `alive_s` and `is_silent`
+        do not change.
 
         Args:
             now_s: Seconds since the epoch.
-            silent_s: An agent counts as silent if it published nothing for this many
-                seconds.
+            silent_s: An agent counts as silent if it published nothing for more than
+                this many seconds.
             ahead_s: Seconds by which our clock may be ahead of the agents' clocks.
 
         Returns:
-            Whether the SuperPoD of the node changed.
+            Whether the SuperPoD id in `report` changed. Without a report, the id counts
+            as None.
         """
         before = self.report
         self.read_report()
@@ -300,8 +307,8 @@ class ResourceState:
     def next_time(self, now_ns: int) -> int:
         """Return the value of the annotation `predicate-time` for a new claim.
 
-        The value orders the claims of a node. It is `now_ns`, but always later than the
-        newest value on the node.
+        The value orders the claims to chips of this resource on this node. It is
+        `now_ns`, but always later than the values of all earlier claims.
         """
         return max(now_ns, self.last_time + 1)
 
@@ -327,8 +334,8 @@ class ResourceState:
     def is_cleared(self, owner: str) -> bool:
         """Whether preemption has freed all chips that are nominated for `owner`.
 
-        Each must be healthy, and neither held, releasing nor taken by another pod or
-        job.
+        No chip may be unhealthy, held, releasing, claimed, reserved, in `unshown`, or
+        nominated for another pod or job. The result is False if `report` is None.
 
         Args:
             owner: UID of a pod, or key of a job.
@@ -346,8 +353,8 @@ class ResourceState:
         has the chips of removed pods that the agent may still hold.
 
         Args:
-            but: UID of a pod, or key of a job. The chips nominated for it are left out.
-                "": no chips are left out.
+            but: UID of a pod, or key of a job. The nomination for it is ignored. "": no
+                nomination is ignored.
         """
         mask = 0
         for tenant in self.tenants.values():
@@ -385,9 +392,8 @@ class ResourceState:
         None if the node offers no chips of this resource.
 
         Args:
-            self_maintain: True: free chips are computed from the chips of the node,
-                their health and the pods. False: a free chip must be in the agent's
-                list of available chips as well.
+            self_maintain: False: a free chip must be in the agent's list of available
+                chips. True: this list is not used.
         """
         product = self.product
         if product is None:
@@ -454,7 +460,9 @@ def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> floa
         now_s: Seconds since the epoch.
 
     Returns:
-        Seconds, at least 0. 0 if there are no reports.
+        Seconds, at least 0. 0 if there are no reports. The report of a bare node, which
+        has no agent, has the timestamp 0. If all reports are of bare nodes, the result
+        is `now_s`.
     """
     reports = [
         resource_state.report
@@ -476,8 +484,8 @@ def apply_report_age(
         resource_state: A resource of the agent's node. Changed in place.
         ahead_s: Result of `report_age_s`, added to the timestamp of the report.
         now_s: Seconds since the epoch.
-        silent_s: An agent counts as silent if it published nothing for this many
-            seconds.
+        silent_s: An agent counts as silent if it published nothing for more than this
+            many seconds.
 
     Returns:
         Whether `is_silent` changed.
@@ -491,9 +499,11 @@ def apply_report_age(
 
 
 def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
-    """Whether a pod that the node refused in state `before` may fit in state `after`.
+    """Whether a node may take pods in state `after` that it refused in state `before`.
 
-    A state is None if the node has no chips of the resource.
+    True if the node has ceased to be barred, or has free chips that were not free. A
+    chip whose network has recovered does not count. A state is None if the node has no
+    chips of the resource.
     """
     if after is None or after.barred:
         return False

@@ -1,13 +1,14 @@
 """Back-off for controllers whose pods the kubelet keeps rejecting.
 
 Some controllers replace a rejected pod at once. Then pods are created, bound and
-rejected many times a second. So after three rejections of a controller's pods in a row,
-the extender refuses all pods of this controller for 10 s. Each further rejection
-doubles this pause, up to 5 min.
+rejected many times a second. So after three rejections of a controller's pods, the
+extender refuses all pods of this controller for 10 s. Each further rejection doubles
+this pause, up to 5 min.
 
-If a controller's pods are not rejected for a minute, the next rejection counts as the
-first. After a rejection that causes a pause, this minute begins at the end of the
-pause. A restart of the extender deletes all counts.
+Accepted pods of the controller do not reset the count. But if none of its pods is
+rejected for a minute, the next rejection counts as the first. After a rejection that
+causes a pause, this minute begins at the end of the pause. A restart of the extender
+deletes all counts.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class _Row:
 
 
 class OwnerBackoff:
-    """For each controller, the number of consecutive rejected pods and the back-off.
+    """For each controller, the number of recent rejections, and the back-off.
 
     In all methods, `owner` is the controller of a pod.
     """

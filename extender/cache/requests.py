@@ -7,10 +7,10 @@ The extender plans all pods of a job at once, several of them perhaps on one nod
 must therefore check that their requests fit together. kube-scheduler checks only one
 pod at a time.
 
-The extender computes the request of a pod as kube-scheduler does: the larger of two
-amounts, plus the overhead of the pod. The first amount is the sum of all app containers
-and sidecars. The second is the largest sum of an init container and the sidecars before
-it.
+The request of a pod is the larger of two amounts, plus the overhead of the pod. The
+first amount is the sum of all app containers and sidecars. The second is the largest
+sum of an init container and the sidecars before it. Requests of the pod as a whole
+(`spec.resources`) are ignored.
 """
 
 import math
@@ -203,8 +203,8 @@ def _units(quantity: Quantity, per_one: int = 1) -> int:
 def _parse(text: str, per_one: int) -> int:
     """Return a Kubernetes quantity multiplied by `per_one`, rounded up to an integer.
 
-    With `per_one` 1000, "0.5" gives 500. A malformed or negative quantity gives 0. As
-    in Kubernetes, the result is at most 2^63 - 1.
+    With `per_one` 1000, "0.5" gives 500. A malformed or negative quantity gives 0. The
+    result is at most 2^63 - 1.
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:

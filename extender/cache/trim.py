@@ -1,8 +1,8 @@
-"""Copy pods without the fields that the extender does not read, and share equal parts.
+"""Copy pods without large parts that the extender does not read, and share equal parts.
 
 Many pods of a cluster come from the same template. Their equal labels, owners and
-containers are stored in memory only once. With 40,000 pods, this and the missing fields
-save a third of the extender's memory.
+containers are mostly stored in memory only once. With 40,000 pods, this and the missing
+parts save a third of the extender's memory.
 """
 
 from collections.abc import Mapping
@@ -39,9 +39,10 @@ class _Once(Generic[T]):
 
 
 class PodTrimmer:
-    """Copies pods without the fields that the extender does not read.
+    """Copies pods without large parts that the extender does not read.
 
-    Equal labels, owners and containers of several copies are one object in memory.
+    Equal labels, owners and containers of several copies are mostly one object in
+    memory.
     """
 
     def __init__(self, *, most: int = _MOST) -> None:
@@ -56,11 +57,11 @@ class PodTrimmer:
         self._containers: _Once[list[Container]] = _Once(most)
 
     def pod(self, pod: Pod) -> Pod:
-        """Return a copy of the pod without the fields that the extender does not read.
+        """Return a copy of the pod without large parts that the extender does not read.
 
         The copy lacks the annotation of `kubectl apply`. Its containers keep only the
-        environment variable `ASCEND_VISIBLE_DEVICES`. If an earlier pod had equal
-        labels, owners or containers, the copy refers to the earlier objects.
+        environment variable `ASCEND_VISIBLE_DEVICES`. If labels, owners or containers
+        equal stored ones, the copy refers to the stored objects.
         """
         meta, spec = pod.metadata, pod.spec
         return replace(

@@ -1,9 +1,9 @@
 """Index of unconfirmed claims, to find nodes where Allocate could mix up two pods.
 
-An Allocate call names no pod; it says only how many chips a container gets. Suppose
-that two pods with unconfirmed claims are on one node, and a container of each gets
-equally many chips. Then the agent may give one pod the chips of the other. Whether two
-pods may be on one node in spite of this depends on their shapes (`shapes.conflict`).
+An Allocate call has the device ids for one container, but names no pod. Suppose that
+two pods with unconfirmed claims are on one node, and a container of each gets equally
+many chips. Then the agent may give one pod the chips of the other. Whether two pods may
+be on one node in spite of this depends on their shapes (`shapes.conflict`).
 """
 
 from scheduler_core.wire import shapes

@@ -84,7 +84,8 @@ def find_orphans(cache: Cache, known: Collection[str]) -> list[str]:
 
     Args:
         cache: Only read.
-        known: UIDs of pods whose reservation a bind or preemption in progress will end.
+        known: UIDs of pods whose reservation the binder, the Volcano verbs or the
+            preemptor will end.
     """
     places = {uid for gang in cache.gangs.jobs.values() for uid in gang.places}
     return sorted(cache.reservations.keys() - places.union(known))

@@ -6,6 +6,6 @@ and renews the Lease as this state machine says (`elector`), and the extender of
 current term (`term`).
 Does not belong here: the HTTP requests for a Lease (`kube.leases`), and the extender
 itself (`extender.app`).
-Open first: `lease`; its table has every transition.
+Open first: `lease`; its table has every change of phase that its `step` makes.
 Decision records: 20 (a leadership term starts with an empty cache).
 """

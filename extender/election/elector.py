@@ -1,6 +1,7 @@
 """One extender's part in the leader election: reads, renews and releases the Lease.
 
-`lease.step` decides which requests to send. This module sends them, one at a time.
+`lease.step` decides which requests to send, except for the release. This module sends
+them, one at a time.
 """
 
 import asyncio
@@ -102,7 +103,7 @@ class Election:
         Args:
             api: Reads and writes the Lease.
             config: Identity of this extender, and durations of the election.
-            wall: Gives the times of day in the Lease, which people read.
+            wall: Gives the times of day in the Lease, and the age of a Lease.
             now_s: Returns seconds of a clock that only goes forwards.
         """
         self._api = api

@@ -8,17 +8,20 @@
              renewed the lease in time                 of that holder may still arrive
     waiting  LeaseWritten                              settling; leading at once if no
                                                        earlier binds can arrive
-    settling Ticked, earlier binds may still arrive    WriteLease
-    settling Ticked, no earlier binds can arrive       leading: StartLeading, WriteLease
+    settling Ticked, earlier binds may still arrive,   WriteLease
+             or our last write is over `stop_s` old
+    settling Ticked, otherwise                         leading: StartLeading, WriteLease
     leading  Ticked                                    WriteLease
     leading  Ticked, no answer for too long            WriteLease, still leading; but
                                                        `why_not_leading` gives a reason
                                                        until a write succeeds
     any      WriteRefused: the lease has changed       ReadLease
-    settling LeaseRead: another holder now, or since   waiting
-             our last read or write
-    leading  LeaseRead: another holder now, or since   waiting, StopLeading: placements
-             our last read or write                    not bound yet are dropped
+    settling LeaseRead: only ours since our last read  WriteLease
+    leading  or write; or deleted, and our last write
+             is less than `stop_s` old
+    settling LeaseRead, otherwise                      waiting
+    leading  LeaseRead, otherwise                      waiting, StopLeading: placements
+                                                       not bound yet are dropped
 
 A holder may place and bind pods for `stop_s` after it has *sent* its last successful
 write. Another extender takes the Lease after `lease_s` without a write; `lease_s` is
@@ -71,7 +74,7 @@ def configure(identity: str, *, lease_s: float, bind_s: float) -> LeaseConfig:
     """Return the election's configuration from the extender's settings.
 
     Args:
-        identity: Unique among all extenders, also among restarts of this one.
+        identity: Unique among all running extenders.
         lease_s: After this time without a write, another extender takes the Lease.
         bind_s: Timeout of a bind request. A margin for the network is added.
     """
@@ -85,7 +88,7 @@ class Phase(StrEnum):
 
     WAITING extenders do not hold the Lease. A SETTLING one holds the Lease, and waits
     until the API server can no longer execute binds of an earlier holder. A LEADING one
-    places and binds pods.
+    places and binds pods, except while its last write of the Lease is too old.
     """
 
     WAITING = "waiting"

@@ -4,7 +4,7 @@ A replica is one process, which can lead for several terms. An extender is an ob
 this process, and remembers which chips it has reserved. While another replica leads,
 what an extender remembers may become wrong. So each term begins with a new extender
 that reads the whole cluster. The HTTP server forwards each request to the extender of
-the current term.
+the current term, or between two terms to that of the next one.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class LeadershipTerm(Protocol):
         """Run the background work of this extender until cancelled.
 
         When cancelled, wait a limited time for bind requests already sent to the API
-        server. Cancel all other requests to the API server.
+        server. Cancel all other background requests to the API server.
         """
 
     @property
@@ -81,8 +81,8 @@ class Leadership:
     async def run(self) -> None:
         """Run an extender in each term in which this replica leads, until cancelled.
 
-        When cancelled, release the Lease if all bind requests of this replica are
-        finished. Without an election, the only extender runs all the time.
+        When cancelled, release the Lease if all bind requests of the current extender
+        are finished. Without an election, the only extender runs all the time.
         """
         election = self._election
         if election is None:

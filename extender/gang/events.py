@@ -93,7 +93,7 @@ class Bound:
 class BindFailed:
     """The event that a bind failed, or has no known outcome.
 
-    An effect `ReleaseBinds` had ended the waiting of this bind.
+    A bind call that was refused while it waited for its job does not cause this event.
     """
 
     uid: str
@@ -118,16 +118,20 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRemoved:
-    """The event that a pod was deleted, failed, is terminating, or left its job."""
+    """The event that a pod left its job, or can no longer be bound.
+
+    The pod was deleted, failed, changed its job, or is terminating before it was bound.
+    """
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNotOffered:
-    """The event that a filter call for a pod did not list the pod's planned node.
+    """The event that the scheduler did not offer the planned node of a pod to the pod.
 
-    The call lists the nodes that the scheduler still considers for the pod.
+    A filter call of kube-scheduler lists the nodes that it offers. Volcano offers nodes
+    by predicate calls, each for one node.
     """
 
     uid: str
@@ -168,7 +172,8 @@ Event = (
 class ReleaseBinds:
     """The effect that bind calls of a job stop waiting and are carried out.
 
-    `calls` is {UID of a pod: number of its bind call in `WaitingBinds`}.
+    If one of their pods cannot get its reserved chips any more, the planner refuses all
+    these calls. `calls` is {UID of a pod: number of its bind call in `WaitingBinds`}.
     """
 
     job: str

@@ -1,7 +1,7 @@
 """All jobs with their pods, and the phase of each job.
 
-The cache adds and removes pods. `permit.step` sets the phases. Plans are stored only
-here, so a restart of the extender loses them. The pods of the jobs are then read from
+The cache adds and removes pods. `permit.step` sets the phases. Plans are only in
+memory, so a restart of the extender loses them. The pods of the jobs are then read from
 the API server again.
 """
 
@@ -17,9 +17,10 @@ from scheduler_core.wire.pods import NpuPod
 
 
 class Phase(StrEnum):
-    """How far a job is: waiting for a plan, planned, or being bound.
+    """How far a job is: without a plan, planned, or being bound.
 
-    Sentences for people show the value; metrics have labels of their own.
+    A job whose pods are all bound has no plan any more. Sentences for people show the
+    value. Metrics call the phases idle, held and open.
     """
 
     #: no chips are reserved
@@ -82,7 +83,8 @@ class Gang:
     def missing(self) -> int:
         """Number of pods that the job needs and that do not exist yet.
 
-        Terminating pods do not count as existing. 0 if the size of the job is unknown.
+        Terminating pods with NPUs do not count as existing. 0 if the size of the job is
+        unknown.
         """
         if self.size is None:
             return 0
@@ -93,9 +95,10 @@ class Gang:
 
     @property
     def is_size_pending(self) -> bool:
-        """Whether the size of the job is still to be read from the API server.
+        """Whether the size of the job is unknown, and no attempt to read it has failed.
 
-        False if reading has failed; `problem` then says why.
+        If an attempt to read the size from the API server has failed, `problem` says
+        why.
         """
         return self.size is None and not self.problem
 
@@ -186,8 +189,9 @@ class Gang:
     def state(self) -> str:
         """Phase and counts of the job for people ("planned, 8 of 8 pods exist, ...").
 
-        The counts say how many pods exist, and how many have a node. While no chips are
-        reserved, the reason why the job does not fit is added.
+        The counts say how many pods with NPUs exist, and how many of them have a node
+        or have succeeded. In phase GATHERING, the reason why the job has no plan is
+        added.
         """
         of = "an unknown number of" if self.size is None else str(self.size.count)
         counts = (

@@ -1,13 +1,15 @@
 """Which job a pod is of, how many pods that job has, and how pods of a job are ordered.
 
-Each controller marks the pods of a job in its own way, by labels, annotations or
-owners. Each way is a row of `ROWS`, and the first row that matches a pod decides. Our
-own annotations, set by users, come first. PodGroups come near the end: the objects of
-training jobs say more about a job than a PodGroup, which states only a number of pods.
+Each controller marks the pods of a job in its own way: by labels, annotations, owners
+or a field of their spec. Each way is a row of `ROWS`, and the first row that matches a
+pod decides. Our own annotations, set by users, come first. PodGroups come near the end:
+the objects of training jobs say more about a job than a PodGroup, which states only a
+number of pods.
 
 A pod without a matching row is a job by itself. Examples are pods of a ReplicaSet, or
 of a Job without completion indexes. The extender plans such a pod only if it has the
-label `tor-affinity`, which asks to choose nodes by their leaf switches.
+label `tor-affinity`, which asks to choose nodes by their leaf switches. A label with
+the value "null" counts as missing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -131,7 +133,7 @@ class _Facts:
     def number(self, *keys: str) -> int | None:
         """Return the value of the first of these keys that the pod has, as a number.
 
-        None if no key is set, or the value is not a decimal number.
+        None if no key is set, or the value does not consist of decimal digits.
         """
         text = self.text(*keys)
         return int(text) if text.isascii() and text.isdigit() else None
@@ -178,8 +180,9 @@ def _first_text(*keys: str) -> Callable[[_Facts], str]:
 def _operators_job(facts: _Facts, name: str) -> str:
     """Return the API path of the training job that a pod belongs to.
 
-    The path is taken from the pod's owner, except for the launcher pod of an MPIJob.
-    Such a pod is owned by a Job, but the path is that of the MPIJob.
+    API version and kind are those of the pod's owner if a training operator defines
+    this kind. Any other pod counts as the launcher of an MPIJob. A Job owns such a
+    launcher, but the path is that of the MPIJob.
 
     Args:
         facts: The pod.

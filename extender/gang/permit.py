@@ -9,30 +9,37 @@ Volcano sends no bind calls to the extender, and holds back the binds of a job i
 It reports each allocation of a pod (`Allocated`), and each that it withdraws
 (`Returned`).
 
-The table gives for each phase and event the next phase and the effects:
+The table gives the next phase and the effects for the main events:
 
     phase      event                                     next phase, effects
     ---------  ----------------------------------------  -------------------------------
     GATHERING  JobPlanned                                RESERVED: WakeScheduler
+    GATHERING  BindArrived                               RefuseBind
+    GATHERING  Ticked, after the pause for a failure     WakeScheduler
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
                the job is already bound
     RESERVED   Bound, while other binds wait             BINDING: ReleaseBinds
+    RESERVED   Allocated                                 BINDING
     RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
-               NodeNotOffered; MemberRemoved;            all reservations end
-               PlanBroken
+               NodeNotOffered; MemberRemoved             all reservations end
+    BINDING    BindArrived                               ReleaseBinds
     BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
-    BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends
-    RESERVED   Allocated                                 BINDING
+    BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends;
+                                                         GATHERING if it is the last
     BINDING    Returned, the last; no pod is bound       GATHERING: all reservations end
-    BINDING    Bound, the last                           GATHERING
     BINDING    Ticked, after `partial_s`                 EmitEvent for the unbound pods
     BINDING    Ticked, after `complete_s`                GATHERING: reservations end; if
                                                          `evicts_incomplete`, bound pods
                                                          are evicted
+    any        Bound, the last                           GATHERING
+    any        PlanBroken                                GATHERING: all binds refused,
+                                                         all reservations end
 
-The names in backticks in the table are fields of `gang.events.Limits`.
+The names in backticks in the table are fields of `gang.events.Limits`. MemberRemoved
+and NodeNotOffered have no effect for a pod without a planned node. NodeNotOffered with
+`of_one` has an effect only from the second time on.
 
 Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
 """
@@ -326,7 +333,7 @@ def _open(gang: Gang, now_s: float) -> None:
 
 
 def _close(gang: Gang) -> None:
-    """End the plan of a job whose planned pods are all bound or removed."""
+    """End the plan of a job in which no planned pod is left to be bound."""
     gang.phase = Phase.GATHERING
     gang.failures = 0
     gang.again_s = 0.0
@@ -334,6 +341,8 @@ def _close(gang: Gang) -> None:
 
 def _void(gang: Gang, text: str) -> Effects:
     """Drop the plan of a job: refuse its waiting binds, and end its reservations.
+
+    A reservation whose bind has begun stays: the planner does not end it.
 
     Args:
         text: Why the plan is dropped, for people.
@@ -355,8 +364,9 @@ def _back_off(
 ) -> None:
     """Set the earliest time at which a job is planned again.
 
-    The pause doubles with each failure, up to a limit. It also depends on the name of
-    the job, so that two jobs that compete for chips are not planned at the same time.
+    The pause doubles with each failure, up to a limit. A part that depends on the name
+    of the job is then added, at most as long as the pause. So two jobs that compete for
+    chips are not planned at the same time.
 
     Args:
         counted: Whether the caller has already added this failure to `gang.failures`.

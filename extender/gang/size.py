@@ -26,7 +26,10 @@ class Size:
 
 
 def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
-    """Return the number of pods of a job; None if the job's object does not state it.
+    """Return the number of pods of a job, as the job's API object states it.
+
+    The result is None if the object has no pod template that asks for NPUs. PodGroups
+    have no templates. Their result is never None; it is 1 if they state no number.
 
     Args:
         kind: Kind of the job, as in `membership.ROWS`.
@@ -90,8 +93,8 @@ def _volcano(spec: Object) -> Iterator[_Part]:
 def _job(spec: Object) -> Iterator[_Part]:
     """Yield the pod template of a Job, and how many of its pods are planned together.
 
-    An Indexed Job with equal `completions` and `parallelism` is planned as a whole. In
-    any other Job, each pod is a job by itself, so the number is 1.
+    An Indexed Job with equal `completions` and `parallelism` is planned as a whole. The
+    pods of any other Job do not need each other, so the number is 1.
     """
     pods = _number(spec, "parallelism", 1)
     is_one = (

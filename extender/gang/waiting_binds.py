@@ -2,6 +2,7 @@
 
 `Planner.wait` in `planning.planner` adds a call and waits for the answer. The planner
 answers the call when `permit.step` returns the effect `ReleaseBinds` or `RefuseBind`.
+It also refuses calls of disconnected clients, and all calls when the extender stops.
 """
 
 import asyncio

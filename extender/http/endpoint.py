@@ -1,7 +1,7 @@
 """HTTP handlers for schedulers' verbs (filter, bind); they answer with status 200.
 
-Schedulers drop the body of any other status. So a verb answers 200 and reports an error
-in the protocol's message format: a sentence, never a traceback.
+Schedulers drop the body of any other status. So a verb answers 200 also after an error,
+in the protocol's message format. An error text is a sentence, never a traceback.
 """
 
 import logging
@@ -28,7 +28,7 @@ _JSON = "application/json"
 class VerbHandlers:
     """Maker of aiohttp handlers for scheduler verbs, such as filter.
 
-    The handlers measure how long each request takes.
+    The handlers measure the time from the body of each request to its answer.
     """
 
     def __init__(
@@ -39,7 +39,8 @@ class VerbHandlers:
         Args:
             metrics: Records durations of requests and counts errors, by verb.
             why_not_ready: Returns why no verb may be answered now; None if verbs may.
-                Called at each request. The reason is sent as an error answer.
+                Called at each request. If it returns a reason, the request gets an
+                error answer.
         """
         self._metrics = metrics
         self._why_not_ready = why_not_ready

@@ -74,7 +74,8 @@ def _certificates(
     address asks for client certificates.
 
     Raises:
-        SettingsError: A TLS setting is present, but certificate or key is missing.
+        SettingsError: A TLS setting is present, but certificate or key is missing. Or a
+            certificate cannot be used.
     """
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None or key is None:

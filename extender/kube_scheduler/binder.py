@@ -75,8 +75,8 @@ class PodApi(Protocol):
 
         Args:
             args: The pod, with its UID, and the node.
-            annotations: Claim of the pod and annotations about its job; empty for a pod
-                without NPUs.
+            annotations: Claim of the pod, its place in its job, and perhaps the
+                addresses of its chips. Empty for a pod without NPUs.
         """
 
 
@@ -98,7 +98,7 @@ class Permit(Protocol):
 
         Args:
             uid: UID of the pod.
-            text: "" if the pod is bound, else why it is not.
+            text: "" if the pod is bound; else why it is not, or that this is unknown.
         """
 
     def unreserve(self, uid: str, *, is_gone: bool) -> None:
@@ -153,9 +153,10 @@ class Binder:
             permits: Holds a job's bind calls until those of all members have arrived.
             clock: Source of the times in claims and reservations.
             metrics: Counts binds, refusals and failures.
-            on_bound: Called with each bound pod and its chips.
+            on_bound: Called with the pod and its chips after each bind call that the
+                API server answered with success. Not called for pods without NPUs.
             why_not_leading: Returns why this extender may not bind now, or None. Called
-                right before each bind.
+                right before each bind of a pod with NPUs.
             open_s: Seconds after an unanswered bind call in which the API server may
                 still execute it.
             at_once: Number of binds sent at the same time. Further binds wait.
@@ -182,10 +183,11 @@ class Binder:
         self._is_cut_off = False
 
     async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
-        """Bind a pod to a node. Return "" if it is bound, else why it is not.
+        """Bind a pod to a node. Return "" if it is bound, else a sentence.
 
-        The pod first waits until its job permits the bind. If the caller disconnects
-        during this wait, the call counts as never made. If the caller disconnects
+        The sentence says why the pod is not bound, or that the outcome is unknown. The
+        pod first waits until its job permits the bind. A call whose caller is found
+        disconnected during this wait counts as never made. If the caller disconnects
         later, the bind goes on: a cancelled API call would have an unknown outcome.
 
         Args:
@@ -237,8 +239,9 @@ class Binder:
     def take_up(self, uid: str) -> None:
         """Take over a pod's reservation that no other part of the extender will end.
 
-        A reservation from a plan is ended at once, since no bind was sent for it. For
-        any other reservation, the pod is read until the outcome of its bind is known.
+        A reservation from a plan or preemption is ended at once, since no bind with
+        these chips is open. For any other reservation, the pod is read until the
+        outcome of its bind is known.
 
         Args:
             uid: UID of the pod. The cache has a reservation for it.
@@ -303,8 +306,9 @@ class Binder:
     async def _reserve_and_bind(self, args: BindArgs, pod: NpuPod) -> str:
         """Choose and reserve chips for a pod, then send its bind.
 
-        Returns "" if the pod is bound, else why it is not. No await stands between
-        choice and reservation, so no other pod can take the chips in between.
+        Returns "" if the pod is bound; else why it is not, or that this is unknown. No
+        await stands between choice and reservation, so no other pod can take the chips
+        in between.
         """
         text = _STOPPING if self._is_stopping else self._why_not_leading()
         text = text or self._permit_refusal(args.uid)
@@ -371,8 +375,7 @@ class Binder:
         """Read a pod after its bind call failed, to learn whether the pod is bound.
 
         Returns "" if the pod is bound, else a sentence: why it is not bound, or that
-        the outcome is unknown. If unknown, a task is started that reads the pod at
-        regular intervals.
+        the outcome is unknown. If unknown, a task reads the pod at regular intervals.
 
         Args:
             args: The pod and the node of the bind.
@@ -407,7 +410,8 @@ class Binder:
     async def _poll_outcome(self, open_bind: _OpenBind) -> None:
         """Read a pod at regular intervals until the outcome of its bind is known.
 
-        If the pod has no node after `open_bind.ends_s`, it counts as not bound.
+        If the first read after `open_bind.ends_s` shows no node or fails, the pod
+        counts as not bound.
         """
         uid = open_bind.args.uid
         loop = asyncio.get_running_loop()
@@ -444,8 +448,8 @@ class Binder:
     def _record_bound(self, args: BindArgs, pod: NpuPod) -> str:
         """Record that a pod has a node, as read from the API server.
 
-        Returns "" if that node is the one in `args`. Otherwise the pod's reserved chips
-        are freed, and the result says which node the pod is bound to.
+        Returns "" if that node is the one in `args`. Otherwise the bind has failed, and
+        the result says which node the pod is bound to.
         """
         self._open_binds.pop(args.uid, None)
         if pod.node != args.node:
@@ -454,7 +458,10 @@ class Binder:
         return ""
 
     def _void(self, uid: str, sentence: str) -> str:
-        """Give back the reserved chips of a pod whose bind has certainly not happened.
+        """Free the chips of a deleted pod, or of a pod whose bind did not happen.
+
+        If the pod exists and is in the plan of its job, the chips stay reserved for a
+        later bind.
 
         Args:
             uid: UID of the pod.

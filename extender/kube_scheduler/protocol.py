@@ -1,9 +1,9 @@
 """JSON bodies of kube-scheduler's extender protocol: decode requests, encode answers.
 
 The scheduler's Go structs have no JSON names, so the keys are Go's field names (`Pod`,
-`NodeNames`). Go finds a key in any mix of upper and lower case, and so does this
-module. Node objects are passed through as bytes, for speed; only their names are
-decoded.
+`NodeNames`). Go finds a key in any mix of upper and lower case. This module does so for
+the keys of the body and of `Nodes`. Node objects are passed through as bytes, for
+speed; only their names are decoded.
 
 Source: kubernetes/kube-scheduler `extender/v1/types.go`.
 """
@@ -179,8 +179,8 @@ def filter_answer(
     Args:
         candidates: Nodes of the request.
         fitting: Names of the candidates that the pod may go to.
-        failed: {node: refusal} of nodes where evicting pods could help.
-        unresolvable: {node: refusal} of nodes where evicting pods could not help.
+        failed: {node: refusal} of nodes where the scheduler may try evictions.
+        unresolvable: {node: refusal} of nodes where the scheduler tries no eviction.
     """
     answer: dict[str, object] = {
         "FailedNodes": failed,

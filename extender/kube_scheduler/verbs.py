@@ -54,13 +54,14 @@ class KubeSchedulerVerbs:
             cache: Read here; changed only through planner, binder and preemptor.
             binder: Binds pods.
             planner: Plans jobs of several pods.
-            notes: Remembers the latest filter result of each pod.
+            notes: Remembers for each pod why filter last refused all nodes.
             metrics: Counts decisions and refusals.
             clock: Source of all times.
             why_not_ready: Returns why no verb may be answered now, or None. Called
                 before each verb. For example, the cache does not know all pods yet.
             on_refused: Called when filter refuses a pod on all nodes.
-            preemptor: Evicts for refused pods. If None, only kube-scheduler evicts.
+            preemptor: Evicts pods to make room for refused pods. If None, only
+                kube-scheduler does so.
         """
         self._preemptor = preemptor
         self._on_refused = on_refused

@@ -1,7 +1,7 @@
 """Plans of whole jobs, with their candidate nodes, topology and reservations.
 
 Begin with `planner`: it answers filter for pods of jobs, and holds the jobs' binds.
-Then read `plan`: it returns a reservation for each member, or why the job does not fit.
+Then read `plan`: it returns a reservation for each unbound member, or a refusal.
 `candidates` remembers the nodes that the scheduler offered to each job. `topology`
 reads leaf switches and SuperPoDs. `reservation` reserves nodes for large jobs.
 

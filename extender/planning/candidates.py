@@ -1,8 +1,8 @@
 """Candidate nodes of waiting jobs, and stored refusals of jobs.
 
-Many one-pod jobs with the same request may wait at the same time. If one of them does
-not fit, none of them fits until the cache changes. So the refusal of the first job is
-stored and given to the others, which are not planned.
+Many one-pod jobs with equal requests and candidate nodes may wait at the same time. If
+one of them does not fit, none of them fits until the cache changes. So the refusal of
+the first job is stored and given to the others, which are not planned.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,9 +17,10 @@ Version = tuple[int, int]
 
 
 class Question(NamedTuple):
-    """Everything outside the cache that decides whether a one-pod job fits.
+    """Properties and candidate nodes of a one-pod job, which decide whether it fits.
 
-    While the cache does not change, jobs with equal questions get the same answer.
+    While neither the cache nor the settings change, jobs with equal questions get the
+    same answer.
     """
 
     names: Sequence[str]
@@ -60,7 +61,7 @@ class CandidateNodes:
 
     @property
     def jobs(self) -> list[str]:
-        """Return the keys of the jobs that have candidate nodes and wait for a plan."""
+        """Return the keys of the jobs that have candidate nodes."""
         return list(self._names)
 
     def get(self, job: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Plan a job: a node and chips for each of its pods, or the reason why it does not fit.
+"""Plan a job: node and chips for each unbound pod, or why not all these pods fit.
 
 `scheduler_core.placement.job` chooses nodes by chips and networks. This module adds
 CPU, memory and pod places (`capacity`). kube-scheduler would check these for one pod at
@@ -129,11 +129,10 @@ def plan(
 
 
 def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
-    """Return all facts outside the cache that decide whether a one-pod job fits.
+    """Return the facts about a one-pod job that decide whether the job fits.
 
-    While the cache does not change, jobs with equal questions get the same answer.
-    Returns None if the job has several pods. Also None if its pod is bound or not in
-    the cache.
+    Returns None if the job has several pods or an unknown size. Also None if its pod is
+    bound or not in the cache.
     """
     uid = next(iter(gang.members), "")
     pod = cache.pods.get(uid)
@@ -184,9 +183,10 @@ def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
 def _place_by_row(
     job: _PlanInput, row: Product, names: Sequence[str]
 ) -> tuple[Placement, ...] | str:
-    """Return node and chips for all pods of a job, or why the pods do not fit.
+    """Return node and chips for each unbound pod of a job, or why the pods do not fit.
 
-    Uses only nodes of the product row `row`. A node may be unable to take all pods
+    The result may also have the bound pods, with the nodes that they have. Uses only
+    nodes that can serve the product row `row`. A node may be unable to take all pods
     planned on it. Then the job is planned again, with fewer free chips on that node.
     The job is planned at most `_TRIES` times.
     """

@@ -48,7 +48,7 @@ class JobsApi(Protocol):
     async def size(self, source: SizeSource) -> Size | str:
         """Read from the API server how many pods a job needs.
 
-        If the read fails, returns a sentence that says why.
+        If the read fails or gives no number, returns a sentence that says so.
 
         Args:
             source: Names the Kubernetes object that has the number.
@@ -73,7 +73,7 @@ class JobsApi(Protocol):
 class Planner:
     """Planner of jobs with several pods, which also holds their bind calls.
 
-    A bind call is held until the calls for all members have arrived. If a job loses its
+    A bind call is held until the job permits or refuses the bind. If a job loses its
     plan, the planner ends the reservations of members whose bind has not begun.
     """
 
@@ -93,7 +93,7 @@ class Planner:
             api: Calls to the API server.
             clock: Source of all times.
             topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
-                once for each plan.
+                each time a job is planned, or nodes are to be reserved for a job.
             metrics: If None, counts are dropped.
         """
         self._cache = cache
@@ -113,7 +113,7 @@ class Planner:
 
     @property
     def largest(self) -> int:
-        """Return the largest number of pods that a job may bind at once.
+        """Return the largest number of pods whose bind calls may be held for one job.
 
         A bind call is held for at most `--gate-s` seconds. In a larger job, the first
         call would time out before kube-scheduler has sent the last call.
@@ -125,9 +125,9 @@ class Planner:
     def filter_nodes(self, pod: NpuPod, names: Sequence[str]) -> FilterResult | None:
         """Return which nodes a pod may go to by the plan of its job.
 
-        If no node among `names` is planned for the pod, its job is planned first.
-        Returns None for a one-pod job that asks for no leaf switches. Such a pod needs
-        no plan.
+        If no node among `names` is planned for the pod, the pod's job may be planned
+        first (`offer`). Returns None for a one-pod job that asks for no leaf switches.
+        Such a pod needs no plan.
 
         Args:
             pod: Asks for NPUs.
@@ -172,7 +172,8 @@ class Planner:
 
         - The size of the job `gang` is unknown, or a pod of it is missing.
         - All pods of `gang` are bound, or `gang` has a plan.
-        - `gang` is in back-off, or has more unbound pods than `largest`.
+        - `gang` is in back-off.
+        - `gang` has more unbound pods than `largest`, and its scheduler is not Volcano.
 
         Args:
             gang: The job.
@@ -185,8 +186,8 @@ class Planner:
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> str:
         """Return why a job's unbound pods do not fit the nodes `names`; "" if they fit.
 
-        Nodes that are reserved for a different job are left out. The call reserves
-        nothing.
+        Nodes that are closed to the job (`Cache.nodes_reserved_from`) are left out. The
+        call reserves nothing.
         """
         reserved_nodes = self._cache.nodes_reserved_from(next(iter(gang.members), ""))
         free_names = [name for name in names if name not in reserved_nodes]
@@ -197,7 +198,7 @@ class Planner:
         """Return why a job must not be planned now; None if it may be.
 
         The reasons are an unknown size, missing pods, too many pods, and back-off. If
-        the size is unknown, a task is started to read it from the API server.
+        the size is unknown and no task reads it yet, a task is started that does so.
         """
         if gang.size is None:
             self._request_size(gang)
@@ -290,13 +291,13 @@ class Planner:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
         A refusal stored for the same question and version of the cache is returned
-        without a new plan. Nodes that refused a pod of the job lately (`gang.avoid`)
+        without a new plan. Nodes that plans of the job avoid for a while (`gang.avoid`)
         are used only if the job does not fit without them.
 
         Args:
             gang: The job.
             names: Candidate nodes of the job.
-            question: What a one-pod job asks for; None for a job of several pods.
+            question: What a one-pod job asks for. None for any other job.
         """
         if question is not None:
             text = self._candidates.known_refusal(question, self._version)
@@ -313,8 +314,8 @@ class Planner:
     def _version(self) -> Version:
         """Return two numbers: version of the cache, and version of the requests in it.
 
-        The first grows with each change of the cache. The second grows with each change
-        of a pod's requests for CPU and memory.
+        The first grows with each change of free chips or leaf switches. The second
+        grows with each change of a pod's requests for CPU and memory.
         """
         return self._cache.version, self._cache.requested_resources.version
 
@@ -364,7 +365,7 @@ class Planner:
 
         Args:
             uid: UID of the pod.
-            text: "" if the pod is bound, else why it is not.
+            text: "" if the pod is bound; else why it is not, or that this is unknown.
         """
         self.apply_event(
             gang_events.BindFailed(uid=uid) if text else gang_events.Bound(uid=uid)
@@ -424,7 +425,8 @@ class Planner:
         Schedulers are made to try refused pods again in two cases:
 
         - A node reservation has ended.
-        - A job was not planned because a bind had no outcome yet, and now all have.
+        - A job was not planned because a bind had no outcome yet. Now all have one, or
+          the job is gone.
 
         Also forgets the candidate nodes of jobs that no longer exist.
         """

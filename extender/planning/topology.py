@@ -1,9 +1,10 @@
 """Leaf switches and SuperPoDs at the time when a job is planned.
 
 The ConfigMap `basic-tor-node-cm` lists the leaf switches, and for each switch the
-addresses of its servers. The address of a server identifies its node. The annotations
-of running and planned pods say how jobs use each leaf switch. The reports of the node
-agents say which SuperPoD each node belongs to.
+addresses of its servers. The address of a server identifies its node. The nodes, labels
+and annotations of running and planned pods say how jobs use each leaf switch. The
+report of a node's agent says which SuperPoD the node belongs to. For a node without an
+agent, the Node object says so.
 """
 
 import logging
@@ -231,13 +232,13 @@ def schema_of(gang: Gang) -> Schema | None:
 
 
 def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
-    """Return a leaf switch with its use by jobs and its health.
+    """Return `leaf`, with the health and the use that the pods on its nodes say.
 
     The result is healthy only if `leaf` and the entries of all its nodes are healthy.
 
     Args:
         leaf: A leaf switch without its use by jobs.
-        leaf_uses: {node: (use, whether healthy)} of the leaf switch above the node.
+        leaf_uses: {node: (use, whether healthy)}, read from the pods on the node.
     """
     uses = [leaf_uses[node] for node in leaf.nodes if node in leaf_uses]
     if not uses:

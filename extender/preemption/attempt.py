@@ -4,8 +4,8 @@ The pod or job that the chips are freed for is the owner of the attempt. During 
 attempt the chips are nominated: reserved for the owner. In phase ASKING a dry run of
 each eviction is sent to the API server. If all dry runs succeed, phase LEAVING begins:
 the victims are evicted. In phase READY the chips are free and wait for the owner. A
-victim whose PodDisruptionBudget refuses is protected: for a while no attempt may evict
-it. An owner in back-off gets no attempt.
+victim whose PodDisruptionBudget refuses the dry run is protected: for a while no new
+attempt chooses it. An owner in back-off gets no attempt.
 
     phase    event                              result
     -------  ---------------------------------  --------------------------------------
@@ -18,7 +18,8 @@ it. An owner in back-off gets no attempt.
     LEAVING  Answered YES                       Kubernetes event on the victim
     LEAVING  Answered BUDGET or FAILED          evicted again after a short pause
     LEAVING  ChipsFree                          READY: schedulers retry refused pods
-    any      AttemptEnded                       ended: the owner is placed or deleted
+    any      AttemptEnded                       ended: the owner takes the chips, or
+                                                does not need them now
     ASKING   Ticked, after the limit            ended; short back-off
     LEAVING  Ticked, after the limit            ended; long back-off, Kubernetes event
                                                 on the owner's unbound pods
@@ -110,7 +111,7 @@ class Attempt:
 
     @property
     def text(self) -> str:
-        """Return a sentence that names the chips to free and the pods to evict."""
+        """Return a sentence that names the chips to free and up to three victims."""
         listed = ", ".join(
             f"{','.join(map(str, chips.ids_of(mask)))} of {node}"
             for node, mask in sorted(self.chips.items())
@@ -138,9 +139,9 @@ class RunningAttempt:
 class Attempts:
     """All running attempts, protected pods, and owners in back-off.
 
-    A pod whose PodDisruptionBudget refused an eviction is protected: for a while no
-    attempt may evict it. An owner (pod or job) in back-off gets no new attempt for a
-    while.
+    A pod whose PodDisruptionBudget refused the dry run of an eviction is protected: for
+    a while no new attempt chooses it. An owner (pod or job) in back-off gets no new
+    attempt for a while.
     """
 
     #: {owner: its attempt}
@@ -176,7 +177,7 @@ class ChipsFree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """Event: the pod or job of an attempt has got chips, or needs none any more."""
+    """Event: the owner of an attempt takes the chips, or does not need them now."""
 
     owner: str
 

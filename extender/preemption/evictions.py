@@ -32,7 +32,7 @@ class KubeEvictions:
         tell: Callable[[NpuPod, str, str], None],
         wake: Callable[[], None],
     ) -> None:
-        """Send evictions through an open client.
+        """Use a client that is open already; send nothing yet.
 
         Args:
             client: Owned by the caller, who closes it.

@@ -4,7 +4,7 @@ kube-scheduler itself only counts chips. If enough chips are free but form no ri
 evicts no pod. So filter reports refused pods to the preemptor. Once a second the
 preemptor chooses pods to evict (`victims`) and evicts them (`attempt`). The chips are
 freed for one pod or job, the owner of the attempt. They are nominated: reserved for the
-owner until filter is called for the owner again.
+owner until the attempt ends.
 """
 
 import asyncio
@@ -101,12 +101,12 @@ class Preemptor:
     # -- calls of filter and preempt --------------------------------------------
 
     def refused(self, pod: NpuPod, names: Iterable[str]) -> None:
-        """Record that a pod was refused on nodes where evictions could help.
+        """Record nodes that are unsuitable for a pod now; `tick` may evict pods there.
 
         Args:
             pod: Asks for NPUs and has no node.
-            names: Nodes that refused the pod and may fit it after evictions. They are
-                added to the nodes recorded before for the pod or its job.
+            names: The nodes. They are added to the nodes recorded before for the pod or
+                its job.
         """
         owner = self.owner(pod.uid)
         names_before = self._refused_nodes.get(owner, ())
@@ -166,8 +166,8 @@ class Preemptor:
     def reserved_uids(self) -> Collection[str]:
         """Return the UIDs of one-pod jobs whose freed chips are reserved for them.
 
-        No bind of these pods has begun. If a pod's bind does not begin in time, the
-        preemptor removes the pod's reservation.
+        If a pod's bind does not begin in time, `tick` removes the pod's reservation. A
+        pod whose bind has begun is in the result until the next `tick`.
         """
         return self._reserved_until_s.keys()
 
@@ -235,8 +235,8 @@ class Preemptor:
         """Return whether the pod or job `owner` still needs a node.
 
         A job needs one if all its pods exist, not all are bound, and it has no plan.
-        A pod needs one if it is alive, not terminating, not bound, and has no
-        reservation.
+        A pod needs one if it is alive, not terminating, not bound, has no reservation,
+        and is a job by itself.
         """
         gang = self._gang(owner)
         if gang is not None:
@@ -250,7 +250,7 @@ class Preemptor:
     def _is_blocked(self, owner: str) -> bool:
         """Return whether `owner` would not be placed even if enough chips were free.
 
-        For example, the job waits after a failed bind, or one of its pods is
+        For example, the job pauses after the loss of its plan, or one of its pods is
         terminating.
         """
         gang = self._gang(owner)
@@ -272,7 +272,8 @@ class Preemptor:
     def _expire_reservations(self, now_s: float) -> None:
         """Unreserve freed chips of one-pod jobs whose bind call did not arrive in time.
 
-        For such a pod, no new attempt may start for `Limits.rest_s` seconds.
+        For such a pod, no new attempt may start for `Limits.rest_s` seconds. A pod that
+        has joined a job of several pods loses its freed chips at once.
         """
         for uid, until_s in list(self._reserved_until_s.items()):
             reservation, gang = (

@@ -3,20 +3,25 @@
 kube-scheduler chooses victims by the number of chips. `do_help` checks whether
 kube-scheduler's victims free chips that form the rings a pod needs. `for_pod` and
 `for_job` choose victims themselves. `for_pod` ranks victims as
-`scheduler_core.preemption.victims` does. `for_job` chooses pods on as few nodes as
-possible, and leaves out pods that could stay.
+`scheduler_core.preemption.victims` does. `for_job` takes the cheapest nodes, and no
+more of them than the job needs. It then leaves out pods that could stay, in at most
+`_TRIES` trials.
 
-These pods are never victims:
+At first, `for_pod` and `for_job` leave out these pods:
 
 - a pod of the same or a higher priority;
 - a pod whose chips the node agent has not confirmed: the pod may have other chips
   than its annotation says;
-- a pod of a job with a member that may not be evicted: that member would keep chips for
-  an incomplete job.
+- a pod of a job with a bound member of such a priority, or with a protected one: that
+  member would keep chips for an incomplete job.
 
-A job of several pods is evicted as a whole. A terminating pod may be chosen, but no
-eviction is sent for it. To try a choice, `for_pod` and `for_job` change the cache: free
-chips, and CPU, memory and pod places in use. They restore the cache before they return.
+A job of several pods is evicted as a whole. So an unconfirmed pod can be evicted
+with its job. A terminating pod may be chosen, but no eviction is sent for it. The third
+rule does not apply to it, and the rest of its job is evicted.
+
+To try a choice, `for_pod` and `for_job` change the CPU, memory and pod places in use in
+the cache. `for_job` also changes the free chips. They restore the cache before they
+return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -83,17 +88,18 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
 def for_pod(
     cache: Cache, pod: NpuPod, names: Sequence[str], protected: Collection[str] = ()
 ) -> Attempt | None:
-    """Choose pods to evict on one node so that a one-pod job fits there.
+    """Choose pods to evict so that a one-pod job fits on one of the nodes.
 
     Args:
         cache: The CPU, memory and pod places in use are changed during the call and
             restored.
-        pod: The only pod of the job. The last filter call found no node for it.
+        pod: The only pod of the job. It has no node and no reservation.
         names: Nodes that refused the pod and may fit it after evictions.
         protected: UIDs of pods that may not be evicted.
 
     Returns:
-        None if no eviction lets the pod fit, or if the pod fits by now without one.
+        None if no eviction lets the pod fit. Also None if a node with evictable pods
+        already has suitable free chips.
     """
     priority = cache.priorities.get(pod.uid, 0)
     closed_names = cache.nodes_reserved_from(pod.uid) | cache.conflicts(pod)
@@ -184,8 +190,8 @@ class _JobTrial:
     def places(self, gone_uids: Collection[str]) -> dict[str, int] | None:
         """Return the chips that the job would get if the pods `gone_uids` were evicted.
 
-        The result is {node: mask of the chips of all the job's pods there}. None if the
-        job would not fit.
+        The result is {node: mask of the chips of the job's unbound pods there}. None if
+        the job would not fit.
         """
         with _overlay_without(self.cache, gone_uids):
             choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology)
@@ -239,7 +245,7 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return the UIDs of the pods that a plan needs evicted, and the plan unchanged.
+    """Return the UIDs of the pods whose chips a plan uses, and the plan unchanged.
 
     These are the pods of `uids` that would free chips of the plan, and all bound pods
     of their jobs, because a job is evicted as a whole.
@@ -405,7 +411,7 @@ def _importance(cache: Cache, uid: str) -> tuple[bool, int, float, str, str]:
 
 
 def _freed_chips(cache: Cache, uid: str) -> int:
-    """Return the mask of chips that would become free if a pod were evicted.
+    """Return the mask of chips that a pod would release if it were evicted.
 
     Chips that the preemptor already frees for some pod or job do not count.
     """

@@ -7,5 +7,5 @@ Does not belong here: endpoints that a scheduler calls, such as filter and bind;
 anything that changes cache or cluster.
 Open first: `routes`.
 Decision records: none for this folder. `docs/adr/0006-chips-are-chosen-at-bind.md`
-explains why a pending pod has no chips.
+explains why a pod that needs no plan has no chips before its bind.
 """

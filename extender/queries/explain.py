@@ -87,7 +87,7 @@ def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str,
 def _describe_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
     """Return the JSON fields of a pod's job: name, state and planned nodes.
 
-    Return {} if the pod belongs to no job of several pods.
+    Return {} if the pod has no job that is planned as a whole.
     """
     gang = cache.gangs.gang_of(pod.uid)
     if gang is None:

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 description of the extender's read endpoints under `/v1`.
+"""OpenAPI 3.1 description of the endpoints in `routes`, all under `/v1`.
 
 `docs/openapi.json` is a copy of the description.
 """

@@ -25,10 +25,11 @@ from scheduler_core.topology.leaves import Leaf, Network, Server
 
 
 def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
-    """Return a snapshot of the cache's nodes, pods, jobs and leaf switches.
+    """Return a snapshot of the cache: nodes, leaf switches, and pods that have chips.
 
-    The snapshot also has the operator's settings for SuperPoDs and jobs. Nodes, pods
-    and jobs have a fixed order.
+    A pod is included if it has a node or a reservation. A job is included if one of its
+    pods is. The snapshot also has the operator's settings for SuperPoDs and jobs.
+    Nodes, pods and jobs have a fixed order.
     """
     titles = _titles(cache)
     nodes = tuple(_nodes(cache))

@@ -1,8 +1,9 @@
 """What-if: where a job would go, now or after nodes are drained or added.
 
 Nothing changes in the cluster. The answer is the one that `python -m scheduler_core
-place` gives for a snapshot with these nodes drained or added. The module is pure, so a
-thread can compute the answer while the event loop serves schedulers.
+place` gives for a snapshot with these nodes drained or added. But a job of more than
+`ADVISED_MOST` pods gets no advice here. The module is pure, so a thread can compute the
+answer while the event loop serves schedulers.
 """
 
 import json
@@ -54,7 +55,8 @@ def parse(body: bytes) -> Question:
     `docs/asking.md` links the schemas of the job and of an added node.
 
     Raises:
-        QuestionError: The body is malformed.
+        QuestionError: The body is malformed, or the job has more than `PODS_MOST` pods
+            or an unknown node label in its selector.
     """
     try:
         return _parse(body.decode())
@@ -100,8 +102,9 @@ def answer(question: Question, now: Snapshot) -> dict[str, object]:
     """Return the nodes and chips for a job as JSON, or why the job does not fit.
 
     If a job of one pod does not fit, the answer names pods whose eviction would make it
-    fit, if there are any. If a job of up to `ADVISED_MOST` pods does not fit, the
-    answer also says which of its requirements to relax, if that would help.
+    fit, if there are any. Jobs on leaf switches or in SuperPoDs get no such names. If a
+    job of up to `ADVISED_MOST` pods does not fit, the answer also says which changes of
+    the cluster would help, such as a freed chip.
 
     Args:
         question: The job, and nodes to remove from or add to the cluster.

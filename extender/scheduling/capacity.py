@@ -51,6 +51,8 @@ def limit_by_requests(
 ) -> tuple[dict[str, NodeState], list[str]]:
     """Find the nodes on which CPU, memory or pod places limit the chips a job can use.
 
+    Each pod counts with the smallest CPU, memory and pod places that any of `asks` has.
+
     Args:
         cache: Read only.
         row: Product row for which the job is planned.

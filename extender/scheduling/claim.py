@@ -18,12 +18,13 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations of rank and SuperPoD for a pod that is a job by itself.
+    """Return the annotations on rank, SuperPoD and `distributed-job` for a one-pod job.
 
     Those of the SuperPoD are included only if the pod has the annotation `sp-block`.
 
     Args:
         resource_state: State of the pod's resource on the chosen node.
+        pod: The only pod of the job.
     """
     rank = job_rules.choose_rank_annotation(
         0,
@@ -71,10 +72,9 @@ def on_pod(
 def _of_whole_node(
     resource_state: ResourceState, pod: NpuPod, reservation: Reservation
 ) -> dict[str, str]:
-    """Return {annotation key: network addresses of the chips} for a pod with all chips.
+    """Return {annotation key: configuration} for a pod with all chips of its node.
 
-    "All chips" are those of the pod's node. Return {} for any other pod, and if the
-    addresses are unknown.
+    Return {} for any other pod, and if the network addresses of the chips are unknown.
     """
     if reservation.chips.bit_count() != resource_state.allocatable:
         return {}

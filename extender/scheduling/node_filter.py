@@ -44,8 +44,8 @@ class Refusal:
         """Whether the scheduler may search for pods to evict because of this refusal.
 
         True only if the node has too few free chips, or could serve the pod but another
-        node fits better. For other refusals the search is useless: kube-scheduler only
-        counts chips and does not know rings.
+        node fits better. For other refusals the search is useless. For example,
+        kube-scheduler only counts chips, so it does not find pods that block a ring.
         """
         return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
 
@@ -102,7 +102,7 @@ class FilterResult:
         """Return {node: refusal text} of the nodes with one kind of refusal.
 
         Args:
-            is_resolvable: True: refusals that eviction can resolve. False: all others.
+            is_resolvable: Only refusals with this value of `Refusal.is_resolvable`.
         """
         texts_by_node: dict[str, str] = {}
         for refusal, names in self.refused:

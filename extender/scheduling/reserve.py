@@ -1,7 +1,7 @@
 """Choose the chips that a pod gets on the node that the scheduler picked.
 
-The chips are chosen at bind, from the current cache: it may have changed since the
-filter call. Pure: the caller puts the reservation of the chips into the cache.
+The chips are chosen from the current cache: it may have changed since the filter call.
+Pure: the caller puts the reservation of the chips into the cache.
 """
 
 from collections.abc import Mapping
@@ -144,8 +144,9 @@ def _choose_reserved(
     """Return the `Choice` for a pod whose chips are already reserved.
 
     A reservation that a plan or preemption made gets a new `predicate-time` (an
-    annotation). Any other reservation is from an earlier bind whose outcome is unknown.
-    Because that bind may have succeeded, the same annotations are sent again.
+    annotation). Any other reservation is from an earlier bind, or allocation by
+    Volcano, whose outcome is unknown. Because the pod may already have the annotations,
+    the same time and chips are sent again.
     """
     if not reservation.planned:
         return _choice(cache, pod, reservation, "the earlier bind, tried again")

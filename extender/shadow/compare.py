@@ -11,7 +11,7 @@ A difference may be due to facts that only the other scheduler knows: taints, no
 selectors, volumes, queues. The extender does compare a pod's requests for CPU and
 memory with what a node has free, and a node's number of pods with its maximum.
 
-Pure, but for the counts that `Shadow` owns.
+Pure, but for the counts, differences and jobs that `Shadow` stores.
 """
 
 from collections import Counter, deque
@@ -204,7 +204,7 @@ def compare(cache: Cache, pod: NpuPod) -> tuple[Rule, str]:
         pod: The bound pod, with its node and its annotations.
 
     Returns:
-        The outcome, and a text that names the chips and explains a difference.
+        The outcome, and a text that explains it.
     """
     state = cache.cluster.nodes(pod.shape.resource).get(pod.node)
     row = state.row_for(pod.shape.resource) if state is not None else None

@@ -1,6 +1,6 @@
 """The extender protocol of Volcano: predicates, votes on jobs and victims, allocations.
 
-Begin with `verbs` (one method for each verb), then `sessions` (refusals and plans
+Begin with `verbs` (the handlers of the verbs), then `sessions` (refusals and plans
 within one session of Volcano). `claims` writes claims on pods and removes them.
 `podgroup_conditions` shows on a PodGroup why the PodGroup waits. `victims` chooses
 among the pods that Volcano offers to evict, and `protocol` reads and writes JSON.

@@ -1,8 +1,8 @@
 """Requests and answers of Volcano's `extender` plugin, and their JSON.
 
-The Go structs inside Volcano's requests have no JSON tags, so the keys are Go's field
-names (`NodeName`). A request for predicate carries a whole node with all its tasks,
-but only the node's name is decoded.
+Tasks, nodes and jobs in the requests are Go structs without JSON tags. So their keys
+are Go's field names (`NodeName`). A request for predicate carries a whole node with all
+its tasks, but of the node only the name is decoded.
 
 Source: volcano-sh/volcano `pkg/scheduler/plugins/extender/` and `pkg/scheduler/api/`,
 v1.13 to v1.16.
@@ -128,7 +128,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def least(self) -> Mapping[str, objects.Quantity]:
-        """The `minResources` of the PodGroup, a total over all its pods.
+        """The `minResources` of the PodGroup: a total, not a number for each pod.
 
         It is empty if the PodGroup has no `minResources`.
         """
@@ -169,7 +169,7 @@ class Evictee(msgspec.Struct, frozen=True):
 
 
 class EvictArgs(msgspec.Struct, frozen=True):
-    """Body of preemptable and reclaimable: a task that needs chips, and evictees.
+    """Body of preemptable and reclaimable: a pending task, and evictees.
 
     Evictees are running tasks that Volcano may evict to make room for that task.
     """
@@ -278,8 +278,8 @@ def victims_answer(vote: Vote, victims: Sequence[msgspec.Raw]) -> bytes:
     """Encode the answer of preemptable or reclaimable.
 
     Args:
-        vote: PERMIT if there are victims. ABSTAIN if the task that needs chips asks for
-            no NPU. Otherwise REJECT.
+        vote: PERMIT if there are victims. ABSTAIN if the task for which Volcano would
+            evict pods asks for no NPU. Otherwise REJECT.
         victims: JSON of each task to evict, as Volcano sent it.
     """
     return _ENCODE.encode({"status": vote, "victims": victims})

@@ -1,14 +1,14 @@
 """Filter nodes for pods within one of Volcano's scheduling sessions.
 
-In a session Volcano sends one predicate for each pod and node, pod after pod. Once a
-node is refused for one pod, Volcano skips the node for all pods with the same task
-spec. So a pod of a planned job may go to any node that the plan has for a pod of the
-same shape. Prioritize prefers the node planned for the pod itself. If Volcano picks the
-planned node of another pod of the same shape, the two pods swap their reservations.
+In a session Volcano sends at most one predicate for each pod and node, pod after pod.
+Once a node is refused for one pod, Volcano skips the node for all pods with the same
+task spec. So a pod of a planned job may go to any node that the plan has for a pod of
+the same shape. Prioritize prefers the node planned for the pod itself. If Volcano picks
+the planned node of another pod of the same shape, the two pods swap their reservations.
 
 No request lists the nodes that Volcano offers to a job. They are collected from the
-job's predicates. A plan uses the nodes collected in the job's last complete session,
-or all nodes during the job's first session.
+predicates for the job's first pod. A plan uses the nodes collected in the job's last
+complete session, or all nodes during the job's first session.
 """
 
 from collections.abc import Collection, Sequence
@@ -61,8 +61,8 @@ class _JobState:
 class Sessions:
     """Filters and scores nodes, and reserves chips, for the pods of Volcano's sessions.
 
-    Protects: a job is planned at most once in a session. So a node that was refused for
-    a pod of the job stays refused for that pod in the session.
+    Protects: a job is offered to the planner at most once in a session. A second plan
+    could accept nodes that Volcano has already recorded as refused.
     """
 
     def __init__(self, cache: Cache, planner: Planner, clock: Clock) -> None:
@@ -108,8 +108,9 @@ class Sessions:
         """Record that Volcano asked for a pod on a node; plan the job once a session.
 
         Returns:
-            True if a pod of the job has chips from before this extender began. Such a
-            job gets no plan.
+            True if the job has no plan, but one of its pods had allocated chips when
+            the job was to be planned. For example, an earlier extender process
+            allocated them. Such a job gets no plan in this session.
         """
         state = self._states.get(gang.job)
         if state is None:
@@ -134,9 +135,10 @@ class Sessions:
     def _is_new(self, session: _Session, uid: str, node: str) -> bool:
         """Return whether a predicate for a job's pod and node begins a new session.
 
-        Volcano asks about each pair of pod and node once in a session. So a second
-        predicate for the first pod of `session` and the same node begins a new session.
-        So does a predicate for another pod, once the first pod is bound or deleted.
+        Volcano asks about each pair of pod and node at most once in a session. So a
+        second predicate for the first pod of `session` and the same node begins a new
+        session. So does a predicate for another pod, once the first pod is bound or
+        deleted.
 
         Args:
             session: The job's newest recorded session.
@@ -209,7 +211,8 @@ class Sessions:
 
         The result is "" also if their job has a plan already, or if the job waits, for
         example for missing pods. But if the job waits because its size is still being
-        read, the result says so.
+        read, the result says so. If each pod is a job by itself, the result is "" if
+        one of the pods fits.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
@@ -246,7 +249,7 @@ class Sessions:
     def choose(self, pod: NpuPod, node: str) -> Choice | Refusal:
         """Choose and reserve chips for a pod on the node to which Volcano allocated it.
 
-        If no chips can be chosen, the plan of the pod's job is dropped.
+        If a planned pod cannot get chips there, the plan of its job is dropped.
 
         Returns:
             The chosen chips with their claim, or why the pod gets no chips on the node.

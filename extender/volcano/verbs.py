@@ -3,15 +3,15 @@
 When Volcano allocates a task, which stands for a pod, it calls allocateFunc. The
 extender then reserves chips and writes the claim onto the pod. An allocation is
 tentative: Volcano takes it back if it finds no places for the other pods of the job. No
-request tells that an allocation is final. The claim is removed and the chips are given
-back if
+request tells that an allocation is final. The extender undoes an allocation if
 
 - Volcano deallocates the task,
 - Volcano sends a predicate for the pod `OPEN_S` or more after its allocation, or
 - the pod is not bound after `UNBOUND_S`.
 
-A bound pod keeps its chips, because Volcano also deallocates the pods that it evicts,
-while they still run.
+The claim is then removed. The chips become free, or return to the plan of the job
+(`Sessions.unreserve`). A bound pod keeps its chips, because Volcano also deallocates
+the pods that it evicts, while they still run.
 """
 
 import logging
@@ -78,7 +78,8 @@ class Parts:
 class VolcanoVerbs:
     """Handlers of Volcano's verbs, with the reservations of allocated, unbound pods.
 
-    A pod is allocated if Volcano has called allocateFunc for it.
+    A pod is allocated if Volcano has called allocateFunc for it and the extender has
+    reserved chips.
     """
 
     def __init__(self, parts: Parts, why_not_ready: Callable[[], str | None]) -> None:

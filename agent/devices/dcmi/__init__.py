@@ -5,9 +5,10 @@ inside that process can prevent it. So a worker process loads the library, and t
 never does:
 
     agent                                       worker process
-    `driver` receives messages    <- socket -   `__main__` sends messages
+    `worker` receives messages    <- socket -   `__main__` sends messages
     `machine` finds the product row             `reader` reads the state of each chip
     `conversion` makes the reading              `library` calls the C functions
+    `driver` returns the reading
 
 `frames` encodes the messages. `progress` is a memory page that both processes map: the
 worker writes its current call of the library there.

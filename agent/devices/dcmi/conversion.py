@@ -1,7 +1,7 @@
 """Convert chip states, as the driver's library returned them, to readings.
 
 The library (libdcmi) runs in a process of its own. A survey has the states of all
-chips, as that process read them at one time. If a chip could not be read, its reading
+chips, as that process read them at one time. If a chip could not be read, the reading
 has the chip's last state that was read. Only the agent's memory has these last states,
 so a restarted agent begins without them.
 """
@@ -132,8 +132,8 @@ class Conversion:
     def _row_of(self, chip: Identity) -> Product | None:
         """Return the product table's row that serves a chip; None if there is none.
 
-        A chip of unknown model gets the node's only row. If the node has several rows,
-        such a chip keeps its row from an earlier reading.
+        A chip of unknown model gets the node's only row, if this row has the chip's id.
+        If the node has several rows, such a chip keeps its row from an earlier reading.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
@@ -159,11 +159,15 @@ class Conversion:
     def _carry_over(
         self, states: dict[int, ChipState], survey: Survey
     ) -> tuple[Unread, ...]:
-        """Put into `states` the earlier state of each chip that `survey` did not read.
+        """Put into `states` the earlier values of chips that `survey` did not read.
+
+        A chip that could not be read gets its whole earlier state. If it has no earlier
+        state, it is removed from `states`. If only processes or virtual devices could
+        not be read, only these come from the earlier state.
 
         Returns:
-            Every chip whose state or processes could not be read, with the reason,
-            ascending by chip.
+            Every chip with a known physical id whose state or processes could not be
+            read, with the reason, ascending by chip.
         """
         reasons = {i: look.unread for i, look in states.items() if look.unread}
         for card, device, reason in survey.unidentified:

@@ -132,7 +132,8 @@ class DcmiDriver:
 
         Raises:
             DriverError: The worker died, or hung and was killed. Or the pause before
-                the next worker is not over. Or the file of libdcmi is not safe to load.
+                the next worker is not over. Or the file of libdcmi is absent, or is not
+                safe to load.
         """
         if self._worker is None:
             problem = find_library.find_distrust_reason(self._library)

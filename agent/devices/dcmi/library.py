@@ -1,12 +1,12 @@
-"""The C functions of libdcmi that the worker process calls, one method for each.
+"""The C functions of libdcmi that the worker process calls, as methods of a class.
 
-A count or id outside the bounds of real hardware raises `CallError`. Without this
-check, a senseless count could make a loop nearly endless. A wrong value within the
-bounds cannot be detected here.
+A count, logic id or physical id outside the bounds of real hardware raises `CallError`.
+Without this check, a senseless count could make a loop nearly endless. A wrong value
+within the bounds cannot be detected here.
 
 Source:
     Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of error
-    codes: the DCMI API reference, except those of 0, -8012 and -8255.
+    codes: the DCMI API reference, except 0, -8012, -8255 and all below -99000.
 """
 
 import ctypes
@@ -119,7 +119,7 @@ class Library:
         self._call(Call(function="dcmi_init"))
 
     def version(self) -> str:
-        """Return the version of Huawei's driver, as libdcmi gives it."""
+        """Return the version of libdcmi, which MindCluster takes for the driver's."""
         text = ctypes.create_string_buffer(_VERSION_BYTES)
         call = Call(function="dcmi_get_dcmi_version")
         self._call(call, text, ctypes.c_int(_VERSION_BYTES))
@@ -308,7 +308,9 @@ class Library:
         return _text(text.value)
 
     def subscribe(self, on_event: Callable[[structs.FaultEvent], None]) -> None:
-        """Let libdcmi call `on_event` whenever a fault of any chip begins or ends.
+        """Let libdcmi call `on_event` whenever it reports that a fault begins or ends.
+
+        Some chips have no events.
 
         Args:
             on_event: Is called in a thread of the library; must neither block nor
@@ -382,6 +384,6 @@ def _within(call: Call, value: int, limit: int) -> int:
 
 
 def _text(raw: bytes) -> str:
-    """Return the printable ASCII part of a text from libdcmi, without outer spaces."""
+    """Return the printable ASCII characters of a stripped text from libdcmi."""
     text = raw.decode("ascii", errors="ignore").strip()
     return "".join(letter for letter in text if letter.isprintable())

@@ -19,8 +19,9 @@ product line gives the key of their row:
     910, no id above 3                               atlas-800-training-half
     910                                              atlas-800-training
 
-An id is the physical id of a chip. If an Atlas A3 chip reports a SuperPoD, "-superpod"
-is appended to the key of the row.
+An id is the physical id of a chip. A line with 310P also fits names that begin with I2.
+A line with 910B fits names that begin with 910B or A2G and a digit. If an Atlas A3 chip
+reports a SuperPoD, "-superpod" is appended to the key of the row.
 
 Source:
     MindCluster, `devmanager` and `pkg/common` (at 22bb3d98): boards and names.

@@ -48,7 +48,7 @@ class Progress:
 
     @staticmethod
     def create() -> int:
-        """Create a nameless in-memory file of one page and return its descriptor."""
+        """Create an in-memory file of one page, and return its descriptor."""
         descriptor = os.memfd_create("dcmi-progress")
         os.ftruncate(descriptor, mmap.PAGESIZE)
         return descriptor

@@ -1,8 +1,10 @@
 """Read the state of all chips through libdcmi, in the worker process.
 
-A chip whose fault codes cannot be read is reported as unread. The agent then uses the
-chip's last state that was read. A chip whose ids cannot be read is reported as
-unidentified. If any other value cannot be read, only that value is missing.
+A chip whose health or fault codes cannot be read is reported as unread. The agent then
+uses the chip's last state that was read. But a chip that is not ready is reported with
+the fault `DROPPED`, even if its other codes cannot be read. A chip whose ids cannot be
+read is reported as unidentified. A chip for which libdcmi answers "no such device" is
+left out. If any other value cannot be read, only that value is missing.
 """
 
 from collections.abc import Callable, Container
@@ -62,9 +64,10 @@ class ChipReader:
     def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
         """Store a fault event, so that the next `read_chips` reports the fault.
 
-        The fault is reported even if it has ended by then. If libdcmi still lists its
-        code, it is reported with the event's severity and time. An event about the end
-        of a fault is ignored: `read_chips` sees the end itself.
+        The fault is reported even if it has ended by then, with the event's severity
+        and time. But it is not reported if the chip's codes cannot be read in that
+        call. Later calls use this severity and time as long as libdcmi lists the code.
+        An event about the end of a fault is ignored: `read_chips` sees the end itself.
 
         Args:
             logic_id: Logic id of the chip.
@@ -83,9 +86,9 @@ class ChipReader:
     def read_chips(self) -> Survey:
         """Return the states of all chips of the node.
 
-        Ids and models are read once in 60 s, but at each call while any chip is
-        unidentified. Network states are read once in 5 s. All other values are read at
-        each call.
+        Identities (like ids and models) and the version are read once in 60 s, but at
+        each call while any chip is unidentified. Network states are read once in 5 s.
+        Fault codes and processes are read at each call.
 
         Raises:
             CallError: The list of cards cannot be read.
@@ -115,8 +118,8 @@ class ChipReader:
 
         Args:
             identity: Ids and model of the chip, as read before.
-            pulses: {(logic id, fault code): the fault} of all chips. Their events came
-                after the previous `read_chips`.
+            pulses: {(logic id, fault code): fault} of all chips, from the fault events
+                since the previous `read_chips`.
         """
         card, device, logic_id = identity.card, identity.device, identity.logic_id
         network = self._networks.get(logic_id)

@@ -1,8 +1,8 @@
-"""The C structures of libdcmi that the worker process reads, as ctypes.
+"""The C structures of libdcmi that the worker process uses, as ctypes.
 
 The structures have the natural alignment of a 64-bit Linux, where `unsigned long` has
 8 bytes. Ascend drivers exist for no other platform. A test compiles a C program and
-compares each structure's size and offsets with those of the compiler.
+compares sizes and offsets with those of the compiler.
 
 Source:
     MindCluster, `dcmi_interface_api.h` (at 22bb3d98).

@@ -20,7 +20,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Ids, card, model and addresses of one chip, which hardly ever change."""
+    """Facts about one chip that hardly ever change, like ids, model and IP address."""
 
     card: int
     device: int

@@ -108,7 +108,7 @@ class Worker:
                 await self._message_event.wait()
 
     def problem(self, call_s: float) -> str:
-        """Return why the worker process hangs or has ended; "" if it works.
+        """Return why the worker hangs, has ended or sends nonsense; "" if it works.
 
         The worker process hangs if `Progress.beats`, its sign of life, stays unchanged
         for longer than a limit. The time since the previous call of this method counts

@@ -64,7 +64,9 @@ class SimulatedDriver:
         Args:
             path: The YAML file; see `agent.devices.simulated.file`.
             poll_s: Longest pause between two checks of the file in `wait_for_news`, if
-                the kernel does not report edits. Unit: seconds, above 0.
+                the kernel does not report edits. Also the longest pause before the next
+                read, if the latest read came less than 3 s after an edit or could not
+                open the file. Unit: seconds, above 0.
             wall_ms: Returns Unix milliseconds now; used as the date of each new fault.
             file_watch: Reports edits of the file. By default a new `FileWatch` of
                 `path`.
@@ -85,13 +87,13 @@ class SimulatedDriver:
         """Return the state of the chips that the YAML file describes.
 
         Raises:
-            DriverFileError: The file is absent, unreadable, too large or invalid, or it
-                names other products than before.
+            DriverFileError: The file is absent, unreadable, too large or invalid. Or it
+                names other products than before, or other chips of them.
         """
         return await self._worker.call(self._read_if_changed)
 
     async def wait_for_news(self, within_s: float) -> bool:
-        """Wait for an edit of the YAML file, at most `within_s`.
+        """Wait up to `within_s` for an edit of the file; 0.5 s longer if a check hangs.
 
         Returns:
             True if the file may have been edited, or if checking it takes too long.

@@ -12,13 +12,13 @@
     virtual:                        # optional: virtual devices, the parts of chips
       - {chip: 7, number: 100, kind: 4c.3cpu}
     stand_in: /dev/null             # optional: what containers get for /dev/davinciN
-    numa: [0, 0, 0, 0, 1, 1, 1, 1]  # optional: NUMA node of each chip
+    numa: [0,0,0,0,1,1,1,1,0,1]     # optional: NUMA node of each chip
     beside:                         # optional: further product lines; two chips
       - product: atlas-310p         # of the machine never have the same id
         chips: [8, 9]
 
-Parsing is strict: a mistyped key would make a faulty chip look healthy. All errors of
-one file are reported at once.
+Parsing is strict: a mistyped key would make a faulty chip look healthy. The errors of
+one file are reported together, but at most 100 of them.
 """
 
 import re
