@@ -1,6 +1,7 @@
 """What had happened when a test failed: all that a reader of its output alone needs."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.e2e.bare import BareCluster
 from tests.e2e.cluster import Cluster
@@ -33,8 +34,7 @@ def sections(cluster: Cluster) -> Iterator[tuple[str, str]]:
 def logs(cluster: BareCluster) -> Iterator[tuple[str, str]]:
     """Yield (name, end of its log) of each program of a control plane."""
     for path in sorted(cluster.places.logs.glob("*.log")):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        yield path.stem, _end(text, _PROGRAM_LINES)
+        yield path.stem, _log_end(path, _PROGRAM_LINES)
 
 
 def _asked(cluster: Cluster, *arguments: str) -> str:
@@ -49,10 +49,11 @@ def _container_logs(name: str, count: int) -> str:
     logs = POD_LOGS.glob(f"kube-system_ascend-{name}-*/{name}/*.log")
     found = [path for path in logs if path.is_file()]
     newest = sorted(found, key=lambda path: path.stat().st_mtime)[-2:]
-    return "\n".join(
-        f"{path}:\n{_end(path.read_text(encoding='utf-8', errors='replace'), count)}"
-        for path in newest
-    )
+    return "\n".join(f"{path}:\n{_log_end(path, count)}" for path in newest)
+
+
+def _log_end(path: Path, count: int) -> str:
+    return _end(path.read_text(encoding="utf-8", errors="replace"), count)
 
 
 def _end(text: str, count: int) -> str:
