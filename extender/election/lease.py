@@ -302,7 +302,7 @@ def _on_read_while_holding(
     """Return the state and effects after a SETTLING or LEADING extender read the Lease.
 
     The extender renews the Lease if it is the holder and nobody else was the holder
-    since its last read or write. It writes a deleted Lease anew if its last write is
+    since its last read or write. It writes a deleted Lease again if its last write is
     less than `stop_s` ago. In all other cases it becomes WAITING.
     """
     if lease is None:

@@ -136,7 +136,7 @@ def select_fitting(
     """Return the placements of the pods that fit the node together, in the given order.
 
     A pod is left out if the pods selected before it leave too little CPU, memory or pod
-    slots. It is also left out if its shape conflicts with that of a selected pod: an
+    places. It is also left out if its shape conflicts with that of a selected pod: an
     Allocate names no pod, so the agent could mix up the two.
 
     Args:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: Pause between two checks of a silent worker. Unit: seconds.
 CHECK_EACH_S = 0.25
-#: Lifetime of a worker after which its successor starts without a pause. Unit:
+#: Lifetime of a worker after which its successor waits only the first pause. Unit:
 #: seconds.
 LIVED_WELL_S = 60.0
 #: A call that did not return is left out for this time, then twice as long …
