@@ -17,7 +17,7 @@ from scheduler_core.node import chips, packing
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.node.reasons import Reason, reason_text
 from scheduler_core.node.state import NodeState
-from scheduler_core.placement.overlay import Overlay
+from scheduler_core.placement.draft import Draft
 from scheduler_core.placement.pod import placement
 from scheduler_core.products.columns import Product, distributed
 
@@ -184,7 +184,7 @@ def _arrange(
     query: NodeQuery, pods: Mapping[int, Sequence[tuple[int, str]]]
 ) -> list[Placement] | Rejection:
     """Place pods, given as {size: (rank, name) of each}, or return why not."""
-    overlay = Overlay(
+    draft = Draft(
         query.cluster,
         query.wanted,
         names=query.names,
@@ -193,7 +193,7 @@ def _arrange(
     placements: list[Placement] = []
     failed_size = None
     for size in sorted(pods, reverse=True):
-        placed = list(overlay.place_each(size, pods[size]))
+        placed = list(draft.place_each(size, pods[size]))
         placements += placed
         if failed_size is None and len(placed) < len(pods[size]):
             failed_size = size

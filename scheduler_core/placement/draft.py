@@ -1,7 +1,7 @@
-"""Overlay on the cluster index with the pods of a job that are already placed.
+"""Draft of a plan: the pods of a job that already have their places on the index.
 
 Planning a job must not change the index.
-So the overlay remembers the nodes that it has used, with their chips still free.
+So the draft remembers the nodes that it has used, with their chips still free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _Key = tuple[str, int, str]
 
 @dataclass(slots=True)
 class _UsedNode:
-    """Node on which the overlay has placed pods."""
+    """Node on which the draft has placed pods."""
 
     row: Product
     node: NodeState
@@ -34,10 +34,10 @@ class _UsedNode:
         return None if key is None else order.encode_rank(self.row, key)
 
 
-class Overlay:
-    """Pods of one job, laid on an index that must not change meanwhile.
+class Draft:
+    """Places of the pods of one job, on an index that must not change meanwhile.
 
-    Invariant: `_used_nodes` has each node with a pod of the overlay, and no chip is
+    Invariant: `_used_nodes` has each node with a pod of the draft, and no chip is
     given twice.
     """
 
@@ -106,7 +106,7 @@ class Overlay:
                 heappush(used_keys, (node.row.key, rank, node.node.name))
 
     def _rank_unused(self, count: int) -> Iterator[tuple[_Key, Product]]:
-        """Yield the nodes that the overlay has not used, best first."""
+        """Yield the nodes that the draft has not used, best first."""
         ranked = self._cluster.ranked(
             self._wanted, count, names=self._names, in_network=self._in_network
         )
