@@ -8,8 +8,9 @@ Does not belong here: rules about chips (`node`), jobs of several pods (`placeme
 the choice of leaves and SuperPoDs (`topology`).
 
 Open `cluster` first: `Cluster` is the index, and the only mutable value of the core.
-Inside it `sections` separates nodes by row, `buckets` by their answers,
-`sorted_names` orders names, `counts` follows sites, `queries` has the answers.
+`queries` has the queries and their answers: `placement.overlay` answers them, too.
+Inside the index `sections` separates nodes by row, `buckets` by their answers,
+`sorted_names` orders names, `counts` follows sites.
 
 Decisions: docs/adr 15 (slots of leaves are followed, not counted), 26 (a node is in
 the index once for each resource). Seed facts (`tests/seeds.py`): 004-02, 004-14.

@@ -8,17 +8,11 @@ value of the core; one thread owns and updates it.
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import chain, compress
+from itertools import chain
 
 from scheduler_core.index.buckets import NEVER, NO_SUCH_NPU, Bucket
 from scheduler_core.index.counts import Census, Censuses, Groups
-from scheduler_core.index.queries import (
-    BestNode,
-    Survey,
-    grade_buckets,
-    refusal_of_bucket,
-    split_avoided,
-)
+from scheduler_core.index.queries import BestNode, NodeIndex, Survey
 from scheduler_core.index.sections import Section, best_of_sections
 from scheduler_core.node.state import NodeState, resource_of
 from scheduler_core.products.columns import distributed
@@ -27,19 +21,14 @@ from scheduler_core.products.table import Product
 __all__ = ["BestNode", "Cluster", "NodeState", "Survey"]
 
 
-class Cluster:
-    """Mutable index of all nodes with NPUs, and the queries over it.
+class Cluster(NodeIndex):
+    """Mutable index of all nodes with NPUs.
 
     A node with chips of several resources has one entry for each.
 
-    `wanted` is a resource (each node serves by its own row) or a row (each node that
-    can serve by this row does). `in_network` says that the pod's job has several
-    pods, which use the network between nodes (`columns.distributed`).
-
     Cost:
         `put` and `drop`: one node's chips for each queried row, whatever the size of
-        the cluster. `best` over all nodes: one bucket. Any query with `names`: a
-        look-up for each name. The first query for a row looks at all nodes once.
+        the cluster. `best` over all nodes: one bucket.
     """
 
     __slots__ = (
@@ -89,11 +78,7 @@ class Cluster:
         return sorted(frozenset().union(*self._states.values()))
 
     def nodes(self, wanted: Product | str) -> Mapping[str, NodeState]:
-        """Return {name: node} of the nodes with chips of a resource, as a live view.
-
-        Args:
-            wanted: The Kubernetes resource, or a row of it.
-        """
+        """Return {name: node} of the nodes with chips of a resource, as a live view."""
         return self._states.setdefault(resource_of(wanted), {})
 
     def put(self, state: NodeState) -> None:
@@ -109,7 +94,7 @@ class Cluster:
         if homes is None:
             homes = self._add_row(product)
         if name not in nodes:
-            self._extra_entries += self._is_known(name)
+            self._extra_entries += self.has_node(name)
         nodes[name] = state
         for section in homes:
             section.put(state)
@@ -121,12 +106,13 @@ class Cluster:
         """Remove a node's entry for a resource; do nothing when there is none."""
         state = self._states.get(resource_of(wanted), {}).pop(name, None)
         if state is not None:
-            self._extra_entries -= self._is_known(name)
+            self._extra_entries -= self.has_node(name)
             for section in self._sections[state.product.resource].values():
                 if section.takes(state):
                     section.drop(name)
 
-    def _is_known(self, name: str) -> bool:
+    def has_node(self, name: str) -> bool:
+        """Return whether a node with this name has chips of any resource."""
         return any(name in nodes for nodes in self._states.values())
 
     def _add_row(self, product: Product) -> list[Section]:
@@ -141,35 +127,14 @@ class Cluster:
         self._section(product, guests=False)
         return self._homes[product]
 
-    def best(
+    def _best_of_all(
         self,
         wanted: Product | str,
         count: int,
+        avoid: Container[str],
         *,
-        names: Iterable[str] | None = None,
-        avoid: Container[str] = (),
-        in_network: bool = False,
+        in_network: bool,
     ) -> BestNode | None:
-        """Return the best node for `count` chips; of equals the first by name.
-
-        Rows of one resource are tried in the order of their keys.
-
-        Args:
-            wanted: The Kubernetes resource, or a row.
-            count: Chips of the whole pod.
-            names: Nodes to consider, in any order; None is all.
-            avoid: Nodes to leave out.
-            in_network: Whether the pod's job has several pods.
-        """
-        if names is not None:
-            candidates = [name for name in names if name not in avoid]
-            buckets = self._buckets(wanted, candidates, in_network=in_network)
-            least, best, _ = grade_buckets(set(buckets), count)
-            if least is None:
-                return None
-            name = min(compress(candidates, map(best.__contains__, buckets)))
-            row = next(iter(best)).product
-            return BestNode(node=self.nodes(row)[name], row=row, rank=least)
         for sections in self._rows(wanted, in_network=in_network):
             head = best_of_sections(sections, count, avoid)
             if head is not None:
@@ -178,122 +143,29 @@ class Cluster:
                 return BestNode(node=self.nodes(row)[name], row=row, rank=rank)
         return None
 
-    def ranked(
-        self,
-        wanted: Product | str,
-        count: int,
-        *,
-        names: Iterable[str] | None = None,
-        in_network: bool = False,
+    def _ranked_of_all(
+        self, wanted: Product | str, count: int, *, in_network: bool
     ) -> Iterator[tuple[Product, int, str]]:
-        """Yield (row, rank, name) of every node that can serve, the best first.
-
-        The index must not change before the iteration ends. Arguments are as for
-        `best`.
-
-        Cost:
-            A step for each node that is read; with `names`, a sort of them first.
-        """
-        rows = self._rows(wanted, in_network=in_network)
-        if names is not None:
-            candidates = tuple(names)
-            buckets = self._buckets(wanted, candidates, in_network=in_network)
-            keyed = [
-                (bucket.product.key, rank, name, bucket.product)
-                for name, bucket in zip(candidates, buckets, strict=True)
-                if bucket is not None and (rank := bucket.rank(count)) != NEVER
-            ]
-            for _, rank, name, row in sorted(keyed, key=lambda item: item[:3]):
-                yield row, rank, name
-            return
-        for sections in rows:
+        for sections in self._rows(wanted, in_network=in_network):
             heads = [section.buckets.ranked(count) for section in sections]
             for rank, name in heads[0] if len(heads) == 1 else merge(*heads):
                 yield sections[0].row, rank, name
 
-    def survey(
-        self,
-        wanted: Product | str,
-        count: int,
-        names: Iterable[str],
-        *,
-        avoid: Container[str] = (),
-        in_network: bool = False,
-    ) -> Survey:
-        """Return a verdict on each of these nodes for `count` chips.
-
-        Args:
-            wanted: The Kubernetes resource, or a row.
-            count: Chips of the whole pod.
-            names: Nodes to look at, each once; unknown ones are refused.
-            avoid: Nodes of `names` to refuse although they could serve.
-            in_network: Whether the pod's job has several pods.
-
-        Cost:
-            A look-up for each name, a few steps for each of their buckets.
-        """
-        candidates, avoided = split_avoided(names, avoid)
-        buckets = self._buckets(wanted, candidates, in_network=in_network)
-        distinct = set(buckets)
-        _, best, worse = grade_buckets(distinct, count)
-        refusals = {
-            bucket: refusal_of_bucket(bucket, count)
-            for bucket in distinct - best - worse
-        }
-        refused = {
-            name: refusals[bucket]
-            for name, bucket in zip(candidates, buckets, strict=True)
-            if bucket in refusals
-        }
-        avoided_buckets = self._buckets(wanted, avoided, in_network=in_network)
-        for name, bucket in zip(avoided, avoided_buckets, strict=True):
-            if bucket not in refusals:  # one that can serve: its nodes share one text
-                refusals[bucket] = refusal_of_bucket(bucket, count)
-            refused[name] = refusals[bucket]
-        return Survey(
-            best=tuple(compress(candidates, map(best.__contains__, buckets))),
-            worse=tuple(compress(candidates, map(worse.__contains__, buckets))),
-            refused=refused,
-        )
-
-    def refusals(
-        self,
-        wanted: Product | str,
-        count: int,
-        *,
-        names: Iterable[str] | None = None,
-        in_network: bool = False,
-    ) -> tuple[tuple[str, int], ...]:
-        """Return why none of these nodes serves: texts with counts of nodes.
-
-        Call it after `best` returned None for the same arguments. A node that could
-        serve was avoided then.
-
-        Returns:
-            The most frequent first, then by text; the counts add up to the nodes.
-        """
+    def _refusals_of_all(
+        self, wanted: Product | str, count: int, *, in_network: bool
+    ) -> Counter[str]:
         tally: Counter[str] = Counter()
-        if names is None:
-            for sections in self._rows(wanted, in_network=in_network):
-                for section in sections:
-                    for refusal, nodes in section.buckets.refusals(count):
-                        tally[refusal.text] += nodes
-            tally[NO_SUCH_NPU.text] += len(self) - tally.total()
-        else:
-            buckets = self._buckets(wanted, tuple(names), in_network=in_network)
-            for bucket, nodes in Counter(buckets).items():
-                tally[refusal_of_bucket(bucket, count).text] += nodes
-        reasons = [(text, nodes) for text, nodes in tally.items() if nodes]
-        return tuple(sorted(reasons, key=lambda item: (-item[1], item[0])))
+        for sections in self._rows(wanted, in_network=in_network):
+            for section in sections:
+                for refusal, nodes in section.buckets.refusals(count):
+                    tally[refusal.text] += nodes
+        tally[NO_SUCH_NPU.text] += len(self) - tally.total()
+        return tally
 
     def rank(
         self, wanted: Product | str, count: int, name: str, *, in_network: bool = False
     ) -> tuple[str, int]:
-        """Return the key of the row by which a node serves, and its rank.
-
-        Raises:
-            KeyError: The node cannot serve.
-        """
+        """Return the key of the row by which a node serves, and its rank."""
         for sections in self._rows(wanted, in_network=in_network):
             for section in sections:
                 bucket = section.bucket_of.get(name)
@@ -312,12 +184,6 @@ class Cluster:
         in_network: bool = False,
     ) -> Census:
         """Return the census of the nodes of each leaf or SuperPoD that can take a pod.
-
-        Args:
-            groups: Nodes of each site, by position.
-            wanted: The Kubernetes resource, or a row.
-            count: Chips of the whole pod.
-            in_network: Whether the pod's job has several pods.
 
         Returns:
             A census that the index owns and updates: read it before the index changes
@@ -393,7 +259,11 @@ class Cluster:
                     section.put(state)
         return section
 
-    def _buckets(
+    def bucket(self, state: NodeState, row: Product) -> Bucket:
+        """Return the answers of a node in this state by a row that it can serve by."""
+        return self._section(row, guests=False).buckets.bucket(state)
+
+    def buckets(
         self, wanted: Product | str, names: Sequence[str], *, in_network: bool
     ) -> Sequence[Bucket | None]:
         """Return the bucket of each node; None for nodes that do not serve `wanted`."""

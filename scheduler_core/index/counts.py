@@ -97,6 +97,19 @@ class Census:
             for position in set_bits(slots):
                 self.columns[position] |= 1 << site
 
+    def copy(self) -> "Census":
+        """Return a census that may be marked without a change of this one.
+
+        Cost:
+            A step for each site.
+        """
+        census = Census.__new__(Census)
+        census.sites, census.count = self.sites, self.count
+        census.slots = self.slots.copy()
+        census.levels = self.levels.copy()
+        census.columns = self.columns.copy()
+        return census
+
     @property
     def total(self) -> int:
         """Number of slots of all sites."""

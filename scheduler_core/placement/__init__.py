@@ -1,7 +1,7 @@
 """Placement of a pod or of a whole job: nodes, chips and the reason, or a rejection.
 
 Belongs here: rules over all pods of a job, the choice of nodes for one pod or a gang,
-and the draft of a gang's plan.
+the draft of a gang's plan, and the overlay for nodes as if pods were gone or placed.
 Does not belong here: choice of chips on one node (`node`), search in the index
 (`index`), order of leaf switches and SuperPoDs (`topology`), victims (`preemption`).
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips, order
 from scheduler_core.node.decision import Placement
 from scheduler_core.node.state import NodeState
@@ -52,13 +52,13 @@ class Draft:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: NodeIndex,
         wanted: Product | str,
         *,
         names: Sequence[str] | None = None,
         in_network: bool = False,
     ) -> None:
-        """Start without pods. Arguments as for `Cluster.best`."""
+        """Start without pods. Arguments as for `NodeIndex.best`."""
         self._cluster = cluster
         self._nodes = cluster.nodes(wanted)
         self._wanted = wanted

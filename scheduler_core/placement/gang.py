@@ -11,8 +11,8 @@ from itertools import count
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from scheduler_core.index.cluster import Cluster
 from scheduler_core.index.counts import Census, Groups
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips, packing
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.node.reasons import Reason, reason_text
@@ -64,7 +64,7 @@ def assign_ranks(members: Sequence[Member]) -> list[tuple[int, Member]]:
 def plan(
     wanted: Product | str,
     members: Sequence[Member],
-    cluster: Cluster,
+    cluster: NodeIndex,
     *,
     names: Iterable[str] | None = None,
 ) -> JobPlacement | Rejection:
@@ -110,7 +110,7 @@ class NodeQuery:
     """Resource or row that a gang asks for, with the nodes to ask the index about."""
 
     wanted: Product | str
-    cluster: Cluster
+    cluster: NodeIndex
     names: tuple[str, ...] | None
     in_network: bool
 

@@ -7,7 +7,7 @@ nodes.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement import gang, gang_on_leaves, gang_on_superpods, job_rules
 from scheduler_core.placement.gang import Member, NodeQuery
@@ -36,7 +36,7 @@ COMMON = Terms()
 
 def place_job(
     job: Job,
-    cluster: Cluster,
+    cluster: NodeIndex,
     *,
     terms: Terms = COMMON,
     names: Iterable[str] | None = None,

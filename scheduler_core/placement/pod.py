@@ -5,7 +5,7 @@ The functions change nothing: the caller puts the node's new state into the inde
 
 from collections.abc import Container, Iterable
 
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
 from scheduler_core.node.decision import Placement, Rejection, describe_choice
 from scheduler_core.node.state import NodeState
@@ -17,7 +17,7 @@ __all__ = ["Placement", "Rejection", "place", "placement"]
 def place(
     wanted: Product | str,
     count: int,
-    cluster: Cluster,
+    cluster: NodeIndex,
     *,
     names: Iterable[str] | None = None,
     avoid: Container[str] = (),

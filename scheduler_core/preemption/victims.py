@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement.pod import Placement, placement
@@ -111,7 +111,7 @@ _ChooseChips = Callable[[int], int]
 
 def preempt(
     pod: Preemptor,
-    cluster: Cluster,
+    cluster: NodeIndex,
     pods_by_node: Mapping[str, Sequence[RunningPod]],
     *,
     limits: Limits = STRICT,
