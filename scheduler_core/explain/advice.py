@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from itertools import count as count_from
 
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.chip_mask import ids_of
 from scheduler_core.node.decision import Placement, Rejection
 from scheduler_core.node.soonest_free import Tiers, find_cheapest
@@ -43,7 +43,7 @@ _Effort = tuple[int, int, int]
 def advise_pod(
     wanted: Product | str,
     count: int,
-    cluster: Cluster,
+    cluster: NodeIndex,
     *,
     names: Iterable[str] | None = None,
     avoid: Container[str] = (),
@@ -58,7 +58,7 @@ def advise_pod(
         of node gives a pod so many chips.
 
     Cost:
-        Some microseconds for each node, to copy it; more for nodes that lack few chips.
+        Some microseconds for each node, to sort it; more for nodes that lack few chips.
     """
     simulation = Simulation(wanted, cluster, names, avoid)
 
@@ -81,7 +81,7 @@ def advise_pod(
 
 def advise_job(
     job: Job,
-    cluster: Cluster,
+    cluster: NodeIndex,
     *,
     terms: Terms = COMMON,
     names: Iterable[str] | None = None,
@@ -246,7 +246,9 @@ def _parts(node: NodeState, not_free: int, bad_network: int) -> Iterator[Relaxat
         yield HealNetwork(node=node.name, chip=chip)
 
 
-def _row_to_add(wanted: Product | str, count: int, cluster: Cluster) -> Product | None:
+def _row_to_add(
+    wanted: Product | str, count: int, cluster: NodeIndex
+) -> Product | None:
     """Return the row of a node to add that would serve, preferably of the cluster's."""
     if isinstance(wanted, Product):
         return wanted if count in wanted.ways else None
@@ -260,9 +262,8 @@ def _row_to_add(wanted: Product | str, count: int, cluster: Cluster) -> Product 
     return next(suitable, None)
 
 
-def _nodes_to_add(row: Product, cluster: Cluster, number: int) -> list[_Bundle]:
+def _nodes_to_add(row: Product, cluster: NodeIndex, number: int) -> list[_Bundle]:
     """Return bundles that each add one node, under names that no node has."""
     names = (f"new-{index}" for index in count_from(1))
-    taken = frozenset(cluster.names)
-    unused = (name for name in names if name not in taken)
+    unused = (name for name in names if not cluster.has_node(name))
     return [(AddNode(node=name, row=row),) for name in islice(unused, number)]

@@ -1,4 +1,4 @@
-"""Relaxations that could give a pod a place, and a simulation of the index after them.
+"""Relaxations that could give a pod a place, and a simulation of the index with them.
 
 A relaxation is one change of the cluster, such as a freed chip or an added node.
 """
@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import assert_never
 
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.reasons import Reason
 from scheduler_core.node.state import NodeState
+from scheduler_core.placement.overlay import Overlay
 from scheduler_core.products.columns import Product
 
 
@@ -99,46 +100,42 @@ class Advice:
 
 
 class Simulation:
-    """Copy of an index to which relaxations are applied and taken back.
+    """Index with an overlay of the nodes to which relaxations are applied.
 
-    Invariant: `_applied` has the relaxations applied to the copy, by node.
-    `_nodes_before` has the nodes without relaxations, None for nodes to be added.
-    Between two checks only nodes with other relaxations than before change.
+    Invariant: `_applied` has the relaxations of the last check by node, `_relaxed` the
+    nodes with them. Between two checks only nodes with other relaxations than before
+    are computed again.
     """
 
     __slots__ = (
-        "_applied",
-        "_names_and_avoid",
-        "_nodes_before",
-        "_wanted",
-        "avoid",
-        "cluster",
-        "names",
+        *("_applied", "_base", "_names_and_avoid", "_relaxed", "_wanted"),
+        *("avoid", "cluster", "names"),
     )
 
     def __init__(
         self,
         wanted: Product | str,
-        cluster: Cluster,
+        cluster: NodeIndex,
         names: Iterable[str] | None,
         avoid: Container[str],
     ) -> None:
-        """Copy the nodes of one resource. Arguments as for `Cluster.best`."""
+        """Start without relaxations. Arguments as for `NodeIndex.best`."""
         node_names = None if names is None else tuple(names)
-        nodes = cluster.nodes(wanted)
-        avoided = frozenset(name for name in nodes if name in avoid)
+        avoided = frozenset(name for name in cluster.nodes(wanted) if name in avoid)
         self._names_and_avoid = node_names, avoided
-        self._nodes_before: dict[str, NodeState | None] = {}
         self._applied: dict[str, list[Relaxation]] = {}
+        self._relaxed: dict[str, NodeState] = {}
         self._wanted = wanted
-        self.cluster = Cluster(nodes.values())
+        self._base = cluster
+        self.cluster = cluster
         self.names: tuple[str, ...] | None = node_names
         self.avoid: frozenset[str] = avoided
 
     def nodes(self) -> list[NodeState]:
         """Return the candidate nodes, ordered by name."""
         names = None if self.names is None else frozenset(self.names)
-        return [node for node in self.cluster if names is None or node.name in names]
+        nodes = self.cluster.nodes(self._wanted)
+        return [nodes[name] for name in sorted(nodes) if names is None or name in names]
 
     def passes(self, parts: Iterable[Relaxation], check: "Check") -> bool:
         """Apply exactly these relaxations, and return the result of `check`."""
@@ -149,6 +146,7 @@ class Simulation:
             if self._applied.get(name) != by_node.get(name):
                 self._apply(name, by_node.get(name, ()))
         self._applied = by_node
+        self.cluster = Overlay(self._base, self._relaxed.values())
         names, avoid = self._names_and_avoid
         applied = [part for of_node in by_node.values() for part in of_node]
         added = [part.node for part in applied if isinstance(part, AddNode)]
@@ -158,10 +156,9 @@ class Simulation:
         }
         return check(self)
 
-    def _apply(self, name: str, parts: Iterable[Relaxation]) -> None:
-        """Put the node with these relaxations, and no others, into the copy."""
-        current = self.cluster.nodes(self._wanted).get(name)
-        node = self._nodes_before.setdefault(name, current)
+    def _apply(self, name: str, parts: Sequence[Relaxation]) -> None:
+        """Compute the node with these relaxations, and no others."""
+        node = self._base.nodes(self._wanted).get(name) if parts else None
         # `_relax` frees a chip only if it is healthy, so healing comes first.
         for part in sorted(parts, key=_is_free):
             if isinstance(part, AddNode):
@@ -169,9 +166,9 @@ class Simulation:
             elif node is not None:
                 node = _relax(node, part)
         if node is None:
-            self.cluster.drop(name, self._wanted)
+            self._relaxed.pop(name, None)
         else:
-            self.cluster.put(node)
+            self._relaxed[name] = node
 
 
 #: predicate on a simulation, such as "the pod gets a place"
