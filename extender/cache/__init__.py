@@ -3,7 +3,7 @@
 Begin with `cache` (the class `Cache` and the function `step`) and `events` (all events
 that change the cache). `node_state` computes the free chips of one node. `decode`
 translates objects of the API server into events. `verify` compares the cache with the
-objects that the watches have stored.
+objects that the watches have stored. `overlay` shows the cache as if pods were gone.
 
 Belongs here: facts about nodes, pods and the ConfigMaps of agents, and the reservations
 of this extender. Does not belong here: decisions (`scheduling`, `planning`,

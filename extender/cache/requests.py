@@ -15,10 +15,10 @@ sum of an init container and the sidecars before it. Requests of the pod as a wh
 
 import math
 import re
-from collections.abc import Iterable, KeysView, Mapping
+from collections.abc import Collection, Iterable, KeysView, Mapping
 from decimal import Decimal, Overflow
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kube.objects import Container, Pod, Quantity
 
@@ -115,6 +115,16 @@ def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
     )
 
 
+class Requests(Protocol):
+    """Requests of pods: all of them, or as if some pods were gone."""
+
+    def ask(self, uid: str) -> Resources:
+        """Return the requests of a pod; if it is not stored, only one pod place."""
+
+    def of(self, node: str) -> Resources:
+        """Return the sum of the requests of all pods bound to a node."""
+
+
 class RequestedResources:
     """Requests of each living pod, and the total of each node's bound pods."""
 
@@ -169,11 +179,49 @@ class RequestedResources:
         """Return the sum of the requests of all pods bound to a node."""
         return self._nodes.get(node, NOTHING)
 
+    def without(self, gone_uids: Collection[str]) -> "RequestsWithout":
+        """Return a view of the requests as if these pods were not stored."""
+        return RequestsWithout(self, gone_uids)
+
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
 
     def __len__(self) -> int:
         return len(self._pods)
+
+
+class RequestsWithout:
+    """View of the requests as if some pods were not stored.
+
+    The pods and their requests must not change while the view is used.
+
+    Cost:
+        To create: a step for each of these pods.
+    """
+
+    __slots__ = ("_freed", "_gone_uids", "_requests")
+
+    def __init__(
+        self, requests: RequestedResources, gone_uids: Collection[str]
+    ) -> None:
+        self._requests = requests
+        self._gone_uids = frozenset(gone_uids)
+        #: {node: sum of the requests of its gone pods}
+        self._freed: dict[str, Resources] = {}
+        for uid in self._gone_uids:
+            node, ask = requests.at(uid) or ("", NOTHING)
+            if node:
+                self._freed[node] = self._freed.get(node, NOTHING).plus(ask)
+
+    def ask(self, uid: str) -> Resources:
+        """Return the requests of a pod; if it is not stored, only one pod place."""
+        return ONE_POD if uid in self._gone_uids else self._requests.ask(uid)
+
+    def of(self, node: str) -> Resources:
+        """Return the sum of the requests of all pods bound to a node."""
+        requested = self._requests.of(node)
+        freed = self._freed.get(node)
+        return requested if freed is None else requested.minus(freed)
 
 
 def sum_resources(asks: Iterable[Resources]) -> Resources:

@@ -4,30 +4,32 @@
 CPU, memory and pod places (`capacity`). kube-scheduler would check these for one pod at
 a time only.
 
-`plan` changes free chips in the cache during the call, and restores them before it
-returns.
+`plan` is pure. It tries other free chips on an overlay.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
 from extender.cache.events import Reservation
+from extender.cache.node_state import ResourceState
+from extender.cache.overlay import ClusterView
 from extender.cache.requests import Resources
 from extender.gang.gangs import Gang
 from extender.planning.candidates import Question
 from extender.scheduling import capacity, claim
-from scheduler_core.index.cluster import NodeState
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
 from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
+from scheduler_core.node.state import NodeState
 from scheduler_core.placement import gang as gang_placement
 from scheduler_core.placement import job as core
 from scheduler_core.placement import job_rules
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job import Terms
 from scheduler_core.placement.job_rules import Profile
+from scheduler_core.placement.overlay import Overlay
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import JobRule, Product, distributed
 from scheduler_core.products.lookup import SP_BLOCK
@@ -67,6 +69,8 @@ class _PlanInput:
     """A job, its pods and the resources they request, for one call of `plan`."""
 
     cache: Cache
+    #: nodes, free chips and requests that the plan reads
+    view: ClusterView
     gang: Gang
     topology: TopologySnapshot
     #: all pods that have not ended, by rank
@@ -86,16 +90,18 @@ def plan(
     names: Sequence[str],
     now_ns: int,
     topology: TopologySnapshot = PLAIN,
+    view: ClusterView | None = None,
 ) -> tuple[Reservation, ...] | str:
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
     Args:
-        cache: Free chips are changed during the call and restored.
+        cache: Read only.
         gang: The job. All its pods exist.
         names: Candidate nodes.
         now_ns: Present time in nanoseconds since the epoch. The `predicate_time` of a
             reservation is this time or later.
         topology: Leaf switches, SuperPoDs and job rules for this job.
+        view: An overlay on `cache`, to plan as if pods were gone; None is the cache.
 
     Returns:
         Reservations ordered by the rank of their pods. If not all pods fit, a sentence
@@ -111,6 +117,7 @@ def plan(
         )
     job = _PlanInput(
         cache=cache,
+        view=cache if view is None else view,
         gang=gang,
         topology=topology,
         pods=pods,
@@ -175,7 +182,7 @@ def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
     product = lookup.resolve_job(first_pod.shape.resource, traits)
     if not isinstance(product, str):
         return [] if product is None else [product]
-    nodes_by_name = job.cache.cluster.nodes(product)
+    nodes_by_name = job.view.cluster.nodes(product)
     rows = {nodes_by_name[name].product for name in names if name in nodes_by_name}
     return sorted(rows, key=lambda row: row.key)
 
@@ -193,17 +200,17 @@ def _place_by_row(
     distinct_pods = _one_of_each_shape(job.unbound)
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
     size = min(pod.total for pod in distinct_pods)
-    survey = job.cache.cluster.survey(
+    survey = job.view.cluster.survey(
         row, size, names, avoid=avoid, in_network=not job.is_one
     )
     able_names = [*survey.best, *survey.worse]
     largest = max(pod.total for pod in distinct_pods)
     limited, usable_names = capacity.limit_by_requests(
-        job.cache, row, able_names, job.requests, largest
+        job.view, row, able_names, job.requests, largest
     )
     for _ in range(_TRIES):
-        with overlay_states(job.cache, limited.values()):
-            placement = _place_in_core(job, row, usable_names)
+        index = Overlay(job.view.cluster, limited.values())
+        placement = _place_in_core(job, row, usable_names, index)
         if isinstance(placement, Rejection):
             return placement.job or placement.text
         overfull = _overfull_nodes(job, row, placement)
@@ -218,7 +225,7 @@ def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
 
 
 def _place_in_core(
-    job: _PlanInput, row: Product, names: Sequence[str]
+    job: _PlanInput, row: Product, names: Sequence[str], index: NodeIndex
 ) -> JobPlacement | Rejection:
     traits = job.gang.members[job.pods[0].uid].traits
     labels, annotations = traits.labels, traits.annotations
@@ -238,10 +245,10 @@ def _place_in_core(
         soft_superpods=labels.get(_SUPERPOD_AFFINITY) == "soft",
     )
     if job.places and row.job_rule is not JobRule.SUPERPOD:
-        return _place_unbound(job, row, names)
+        return _place_unbound(job, row, names, index)
     placement = core.place_job(
         core_job,
-        job.cache.cluster,
+        index,
         terms=Terms(
             schema=schema,
             network=job.topology.network,
@@ -260,7 +267,7 @@ def _place_in_core(
 
 
 def _place_unbound(
-    job: _PlanInput, row: Product, names: Sequence[str]
+    job: _PlanInput, row: Product, names: Sequence[str], index: NodeIndex
 ) -> JobPlacement | Rejection:
     """Return node and chips for each unbound pod of a job, or why the pods do not fit.
 
@@ -271,9 +278,7 @@ def _place_unbound(
         for rank, pod in enumerate(job.pods)
         if pod.uid not in job.gang.bound
     ]
-    return gang_placement.plan(
-        distributed(row), members, job.cache.cluster, names=names
-    )
+    return gang_placement.plan(distributed(row), members, index, names=names)
 
 
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
@@ -292,20 +297,6 @@ def resource_of(cache: Cache, gang: Gang) -> str:
     """
     pods = (cache.pods.get(uid) for uid in gang.members)
     return next((pod.shape.resource for pod in pods if pod is not None), "")
-
-
-@contextmanager
-def overlay_states(cache: Cache, states: Collection[NodeState]) -> Iterator[None]:
-    """Put node states into the cache until the `with` block ends."""
-    cluster = cache.cluster
-    original_states = [cluster.nodes(state.product)[state.name] for state in states]
-    try:
-        for state in states:
-            cluster.put(state)
-        yield
-    finally:
-        for state in original_states:
-            cluster.put(state)
 
 
 def _overfull_nodes(
@@ -332,11 +323,11 @@ def _overfull_nodes(
         if is_uniform and len(places) == 1:
             continue
         fitting = capacity.select_fitting(
-            job.cache, node, [(by_name[p.pod], p) for p in places]
+            job.view, node, [(by_name[p.pod], p) for p in places]
         )
         if len(fitting) < len(places):
             mask = sum(chips.mask_of(place.chips) for place in fitting)
-            state = job.cache.cluster.nodes(row)[node]
+            state = job.view.cluster.nodes(row)[node]
             overfull[node] = replace(state, free=mask)
     return overfull
 
@@ -358,7 +349,7 @@ def _reservations(
         if pod is None:
             continue
         node, leaf = place.node, _leaf_mark(job, place, is_of_one_leaf=is_of_one_leaf)
-        resource_state = job.cache.ensure_resource(node, pod.shape.resource)
+        resource_state = _resource_state(job, node)
         times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
         reservations.append(
             Reservation(
@@ -374,6 +365,15 @@ def _reservations(
         )
         times[node] += 1
     return tuple(reservations)
+
+
+def _resource_state(job: _PlanInput, node: str) -> ResourceState:
+    """Return the cache's state of the job's resource on a node of the plan."""
+    resource = job.pods[0].shape.resource
+    resource_state = job.cache.resource_state(node, resource)
+    if resource_state is None:
+        raise LookupError(f"{node!r} is planned and has no {resource} in the cache")
+    return resource_state
 
 
 def _annotations(
@@ -396,8 +396,7 @@ def _annotations(
         texts: {rank, SuperPoD and leaf of a pod: its annotations}. New ones are added.
     """
     if job.is_one:
-        resource_state = job.cache.ensure_resource(place.node, pod.shape.resource)
-        by_itself = claim.alone(resource_state, pod)
+        by_itself = claim.alone(_resource_state(job, place.node), pod)
         return by_itself | job_annotations.render(Marks(leaf=leaf))
     member = job.gang.members[pod.uid]
     rank = job_rules.choose_rank_annotation(

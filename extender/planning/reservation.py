@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
+from extender.cache.overlay import overlay_cache
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
@@ -38,7 +39,7 @@ def choose_nodes(
     needs. So few chips are reserved, and the nodes become free soon.
 
     Args:
-        cache: Free chips are changed during the call and restored.
+        cache: Read only.
         gang: A job that does not fit now.
         names: Candidate nodes of the job.
         topology: Leaf switches, SuperPoDs and job rules for this job.
@@ -57,8 +58,8 @@ def choose_nodes(
 
     def fits(count: int) -> bool:
         first_names = order[:count]
-        with plan.overlay_states(cache, [freed_states[name] for name in first_names]):
-            outcome = plan.plan(cache, gang, first_names, 0, topology)
+        view = overlay_cache(cache, [freed_states[name] for name in first_names])
+        outcome = plan.plan(cache, gang, first_names, 0, topology, view)
         return not isinstance(outcome, str)
 
     if not fits(len(order)):

@@ -19,18 +19,16 @@ A job of several pods is evicted as a whole. So an unconfirmed pod can be evicte
 with its job. A terminating pod may be chosen, but no eviction is sent for it. The third
 rule does not apply to it, and the rest of its job is evicted.
 
-To try a choice, `for_pod` and `for_job` change the CPU, memory and pod places in use in
-the cache. `for_job` also changes the free chips. They restore the cache before they
-return.
+All functions are pure. They try a choice on an overlay, as if the victims were gone.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
+from extender.cache.overlay import CacheOverlay, overlay_cache
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
@@ -91,8 +89,7 @@ def for_pod(
     """Choose pods to evict so that a one-pod job fits on one of the nodes.
 
     Args:
-        cache: The CPU, memory and pod places in use are changed during the call and
-            restored.
+        cache: Read only.
         pod: The only pod of the job. It has no node and no reservation.
         names: Nodes that refused the pod and may fit it after evictions.
         protected: UIDs of pods that may not be evicted.
@@ -137,8 +134,7 @@ def for_job(
     """Choose pods to evict so that all unbound pods of a job fit.
 
     Args:
-        cache: Free chips, and CPU, memory and pod places in use, are changed during the
-            call and restored.
+        cache: Read only.
         gang: The job. All its pods exist, and it has no plan.
         names: Nodes that refused pods of the job and may fit them after evictions.
         protected: UIDs of pods that may not be evicted.
@@ -193,8 +189,8 @@ class _JobTrial:
         The result is {node: mask of the chips of the job's unbound pods there}. None if
         the job would not fit.
         """
-        with _overlay_without(self.cache, gone_uids):
-            choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology)
+        view = _overlay_without(self.cache, gone_uids)
+        choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology, view)
         if isinstance(choice, str):
             return None
         places: dict[str, int] = {}
@@ -425,30 +421,27 @@ def _freed_chips(cache: Cache, uid: str) -> int:
 
 
 def _fit_requests(
-    cache: Cache, pod: NpuPod, node: str, gone_uids: Iterable[str]
+    cache: Cache, pod: NpuPod, node: str, gone_uids: Collection[str]
 ) -> bool:
     """Return whether a node has CPU, memory and a pod place for `pod` after evictions.
 
     Args:
-        cache: The CPU, memory and pod places in use are changed during the call and
-            restored.
+        cache: Read only.
         pod: The pod to place.
         node: The node to place it on.
         gone_uids: UIDs of the pods that count as evicted.
     """
-    with _overlay_requests_without(cache, gone_uids):
-        remaining = capacity.free_on(cache, node).minus(
-            cache.requested_resources.ask(pod.uid)
-        )
+    view = overlay_cache(cache, (), gone_uids=gone_uids)
+    remaining = capacity.free_on(view, node).minus(
+        cache.requested_resources.ask(pod.uid)
+    )
     return min(remaining) >= 0
 
 
-@contextmanager
-def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> Iterator[None]:
-    """Change the cache, during a `with` block, as if these pods were evicted.
+def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> CacheOverlay:
+    """Return the cache as if these pods were evicted.
 
-    The free chips, and the CPU, memory and pod places in use, are changed. They are
-    restored when the block ends.
+    Their chips count as free, and so do their CPU, memory and pod places.
     """
     freed: dict[tuple[str, str], int] = {}
     for uid in gone_uids:
@@ -460,27 +453,7 @@ def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> Iterator[None]
         for (node, resource), mask in freed.items()
         if (state := cache.cluster.nodes(resource).get(node)) is not None
     ]
-    with (
-        plan.overlay_states(cache, states),
-        _overlay_requests_without(cache, gone_uids),
-    ):
-        yield
-
-
-@contextmanager
-def _overlay_requests_without(cache: Cache, gone_uids: Iterable[str]) -> Iterator[None]:
-    removed = [
-        (uid, cache.pods[uid].node, cache.requested_resources.ask(uid))
-        for uid in gone_uids
-        if uid in cache.requested_resources
-    ]
-    for uid, _, _ in removed:
-        cache.requested_resources.drop(uid)
-    try:
-        yield
-    finally:
-        for uid, node, ask in removed:
-            cache.requested_resources.put(uid, node, ask)
+    return overlay_cache(cache, states, gone_uids=gone_uids)
 
 
 def _union(masks: Iterable[int]) -> int:

@@ -3,13 +3,13 @@
 kube-scheduler's filters check one pod at a time. So two pods of a job may each fit a
 node, but not both together. For example, a node has free chips for four pods of a job,
 but CPU for two. Then only the chips for two pods count as free in the job's plan. Pure:
-reads the cache and changes nothing.
+reads the cache, or an overlay on it, and changes nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from extender.cache.cache import Cache
+from extender.cache.overlay import ClusterView
 from extender.cache.requests import Resources, sum_resources
 from scheduler_core.index.cluster import NodeState
 from scheduler_core.node import chips
@@ -19,23 +19,21 @@ from scheduler_core.wire import shapes
 from scheduler_core.wire.pods import NpuPod
 
 
-def free_on(cache: Cache, name: str) -> Resources:
+def free_on(view: ClusterView, name: str) -> Resources:
     """Return the CPU, memory and pod places that are still free on a node.
 
     Requests of pods with a reservation on the node count like those of bound pods.
 
     Args:
-        name: Name of a node in the cache.
+        name: Name of a node of `view`.
     """
-    node_info = cache.nodes[name]
-    available = node_info.allocatable_resources.minus(
-        cache.requested_resources.of(name)
-    )
+    node_info = view.nodes[name]
+    available = node_info.allocatable_resources.minus(view.requested_resources.of(name))
     for resource_state in node_info.resources:
         if resource_state.reservations:
             available = available.minus(
                 sum_resources(
-                    cache.requested_resources.ask(uid)
+                    view.requested_resources.ask(uid)
                     for uid in resource_state.reservations
                 )
             )
@@ -43,7 +41,7 @@ def free_on(cache: Cache, name: str) -> Resources:
 
 
 def limit_by_requests(
-    cache: Cache,
+    view: ClusterView,
     row: Product,
     names: Sequence[str],
     asks: Sequence[Resources],
@@ -54,9 +52,9 @@ def limit_by_requests(
     Each pod counts with the smallest CPU, memory and pod places that any of `asks` has.
 
     Args:
-        cache: Read only.
+        view: The cache, or an overlay on it.
         row: Product row for which the job is planned.
-        names: Candidate nodes, all of them in the cache.
+        names: Candidate nodes, all of them of `view`.
         asks: CPU, memory and pod places that each pod of the job requests.
         size: Chips of the job's largest pod.
 
@@ -75,9 +73,9 @@ def limit_by_requests(
     capped: dict[str, NodeState] = {}
     offered: list[str] = []
     cached_counts: dict[tuple[Resources, Resources], int] = {}
-    line = cache.cluster.nodes(row)
+    line = view.cluster.nodes(row)
     for name in names:
-        fitting = _fitting(cache, name, least, cached_counts)
+        fitting = _fitting(view, name, least, cached_counts)
         if not fitting:
             continue
         offered.append(name)
@@ -88,7 +86,7 @@ def limit_by_requests(
 
 
 def _fitting(
-    cache: Cache,
+    view: ClusterView,
     name: str,
     least: Resources,
     cached_counts: dict[tuple[Resources, Resources], int],
@@ -96,16 +94,16 @@ def _fitting(
     """Return how many more pods with the requests `least` a node can run.
 
     Args:
-        cache: Read only.
-        name: Name of a node in the cache.
+        view: The cache, or an overlay on it.
+        name: Name of a node of `view`.
         least: CPU, memory and pod places of one pod.
         cached_counts: {(allocatable, requested): number of pods}, results of earlier
             calls. This call may add its result.
     """
-    node_info, load = cache.nodes[name], cache.requested_resources.of(name)
+    node_info, load = view.nodes[name], view.requested_resources.of(name)
     for resource_state in node_info.resources:
         if resource_state.reservations:
-            return least.times(free_on(cache, name))
+            return least.times(free_on(view, name))
     count = cached_counts.get((node_info.allocatable_resources, load))
     if count is None:
         count = cached_counts[node_info.allocatable_resources, load] = least.times(
@@ -131,7 +129,7 @@ def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
 
 
 def select_fitting(
-    cache: Cache, node: str, pods: Sequence[tuple[NpuPod, Placement]]
+    view: ClusterView, node: str, pods: Sequence[tuple[NpuPod, Placement]]
 ) -> list[Placement]:
     """Return the placements of the pods that fit the node together, in the given order.
 
@@ -140,15 +138,15 @@ def select_fitting(
     Allocate names no pod, so the agent could mix up the two.
 
     Args:
-        cache: Read only.
+        view: The cache, or an overlay on it.
         node: Name of the node.
         pods: Each pod with its placement on the node.
     """
-    available = free_on(cache, node)
+    available = free_on(view, node)
     selected: list[NpuPod] = []
     fitting: list[Placement] = []
     for pod, place in pods:
-        after = available.minus(cache.requested_resources.ask(pod.uid))
+        after = available.minus(view.requested_resources.ask(pod.uid))
         is_alike = not any(
             shapes.conflict(pod.shape, other_pod.shape) for other_pod in selected
         )
