@@ -1,4 +1,4 @@
-"""What the core costs: a decision, an update, answers about names, a large job.
+"""What the core costs: a decision, an update, answers about names, an overlay, a job.
 
 All of it on Atlas 800 training servers; the other products are in `table.py`.
 """
@@ -19,15 +19,19 @@ from benchmarks.pool import (
     whole_node,
 )
 from benchmarks.table import Row, percentile
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.cluster import BestNode, Cluster, NodeState
+from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.decision import JobPlacement
 from scheduler_core.placement import gang as gang_placement
+from scheduler_core.placement.overlay import Overlay
 from scheduler_core.placement.pod import Placement, Rejection, place
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 
 _SAMPLES = 20_000
 #: names that a scheduler sends with one filter call, at most; pods of a large job
 _MANY = 5_000
+#: nodes that an overlay changes
+_CHANGED = (10, 1_000)
 
 
 def rows() -> list[Row]:
@@ -51,7 +55,8 @@ def rows() -> list[Row]:
         ),
         *_names_rows(),
         *_rejection_rows(),
-        _gang_row(),
+        *_gang_rows(),
+        *_overlay_rows(),
     ]
 
 
@@ -137,22 +142,72 @@ def _rejection_rows() -> Iterator[Row]:
             )
 
 
-def _gang_row() -> Row:
-    """A job that fills a cluster: one pod of a whole server on each node."""
+def _gang_rows() -> Iterator[Row]:
+    """A job that fills a cluster: one pod of a whole server on each node.
+
+    Once more with nodes beside that are busy, as an overlay says.
+    """
     size = PRODUCT.chip_count
-    cluster = Cluster(whole_node(name, PRODUCT) for name in names_of(_MANY))
+    what = f"job of {_MANY:,} pods of {size} chips on {_MANY:,} nodes"
+    whole = Cluster(whole_node(name, PRODUCT) for name in names_of(_MANY))
+    yield _gang_row(what, lambda: whole)
+
+    names = names_of(_MANY + _CHANGED[-1])
+    cluster = Cluster(whole_node(name, PRODUCT) for name in names)
+    busy = [
+        whole_node(name, PRODUCT, free=0)
+        for name in names[:: len(names) // _CHANGED[-1]]
+    ]
+    assert len(busy) == _CHANGED[-1]
+    yield _gang_row(
+        f"{what}, {_CHANGED[-1]:,} more changed in an overlay",
+        partial(Overlay, cluster, busy),
+    )
+
+
+def _gang_row(figure: str, index: Callable[[], NodeIndex]) -> Row:
+    """The job on an index; what making an overlay costs is part of it."""
+    size = PRODUCT.chip_count
     gang = [gang_placement.Member(name=f"pod-{i}", chips=size) for i in range(_MANY)]
     samples = []
     for _ in range(20):
         answer, took = timed(
-            partial(gang_placement.plan, PRODUCT.resource, gang, cluster)
+            lambda: gang_placement.plan(PRODUCT.resource, gang, index())
         )
         assert isinstance(answer, JobPlacement)
         samples.append(took / 1000)
     p50 = percentile(samples, 0.5)
     return Row(
-        figure=f"job of {_MANY:,} pods of {size} chips on {_MANY:,} nodes",
+        figure=figure,
         goal="p50 ≤ 50 ms",
         value=f"p50 {p50:.0f} ms, worst {max(samples):.0f} ms",
         passed=p50 <= 50,
     )
+
+
+def _overlay_rows() -> Iterator[Row]:
+    """The best of all nodes, as if some of them had other chips free."""
+    chance = random.Random(2)  # noqa: S311  # no secret is made
+    names = names_of(SIZES[-1])
+    cluster = Cluster(random_node(name, PRODUCT, chance) for name in names)
+    with frozen():
+        for number in _CHANGED:
+            took = []
+            for _ in range(100):
+                some = chance.sample(names, number)
+                nodes = [random_node(name, PRODUCT, chance) for name in some]
+                answer, microseconds = timed(partial(_best_on_overlay, cluster, nodes))
+                assert isinstance(answer, BestNode)
+                took.append(microseconds / number)
+            p50, p99 = percentile(took, 0.5), percentile(took, 0.99)
+            yield Row(
+                figure=f"best of {SIZES[-1]:,} nodes, {number:,} of them changed in an "
+                "overlay, for each of these",
+                goal="p50 ≤ 5 µs",
+                value=f"p50 {p50:.2f} µs, p99 {p99:.2f} µs",
+                passed=p50 <= 5,
+            )
+
+
+def _best_on_overlay(cluster: Cluster, nodes: list[NodeState]) -> BestNode | None:
+    return Overlay(cluster, nodes).best(PRODUCT.resource, 2)
