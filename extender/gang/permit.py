@@ -41,7 +41,8 @@ The names in backticks in the table are fields of `gang.events.Limits`. MemberRe
 and NodeNotOffered have no effect for a pod without a planned node. NodeNotOffered with
 `of_one` has an effect only from the second time on.
 
-Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
+`step` changes the jobs and nothing else, and returns effects, which
+`planning.planner` carries out.
 """
 
 import zlib
