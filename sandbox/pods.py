@@ -1,7 +1,7 @@
 """What does the kubelet need to know of a pod?
 
 A `Pod` is a reading of the API object that is made anew with every version of
-it. Quantities other than whole numbers play no part for extended resources.
+it. A quantity that is no whole number counts as 0 of an extended resource.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import Any
 
 from sandbox.apiclient import Object
+from scheduler_core.wire import quantities
 
 _FIELDS = {
     "metadata.name": ("metadata", "name"),
@@ -141,7 +142,11 @@ def _container(source: Object, kind: ContainerKind) -> Container:
         name=source["name"],
         kind=kind,
         image=source.get("image", ""),
-        limits={name: int(count) for name, count in limits.items() if "/" in name},
+        limits={
+            name: quantities.count(limit)
+            for name, limit in limits.items()
+            if "/" in name
+        },
         env=tuple(source.get("env") or ()),
     )
 

@@ -5,7 +5,7 @@ from extender.gang import membership
 from kube import objects, pods
 from scheduler_core.products import lookup, table
 from scheduler_core.products.table import Product
-from scheduler_core.wire import deviceinfo, inventory, switches
+from scheduler_core.wire import deviceinfo, inventory, quantities, switches
 from scheduler_core.wire.pods import NpuPod
 
 #: All resource names that pods may request, without duplicates.
@@ -78,7 +78,8 @@ def node_change(node: objects.Node) -> events.NodeUpdated:
     """Return the event that puts the present state of a Node into the cache."""
     lines = [
         events.Offer(
-            product=row, allocatable=_whole(node.allocatable.get(row.resource, 0))
+            product=row,
+            allocatable=quantities.count(node.allocatable.get(row.resource, 0)),
         )
         for row in _products(node)
     ]
@@ -168,15 +169,10 @@ def _products(node: objects.Node) -> list[Product]:
     return [
         row
         for at, row in enumerate(offered)
-        if not at or row in named or _whole(node.capacity.get(row.resource, 0))
+        if not at
+        or row in named
+        or quantities.count(node.capacity.get(row.resource, 0))
     ]
-
-
-def _whole(quantity: objects.Quantity) -> int:
-    try:
-        return int(quantity)
-    except ValueError:
-        return 0
 
 
 def _is_rejected(status: objects.PodStatus) -> bool:

@@ -13,34 +13,12 @@ sum of an init container and the sidecars before it. Requests of the pod as a wh
 (`spec.resources`) are ignored.
 """
 
-import math
-import re
 from collections.abc import Collection, Iterable, KeysView, Mapping
-from decimal import Decimal, Overflow
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from kube.objects import Container, Pod, Quantity
-
-_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]*))")
-_SUFFIXES: Mapping[str, Decimal] = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-    "k": Decimal("1e3"),
-    "M": Decimal("1e6"),
-    "G": Decimal("1e9"),
-    "T": Decimal("1e12"),
-    "P": Decimal("1e15"),
-    "E": Decimal("1e18"),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50),
-    "Ei": Decimal(2**60),
-}
+from scheduler_core.wire import quantities
+from scheduler_core.wire.quantities import QuantityError
 
 
 class Resources(NamedTuple):
@@ -74,8 +52,7 @@ class Resources(NamedTuple):
 
 
 NOTHING = Resources(0, 0, 0)
-#: Largest quantity of Kubernetes.
-_MOST = 2**63 - 1
+_ZERO = quantities.Quantity(0)
 #: Request of a pod that names no resource: one pod place.
 ONE_POD = Resources()
 #: More than any node has; small enough to be added without overflow.
@@ -111,7 +88,7 @@ def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
     return Resources(
         cpu if "cpu" in allocatable else _MUCH,
         memory if "memory" in allocatable else _MUCH,
-        _units(allocatable["pods"]) if "pods" in allocatable else _MUCH,
+        _amount(allocatable["pods"]).rounded_up if "pods" in allocatable else _MUCH,
     )
 
 
@@ -240,32 +217,17 @@ def _of_container(container: Container) -> tuple[int, int]:
 
 def _amounts(text: Mapping[str, Quantity]) -> tuple[int, int]:
     """Return (millicores of CPU, bytes of memory) from a Kubernetes resource list."""
-    return _units(text.get("cpu", 0), 1000), _units(text.get("memory", 0))
+    cpu, memory = _amount(text.get("cpu", 0)), _amount(text.get("memory", 0))
+    return min(cpu.milli, quantities.MOST), memory.rounded_up
 
 
-def _units(quantity: Quantity, per_one: int = 1) -> int:
-    return _parse(str(quantity), per_one)
-
-
-@lru_cache(maxsize=4096)
-def _parse(text: str, per_one: int) -> int:
-    """Return a Kubernetes quantity multiplied by `per_one`, rounded up to an integer.
-
-    With `per_one` 1000, "0.5" gives 500. A malformed or negative quantity gives 0. The
-    result is at most 2^63 - 1.
-    """
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        return 0
-    number, exponent, suffix = match.groups()
-    scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES.get(suffix or "")
-    if scale is None:
-        return 0
+def _amount(quantity: Quantity) -> quantities.Quantity:
+    """Return a quantity; 0 for a malformed or negative one."""
     try:
-        amount = Decimal(number) * scale * per_one
-    except Overflow:
-        return _MOST
-    return math.ceil(max(min(amount, Decimal(_MOST)), Decimal(0)))
+        amount = quantities.parse(quantity)
+    except QuantityError:
+        return _ZERO
+    return amount if amount.milli > 0 else _ZERO
 
 
 def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

@@ -37,9 +37,8 @@ from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import PLACED, Code, Job, Status, Task, Vote
 from extender.volcano.sessions import Sessions
 from kube.errors import KubeError
-from kube.objects import Quantity
 from scheduler_core.node import chips
-from scheduler_core.wire import annotations, job_annotations
+from scheduler_core.wire import annotations, job_annotations, quantities
 from scheduler_core.wire.annotations import ALLOCATED_ON, WireError
 from scheduler_core.wire.pods import NpuPod
 
@@ -205,7 +204,7 @@ class VolcanoVerbs:
         because their agent is silent, count as full.
         """
         for resource in decode.RESOURCES:
-            needed = _to_int(job.least.get(resource, 0))
+            needed = quantities.count(job.least.get(resource, 0))
             free = sum(
                 state.free.bit_count()
                 for state in self._cache.cluster.nodes(resource).values()
@@ -384,10 +383,3 @@ _KEYS = (
     job_annotations.IS_HEALTHY,
     job_annotations.SHARED_TOR_IP,
 )
-
-
-def _to_int(quantity: Quantity) -> int:
-    try:
-        return int(quantity)
-    except ValueError:
-        return 0

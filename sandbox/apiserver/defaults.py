@@ -6,9 +6,9 @@ Source: Kubernetes v1.36.3, `pkg/apis/core/v1/defaults.go`, the pods' `strategy.
 and the admission plugins DefaultTolerationSeconds, Priority and ServiceAccount.
 """
 
-from sandbox.apiserver import quantities
 from sandbox.apiserver.objects import Object, containers_of, metadata_of
 from sandbox.apiserver.resources import Resource
+from scheduler_core.wire import quantities
 
 _EVICTION_AFTER_S = 300
 _NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -137,7 +137,7 @@ def _pull_policy(image: str) -> str:
 def _canonical(owner: Object, field: str) -> None:
     if owner.get(field) is not None:
         owner[field] = {
-            name: quantities.canonical(value)
+            name: quantities.parse(value).canonical
             for name, value in sorted(owner[field].items())
         }
 

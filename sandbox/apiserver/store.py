@@ -22,8 +22,8 @@ from sandbox.apiserver.objects import (
 )
 from sandbox.apiserver.openapi import strictness, types
 from sandbox.apiserver.paths import Target
-from sandbox.apiserver.quantities import QuantityError
 from sandbox.apiserver.resources import NAMESPACES, RESOURCES, Resource
+from scheduler_core.wire.quantities import QuantityError
 from service import clock
 
 # Names are made of letters that spell no words; source: apimachinery `util/rand`.

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sandbox.apiserver import quantities
 from sandbox.apiserver.objects import Object, containers_of, metadata_of
 from sandbox.apiserver.resources import Resource
 from sandbox.apiserver.statuses import Problem
+from scheduler_core.wire import quantities
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(rf"{_LABEL}$")
@@ -190,7 +190,7 @@ def _resources(path: str, needs: Mapping[str, Any]) -> Iterator[Problem]:
 def _amount(path: str, name: str, value: str) -> Iterator[Problem]:
     if value.startswith("-"):
         yield Problem.invalid(path, value, "must be greater than or equal to 0")
-    if _is_extended(name) and quantities.whole(value) is None:
+    if _is_extended(name) and quantities.parse(value).whole is None:
         yield Problem.invalid(path, value, "must be an integer")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sandbox.apiclient import Object
 from sandbox.pods import Pod
+from scheduler_core.wire import quantities
 
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -85,10 +86,10 @@ def _insufficient(
 ) -> Misfit | None:
     reasons = []
     unresolvable = False
-    if load.pods + 1 > int(allocatable.get("pods", 0)):
+    if load.pods + 1 > quantities.count(allocatable.get("pods", 0)):
         reasons.append("Too many pods")
     for resource, count in pod.requests.items():
-        total = int(allocatable.get(resource, 0))
+        total = quantities.count(allocatable.get(resource, 0))
         if count > total - load.requests.get(resource, 0):
             reasons.append(f"Insufficient {resource}")
             unresolvable = unresolvable or count > total

@@ -58,8 +58,13 @@ def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -
     )
 
 
-def test_a_quantity_that_is_no_count_offers_nothing() -> None:
-    assert decode.node_change(node(allocatable={RESOURCE: "8k"})).allocatable == 0
+@pytest.mark.parametrize(
+    ("quantity", "count"), [("1k", 1000), ("8500m", 0), ("much", 0)]
+)
+def test_a_quantity_that_is_no_count_offers_nothing(quantity: str, count: int) -> None:
+    found = decode.node_change(node(allocatable={RESOURCE: quantity}))
+
+    assert found.allocatable == count
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ async def test_a_large_job_has_no_gate_to_be_too_large_for() -> None:
 
 
 async def test_a_job_without_pods_yet_is_taken_up_if_its_chips_are_there() -> None:
-    def job(count: int) -> dict[str, object]:
+    def job(count: int | str) -> dict[str, object]:
         spec = {"minResources": {RESOURCE: str(count)}}
         return {"Name": "g", "PgUID": "u", "Tasks": {}, "PodGroup": {"spec": spec}}
 
@@ -147,3 +147,5 @@ async def test_a_job_without_pods_yet_is_taken_up_if_its_chips_are_there() -> No
         assert await world.ask("jobEnqueueable", job=job(15)) == {"status": 0}
         assert await world.ask("jobEnqueueable", job=job(16)) == {"status": -1}
         assert world.told == [("g", "", f"needs 16 of {RESOURCE}, and 15 are free")]
+        # as the API server writes 2000
+        assert await world.ask("jobEnqueueable", job=job("2k")) == {"status": -1}
