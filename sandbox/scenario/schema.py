@@ -9,6 +9,7 @@ from typing import Any
 
 from sandbox.faults.kinds import FAULTS, FaultKind, Kind
 from sandbox.scenario.parse import NODES_MOST, PHASES, PODS_MOST
+from service.openapi import DIALECT, closed_object
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 _DURATION: dict[str, Any] = {
@@ -41,64 +42,46 @@ _VALUES: dict[Kind, dict[str, Any]] = {
 def document() -> dict[str, Any]:
     """Return the schema."""
     steps = {
-        "pods": _object(
-            {
-                "name": _NAME,
-                "chips": _whole(1, 64),
-                "count": _whole(1, PODS_MOST),
-                "node": _NAME,
-            },
-            required=["name", "chips"],
+        "pods": closed_object(
+            *("name", "chips"),
+            name=_NAME,
+            chips=_whole(1, 64),
+            count=_whole(1, PODS_MOST),
+            node=_NAME,
         ),
         "delete": _TEXT,
         "fault": {"anyOf": [_TEXT, *map(_fault, FAULTS)]},
         "end": {"enum": [kind.name for kind in FAULTS]},
         "wait": _DURATION,
-        "expect": _object(
-            {
-                "pods": _TEXT,
-                "phase": {"enum": list(PHASES)},
-                "count": _whole(0, PODS_MOST),
-                "message": _TEXT,
-                "agreed": {"const": True},
-                "node": _NAME,
-                "allocatable": _whole(0, 8),
-                "free": _whole(0, 8),
-                "unhealthy": _CHIPS,
-                "within": _DURATION,
-            }
+        "expect": closed_object(
+            pods=_TEXT,
+            phase={"enum": list(PHASES)},
+            count=_whole(0, PODS_MOST),
+            message=_TEXT,
+            agreed={"const": True},
+            node=_NAME,
+            allocatable=_whole(0, 8),
+            free=_whole(0, 8),
+            unhealthy=_CHIPS,
+            within=_DURATION,
         ),
     }
+    nodes = {
+        "type": "array",
+        "items": _NAME,
+        "minItems": 1,
+        "maxItems": NODES_MOST,
+        "uniqueItems": True,
+    }
+    items = [closed_object(word, **{word: value}) for word, value in steps.items()]
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DIALECT,
         "title": "Scenario for ascend-sandbox run",
-        **_object(
-            {
-                "title": _TEXT,
-                "nodes": {
-                    "anyOf": [
-                        _whole(1, NODES_MOST),
-                        {
-                            "type": "array",
-                            "items": _NAME,
-                            "minItems": 1,
-                            "maxItems": NODES_MOST,
-                            "uniqueItems": True,
-                        },
-                    ]
-                },
-                "steps": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "anyOf": [
-                            _object({word: told}, required=[word])
-                            for word, told in steps.items()
-                        ]
-                    },
-                },
-            },
-            required=["steps"],
+        **closed_object(
+            "steps",
+            title=_TEXT,
+            nodes={"anyOf": [_whole(1, NODES_MOST), nodes]},
+            steps={"type": "array", "minItems": 1, "items": {"anyOf": items}},
         ),
     }
 
@@ -113,23 +96,12 @@ def _fault(kind: FaultKind) -> dict[str, Any]:
     fields = {"name": {"const": kind.name}, **told, **lasting}
     return {
         "description": kind.does,
-        **_object(fields, required=["name", *needed]),
+        **closed_object("name", *needed, **fields),
     }
 
 
 def _whole(least: int, most: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": most}
-
-
-def _object(
-    properties: dict[str, Any], required: list[str] | None = None
-) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": required or [],
-        "properties": properties,
-    }
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.apiserver.openapi import types
-from sandbox.apiserver.openapi.documents import mentioned
+from service.openapi import with_referred
 
 _DOCUMENTS = (
     "api__v1_openapi.json",
@@ -45,14 +45,8 @@ def main() -> None:
     for name in reversed(_DOCUMENTS):  # the core group's word is the last
         document = json.loads((folder / name).read_text(encoding="utf-8"))
         known |= document["components"]["schemas"]
-    kept: dict[str, Any] = {}
-    waiting = list(_ROOTS)
-    while waiting:
-        name = waiting.pop()
-        if name not in kept:
-            kept[name] = known[name]
-            waiting += mentioned(known[name])
-    lines = [f"{json.dumps(name)}: {_text(kept[name])}" for name in sorted(kept)]
+    kept = with_referred(_ROOTS, known)
+    lines = [f"{json.dumps(name)}: {_text(schema)}" for name, schema in kept.items()]
     types.FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 

@@ -8,11 +8,11 @@ What kubectl reads in them: whether a field is known (`create`, `apply`), what i
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from sandbox.apiserver.objects import Object
 from sandbox.apiserver.openapi import types
 from sandbox.apiserver.resources import Resource
+from service import openapi
 
 _ACTIONS = {
     "get": "get",
@@ -54,12 +54,12 @@ def document(rows: Sequence[Resource], prefix: str, version: str) -> Object:
         prefix: Of their paths.
         version: Of the server.
     """
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": version},
-        "paths": dict(_paths(rows, prefix)),
-        "components": {"schemas": _schemas(rows)},
-    }
+    return openapi.document(
+        "3.0.0",
+        {"title": "Kubernetes", "version": version},
+        dict(_paths(rows, prefix)),
+        openapi.with_referred(map(types.name_of_kind, rows), types.definitions()),
+    )
 
 
 def _hash(described: Object) -> str:
@@ -88,11 +88,10 @@ def _method(verb: str) -> str:
 
 
 def _operation(row: Resource, verb: str) -> Object:
-    reference = {"$ref": f"#/components/schemas/{types.name_of_kind(row)}"}
-    content = {"application/json": {"schema": reference}}
+    schema = openapi.reference(types.name_of_kind(row))
     described: Object = {
         "operationId": f"{verb}{row.kind}",
-        "responses": {"200": {"description": "OK", "content": content}},
+        "responses": {"200": openapi.answer("OK", schema)},
         "x-kubernetes-action": _ACTION_NAMES.get(verb, verb),
         "x-kubernetes-group-version-kind": {
             "group": row.group,
@@ -102,35 +101,12 @@ def _operation(row: Resource, verb: str) -> Object:
     }
     if verb in _VALIDATING:
         described["parameters"] = [
-            {
-                "name": "fieldValidation",
-                "in": "query",
-                "description": "Ignore, Warn or Strict: what to do about fields that "
-                "the type does not have.",
-                "schema": {"type": "string", "uniqueItems": True},
-            }
+            openapi.parameter(
+                "fieldValidation",
+                "query",
+                {"type": "string", "uniqueItems": True},
+                "Ignore, Warn or Strict: what to do about fields that the type does "
+                "not have.",
+            )
         ]
     return described
-
-
-def _schemas(rows: Iterable[Resource]) -> dict[str, Object]:
-    found: dict[str, Object] = {}
-    waiting = [types.name_of_kind(row) for row in rows]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found[name] = types.definitions()[name]
-            waiting += mentioned(found[name])
-    return dict(sorted(found.items()))
-
-
-def mentioned(value: Any) -> Iterable[str]:
-    """Yield the names of the schemas that a value refers to."""
-    if isinstance(value, dict):
-        if "$ref" in value:
-            yield types.name_of(value["$ref"])
-        for member in value.values():
-            yield from mentioned(member)
-    elif isinstance(value, list):
-        for member in value:
-            yield from mentioned(member)

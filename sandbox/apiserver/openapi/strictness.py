@@ -11,6 +11,7 @@ from typing import Any
 
 from sandbox.apiserver.objects import Object
 from sandbox.apiserver.openapi import types
+from service import openapi
 
 _GO_KINDS = {
     bool: "bool",
@@ -127,7 +128,7 @@ def wrong_type(document: Any, name: str) -> str:
     Returns:
         "" if nothing is wrong.
     """
-    schema = {"$ref": f"#/components/schemas/{name}"}
+    schema = openapi.reference(name)
     return next(_wrong(document, schema, "", ""), "")
 
 
@@ -161,10 +162,7 @@ def _is(value: Any, expected: tuple[type, ...]) -> bool:
 
 def _short(schema: Object) -> str:
     """Return the Go name of a type that a schema refers to: `PodSpec`."""
-    for reference in (schema, *schema.get("allOf", ())):
-        if "$ref" in reference:
-            return types.name_of(reference["$ref"]).rpartition(".")[2]
-    return ""
+    return types.name_of(schema).rpartition(".")[2]
 
 
 def _go_type(schema: Object) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sandbox.apiserver.objects import Object
 from sandbox.apiserver.resources import Resource
+from service import openapi
 
 FILE = Path(__file__).with_name("schemas.json")
 
@@ -21,7 +22,7 @@ _PACKAGES = {
 UNKNOWN: Object = {}
 
 
-_META = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_META = openapi.reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
 _ANYTHING = {"type": "object", "additionalProperties": UNKNOWN}
 #: Of Volcano's, only what it is: its own validation is not here.
 _OTHERS: Mapping[str, Object] = {
@@ -29,9 +30,9 @@ _OTHERS: Mapping[str, Object] = {
         "description": "PodGroup is a collection of pods that are scheduled together.",
         "type": "object",
         "properties": {
-            "apiVersion": {"type": "string", "description": "Of the object."},
-            "kind": {"type": "string", "description": "Of the object."},
-            "metadata": {"allOf": [{"$ref": _META}], "description": "Of the object."},
+            "apiVersion": openapi.text("Of the object."),
+            "kind": openapi.text("Of the object."),
+            "metadata": {"allOf": [_META], "description": "Of the object."},
             "spec": {**_ANYTHING, "description": "What the group asks for."},
             "status": {**_ANYTHING, "description": "How far it is."},
         },
@@ -53,9 +54,10 @@ def definitions() -> dict[str, Object]:
     return {**found, **_OTHERS}
 
 
-def name_of(reference: str) -> str:
-    """Return the name of the schema that a `$ref` points to."""
-    return reference.rpartition("/")[2]
+def name_of(schema: Object) -> str:
+    """Return the name of the schema that this one refers to; "" if to none."""
+    own = (schema, *schema.get("allOf", ()))
+    return next((openapi.name_of(part) for part in own if "$ref" in part), "")
 
 
 def name_of_kind(resource: Resource) -> str:
@@ -70,10 +72,8 @@ def of_kind(resource: Resource) -> Object:
 
 def resolved(schema: Object) -> Object:
     """Return the schema that this one refers to, or itself."""
-    for reference in (schema, *schema.get("allOf", ())):
-        if "$ref" in reference:
-            return definitions()[name_of(reference["$ref"])]
-    return schema
+    name = name_of(schema)
+    return definitions()[name] if name else schema
 
 
 def field(schema: Object, name: str) -> Object:
