@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scheduler_core.documents.reader import DocumentError
     from scheduler_core.errors import SchedulerCoreError
     from scheduler_core.explain.advice import advise_pod
     from scheduler_core.explain.node import explain as explain_pod
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from scheduler_core.products.columns import Product
     from scheduler_core.products.table import by_key as find_product
     from scheduler_core.snapshot.document import parse as read_snapshot
-    from scheduler_core.snapshot.reader import SnapshotError
     from scheduler_core.snapshot.values import cluster_of
 
 __all__ = [  # noqa: RUF022  # by subject, as README.md has them
@@ -64,7 +64,7 @@ __all__ = [  # noqa: RUF022  # by subject, as README.md has them
     "cluster_of",
     # what can be wrong
     "SchedulerCoreError",
-    "SnapshotError",
+    "DocumentError",
 ]
 
 #: {exported name: (its module, its name there)}
@@ -81,7 +81,7 @@ _HOMES = {
     "Rejection": ("node.decision", "Rejection"),
     "RunningPod": ("preemption.victims", "RunningPod"),
     "SchedulerCoreError": ("errors", "SchedulerCoreError"),
-    "SnapshotError": ("snapshot.reader", "SnapshotError"),
+    "DocumentError": ("documents.reader", "DocumentError"),
     "advise_pod": ("explain.advice", "advise_pod"),
     "cluster_of": ("snapshot.values", "cluster_of"),
     "explain_pod": ("explain.node", "explain"),

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node.decision import Rejection
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.products import table
 from scheduler_core.snapshot import answers, batch, job, questions
 from scheduler_core.snapshot import document as snapshot_document
-from scheduler_core.snapshot.reader import SnapshotError
 
 T = TypeVar("T")
 
@@ -199,7 +199,7 @@ def _answer_batch(profile: Profile) -> int:
 def _load(path: Path, parse: Callable[[str], T]) -> T:
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except SnapshotError as error:
+    except DocumentError as error:
         lines = [f"{path}: {problem}" for problem in error.problems]
         raise _UnreadableError("\n".join(lines)) from error
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ stands in a module of its own because every layer raises subclasses of it.
     SchedulerCoreError
     ├── UnknownProductError            no such row in the table (also ValueError)
     ├── wire.annotations.WireError     one text that does not parse (also ValueError)
-    └── wire.reader.SnapshotError      all that is wrong with one file (also ValueError)
+    └── documents.DocumentError        all that is wrong with one file (also ValueError)
 """
 
 

@@ -7,7 +7,6 @@ A driver that cannot read anything must raise `DriverError`. It must not return 
 reading without chips, which would mean that all chips have vanished.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from agent.devices.reading import Reading
@@ -44,25 +43,10 @@ class DriverError(Exception):
     """The driver did not answer, or the driver's answer made no sense."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flaw:
-    """One error in the fault configuration or in a file of simulated chips."""
-
-    #: Path inside the document ("faults[1].chip"); "" for the document itself.
-    at: str
-    expected: str
-    found: str
-
-    def __str__(self) -> str:
-        """Return one line, like "faults[1].chip: expected a chip number, found 'x'"."""
-        where = f"{self.at}: " if self.at else ""
-        return f"{where}expected {self.expected}, found {self.found}"
-
-
 class DriverFileError(DriverError):
-    """The YAML file of the simulated driver is unusable; `flaws` has every reason."""
+    """The YAML file of the simulated driver is unusable; has every problem."""
 
-    def __init__(self, path: str, flaws: tuple[Flaw, ...]) -> None:
+    def __init__(self, path: str, *problems: str) -> None:
         self.path = path
-        self.flaws = flaws
-        super().__init__(f"{path}: " + "; ".join(str(flaw) for flaw in flaws))
+        self.problems = problems
+        super().__init__(f"{path}: " + "; ".join(problems))

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from agent.health import fault_config, rules
-from agent.health.fault_config import FaultConfigError
 from agent.health.rules import FaultConfig
 from agent.observe import log as keys
 from kube.client import Client
 from kube.objects import ConfigMap
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
+from scheduler_core.documents.reader import DocumentError
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +82,11 @@ class FaultConfigWatch:
         version = {keys.VERSION: configmap.metadata.resource_version}
         try:
             config = fault_config.parse(configmap.data or {})
-        except FaultConfigError as error:
+        except DocumentError as error:
             name = f"{configmap.metadata.namespace}/{fault_config.NAME}"
             self._on_problem(
                 f"the fault configuration {name} cannot be used and the last one "
-                f"that could stays in force: {error}"
+                f"that could stays in force: {'; '.join(error.problems)}"
             )
             return
         self._apply(config)

@@ -11,16 +11,18 @@ or missing ConfigMap never stops scheduling.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 from extender.planning.topology import Rules
 from extender.settings import Settings
 from kube.events import Regarding
 from kube.objects import ConfigMap
 from kube.reflector import Change, Deleted, Synced, Upserted
+from scheduler_core.documents.reader import DocumentError, Part, Reading, read
+from scheduler_core.documents.readings import word
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.topology.leaves import Version
-from service.quote import quote_key, quote_value
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +51,11 @@ IDLE = frozenset(
 )
 
 
-class UnusableError(ValueError):
-    """Error of the ConfigMap `ascend-extender-settings`: its wrong keys and values."""
+#: Keys that have an effect.
+_KEYS = (
+    *("self-maintain-available-card", "job-rules", "super-pod-size"),
+    *("reserve-nodes", "nslb-version", "shared-tor-num"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +88,6 @@ def from_settings(settings: Settings) -> DynamicSettings:
     )
 
 
-#: Returns the given settings, changed by the value of one key.
-_Reader = Callable[[str, DynamicSettings], DynamicSettings]
-
-
 def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSettings:
     """Parse the data of the ConfigMap `ascend-extender-settings` into dynamic settings.
 
@@ -95,36 +96,52 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
         defaults: Settings whose values are used for keys missing in `texts`.
 
     Raises:
-        UnusableError: A key is unknown or a value is not allowed.
+        DocumentError: A key is unknown or a value is not allowed.
     """
-    settings, errors = defaults, []
-    for key, text in sorted(texts.items()):
-        if key in IDLE:
-            continue
-        reader = _READERS.get(key)
-        if reader is None:
-            errors.append(
-                f"{quote_key(key)}: no such key, there are {', '.join(_READERS)}"
-            )
-            continue
-        try:
-            settings = reader(text, settings)
-        except ValueError as error:
-            errors.append(f"{key}: expected {error}, found {quote_value(text)}")
-    rules = settings.rules
-    if not errors and rules.superpod_reserve >= rules.superpod_size:
-        errors.append(
-            f"reserve-nodes: expected fewer than the {rules.superpod_size} of "
-            f"super-pod-size, found {rules.superpod_reserve}"
+    known = {key: text for key, text in sorted(texts.items()) if key not in IDLE}
+    return read(known, partial(_read, defaults=defaults))
+
+
+def _read(part: Part, defaults: DynamicSettings) -> DynamicSettings:
+    fields, rules = part.fields(*_KEYS), defaults.rules
+    self_maintain = fields.get(
+        "self-maintain-available-card",
+        word({"true": True, "false": False}),
+        defaults.self_maintain,
+    )
+    new = Rules(
+        profile=fields.get("job-rules", word(_PROFILES), rules.profile),
+        superpod_size=fields.get("super-pod-size", _nodes(1), rules.superpod_size),
+        superpod_reserve=fields.get("reserve-nodes", _nodes(0), rules.superpod_reserve),
+        switches=fields.get("nslb-version", word(_VERSIONS), rules.switches),
+        shared_leaves=fields.get(
+            "shared-tor-num", word({"1": 1, "2": 2}), rules.shared_leaves
+        ),
+    )
+    is_right = not part.problems.listed
+    if is_right and new.superpod_reserve >= new.superpod_size:
+        expected = f"fewer than the {new.superpod_size} of super-pod-size"
+        fields.at("reserve-nodes").wrong(expected, new.superpod_reserve)
+    return DynamicSettings(self_maintain=self_maintain, rules=new)
+
+
+_PROFILES = {profile.value: profile for profile in Profile}
+_VERSIONS = {version.value: version for version in (Version.ONE, Version.TWO)}
+
+
+def _nodes(least: int) -> Reading[int]:
+    """Return the reading of a number of nodes, as a text."""
+
+    def read_number(part: Part) -> int:
+        text = str(part.value)
+        is_number = (
+            text.isascii() and text.isdigit() and len(text) <= len(str(_NODES_MOST))
         )
-    if errors:
-        more = (
-            [f"and {len(errors) - _ERRORS_MOST} more"]
-            if len(errors) > _ERRORS_MOST
-            else []
-        )
-        raise UnusableError("; ".join([*errors[:_ERRORS_MOST], *more]))
-    return settings
+        if not is_number or not least <= int(text) <= _NODES_MOST:
+            raise part.wrong(f"a whole number from {least} to {_NODES_MOST}")
+        return int(text)
+
+    return read_number
 
 
 class SettingsFollower:
@@ -185,10 +202,10 @@ class SettingsFollower:
         )
         try:
             settings = parse(texts, self._defaults)
-        except UnusableError as error:
+        except DocumentError as error:
             self.is_unusable = True
             source = _AS_BEFORE if self._is_configured else _AS_STARTED
-            text = f"{error}. {source}: {describe(self.in_force)}"
+            text = f"{_list_problems(error)}. {source}: {describe(self.in_force)}"
             log.warning("settings not taken", extra={"why": text})
             self._record(config_map_regarding, "AscendSettingsUnusable", text)
             return
@@ -214,72 +231,26 @@ class SettingsFollower:
         return True
 
 
+def _list_problems(error: DocumentError) -> str:
+    """Return the first problems in a sentence, and the number of the others."""
+    texts = list(error.problems[:_ERRORS_MOST])
+    if error.count > _ERRORS_MOST:
+        texts.append(f"and {error.count - _ERRORS_MOST} more")
+    return "; ".join(texts)
+
+
 def describe(settings: DynamicSettings) -> str:
     """Return all dynamic settings as one line of `key value` pairs.
 
     The keys are those of the ConfigMap `ascend-extender-settings`.
     """
     rules = settings.rules
-    listed = {
-        "self-maintain-available-card": str(settings.self_maintain).lower(),
-        "job-rules": rules.profile.value,
-        "super-pod-size": rules.superpod_size,
-        "reserve-nodes": rules.superpod_reserve,
-        "nslb-version": rules.switches.value,
-        "shared-tor-num": rules.shared_leaves,
-    }
-    return ", ".join(f"{key} {value}" for key, value in listed.items())
-
-
-def _self_maintain(text: str, settings: DynamicSettings) -> DynamicSettings:
-    return replace(
-        settings, self_maintain=_check_one_of(text, "true", "false") == "true"
+    values = (
+        str(settings.self_maintain).lower(),
+        rules.profile.value,
+        rules.superpod_size,
+        rules.superpod_reserve,
+        rules.switches.value,
+        rules.shared_leaves,
     )
-
-
-def _job_rules(text: str, settings: DynamicSettings) -> DynamicSettings:
-    profile = Profile(_check_one_of(text, *(profile.value for profile in Profile)))
-    return replace(settings, rules=replace(settings.rules, profile=profile))
-
-
-def _superpod_size(text: str, settings: DynamicSettings) -> DynamicSettings:
-    size = _parse_number(text, least=1)
-    return replace(settings, rules=replace(settings.rules, superpod_size=size))
-
-
-def _superpod_reserve(text: str, settings: DynamicSettings) -> DynamicSettings:
-    nodes = _parse_number(text, least=0)
-    return replace(settings, rules=replace(settings.rules, superpod_reserve=nodes))
-
-
-def _switches(text: str, settings: DynamicSettings) -> DynamicSettings:
-    version = Version(_check_one_of(text, Version.ONE.value, Version.TWO.value))
-    return replace(settings, rules=replace(settings.rules, switches=version))
-
-
-def _shared_leaves(text: str, settings: DynamicSettings) -> DynamicSettings:
-    leaves = int(_check_one_of(text, "1", "2"))
-    return replace(settings, rules=replace(settings.rules, shared_leaves=leaves))
-
-
-_READERS: Mapping[str, _Reader] = {
-    "self-maintain-available-card": _self_maintain,
-    "job-rules": _job_rules,
-    "super-pod-size": _superpod_size,
-    "reserve-nodes": _superpod_reserve,
-    "nslb-version": _switches,
-    "shared-tor-num": _shared_leaves,
-}
-
-
-def _check_one_of(text: str, *allowed: str) -> str:
-    if text not in allowed:
-        raise ValueError(" or ".join(allowed))
-    return text
-
-
-def _parse_number(text: str, *, least: int) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_NODES_MOST))
-    if not is_number or not least <= int(text) <= _NODES_MOST:
-        raise ValueError(f"a whole number from {least} to {_NODES_MOST}")
-    return int(text)
+    return ", ".join(f"{key} {value}" for key, value in zip(_KEYS, values, strict=True))

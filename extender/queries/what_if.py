@@ -6,20 +6,19 @@ place` gives for a snapshot with these nodes drained or added. But a job of more
 answer while the event loop serves schedulers.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from extender.queries import snapshot
+from scheduler_core.documents.reader import DocumentError, Part
+from scheduler_core.documents.readings import listing, read_json, text, versioned
 from scheduler_core.node.decision import Rejection
 from scheduler_core.products.lookup import ACCELERATOR_TYPE
-from scheduler_core.snapshot import answers, document, questions
-from scheduler_core.snapshot import job as job_document
+from scheduler_core.snapshot import answers, questions
 from scheduler_core.snapshot.document import Snapshot, SnapshotNode
-from scheduler_core.snapshot.job import Job
+from scheduler_core.snapshot.job import Job, read_job
+from scheduler_core.snapshot.parts import NODES
 from scheduler_core.snapshot.questions import Case
-from scheduler_core.snapshot.reader import Reader, SnapshotError
-from scheduler_core.wire.typed import as_string
 from service.quote import quote_key
 
 VERSION = 1
@@ -59,23 +58,12 @@ def parse(body: bytes) -> Question:
             or an unknown node label in its selector.
     """
     try:
-        return _parse(body.decode())
+        question = read_json(body.decode(), versioned(VERSION, _read_question))
     except UnicodeDecodeError:
         raise QuestionError("body: expected UTF-8, found other bytes") from None
-    except SnapshotError as error:
+    except DocumentError as error:
         raise QuestionError(str(error)) from None
-
-
-def _parse(text: str) -> Question:
-    reader = Reader()
-    root = reader.document(text, VERSION, required=("job",), optional=("drain", "add"))
-    drain = [
-        reader.read(as_string, item, f"drain[{index}]", default="")
-        for index, item in enumerate(reader.items(root.get("drain", []), "drain"))
-    ]
-    add = reader.items(root.get("add", []), "add")
-    reader.finish()
-    job = job_document.parse(_render_job_file(root["job"]))
+    job = question.job
     if job.pods > PODS_MOST:
         raise QuestionError(f"job.pods: expected at most {PODS_MOST}, found {job.pods}")
     unsupported = sorted(job.node_selector.keys() - {ACCELERATOR_TYPE})
@@ -84,18 +72,22 @@ def _parse(text: str) -> Question:
             f"job.node_selector: expected {ACCELERATOR_TYPE} or nothing, because no "
             f"other labels of nodes are known here, found {_quote_names(unsupported)}"
         )
-    nodes = json.dumps({"version": document.VERSION, "nodes": list(add)})
-    return Question(job=job, drain=frozenset(drain), add=document.parse(nodes).nodes)
+    return question
 
 
-def _render_job_file(job: object) -> str:
-    """Render `job`, from the body of `POST /v1/plan`, as the text of a job file.
+def _read_question(part: Part) -> Question:
+    fields = part.fields("version", "job", "drain", "add")
+    return Question(
+        drain=frozenset(fields.get("drain", listing(text), ())),
+        add=fields.get("add", NODES, ()),
+        job=fields.need("job", _read_job),
+    )
 
-    `python -m scheduler_core` reads the same kind of file.
-    """
-    if not isinstance(job, Mapping):
-        return json.dumps(job)
-    return json.dumps({"version": VERSION, **job})
+
+def _read_job(part: Part) -> Job:
+    """Read a job as in a job file, whose version is that of the question."""
+    has_version = isinstance(part.value, dict) and "version" in part.value
+    return (versioned(VERSION, read_job) if has_version else read_job)(part)
 
 
 def answer(question: Question, now: Snapshot) -> dict[str, object]:

@@ -18,8 +18,12 @@ The answer to a line that cannot be read is `{"error": …}`.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from scheduler_core.node import chips, order
+from scheduler_core.documents.reader import DocumentError, Part
+from scheduler_core.documents.readings import chips, name, read_json, texts, whole
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.node import order
 from scheduler_core.node.reasons import refusal
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement import job_rules
@@ -28,14 +32,7 @@ from scheduler_core.products import lookup
 from scheduler_core.products.columns import Product, distributed
 from scheduler_core.products.lookup import SP_BLOCK, Traits
 from scheduler_core.snapshot.job import is_block_size
-from scheduler_core.snapshot.reader import Reader, SnapshotError
 from scheduler_core.wire.quote import quote_value
-from scheduler_core.wire.typed import (
-    as_integer,
-    as_name,
-    as_string,
-    parse_json,
-)
 
 #: largest number of chips of a node; no product has as many
 _MOST_CHIPS = 1024
@@ -61,7 +58,7 @@ def answer(line: str, profile: Profile = Profile.SEED) -> str:
     """Return the answer to one line, without a line end."""
     try:
         case = parse(line)
-    except SnapshotError as error:
+    except DocumentError as error:
         return json.dumps({"error": "; ".join(error.problems)}, ensure_ascii=False)
     return json.dumps(_answer_case(case, profile), ensure_ascii=False)
 
@@ -70,55 +67,42 @@ def parse(line: str) -> Case:
     """Parse the case of one line.
 
     Raises:
-        SnapshotError: The line breaks the format; has all problems.
+        DocumentError: The line breaks the format; has all problems.
     """
-    reader = Reader()
-    document = reader.read(_as_json, line, "line", default=None)
-    reader.finish()
-    root = reader.fields(
-        document,
-        "line",
-        required=("resource", "count", "node"),
-        optional=("node_selector", "labels", "annotations", "node_labels", "pods"),
+    return read_json(line, _read_case)
+
+
+def _read_case(part: Part) -> Case:
+    fields = part.fields(
+        *("resource", "count", "node", "node_selector", "labels", "annotations"),
+        *("node_labels", "pods"),
+    )
+    traits = {
+        key: fields.get(key, texts({}), {})
+        for key in ("annotations", "labels", "node_selector")
+    }
+    return Case(
+        resource=fields.need("resource", name, ""),
+        job=Traits(**traits),
+        node_labels=fields.get("node_labels", texts({}), {}),
+        count=fields.need("count", whole(), 1),
+        pods=fields.get("pods", whole(1), 1),
+        **fields.need("node", _read_node),
     )
 
-    node = reader.fields(
-        root.get("node", {}),
-        "node",
-        required=("chips",),
-        optional=("free", "unhealthy", "network_unhealthy"),
-    )
-    chip_count = reader.get(node, "chips", as_integer, path="node", default=0)
-    if not 0 <= chip_count <= _MOST_CHIPS:
-        reader.report("node.chips", f"0 to {_MOST_CHIPS}", chip_count)
-        chip_count = 0
 
-    def ids(name: str) -> tuple[int, ...]:
-        return reader.chips(node.get(name, []), range(chip_count), f"node.{name}")
-
-    case = Case(
-        resource=reader.get(root, "resource", as_name, default=""),
-        job=Traits(
-            annotations=reader.texts(root, "annotations"),
-            labels=reader.texts(root, "labels"),
-            node_selector=reader.texts(root, "node_selector"),
-        ),
-        node_labels=reader.texts(root, "node_labels"),
-        count=reader.get(root, "count", as_integer, default=1),
-        pods=reader.get(root, "pods", as_integer, default=1),
-        chips=chip_count,
-        free=ids("free"),
-        unhealthy=ids("unhealthy"),
-        network_unhealthy=ids("network_unhealthy"),
-    )
-    if case.pods < 1:
-        reader.report("pods", "1 or more", case.pods)
-    reader.finish()
-    return case
-
-
-def _as_json(value: object, path: str) -> object:
-    return parse_json(as_string(value, path), path)
+def _read_node(part: Part) -> dict[str, Any]:
+    """Return the chips of a node, by the names of a case."""
+    fields = part.fields("chips", "free", "unhealthy", "network_unhealthy")
+    count = fields.need("chips", whole(0, _MOST_CHIPS))
+    some = chips(range(count))
+    return {
+        "chips": count,
+        **{
+            key: fields.get(key, some, ())
+            for key in ("free", "unhealthy", "network_unhealthy")
+        },
+    }
 
 
 def _answer_case(case: Case, profile: Profile) -> dict[str, object]:
@@ -137,14 +121,14 @@ def _answer_case(case: Case, profile: Profile) -> dict[str, object]:
     if case.chips > row.chip_count:
         return answer_fields | {"reason": f"more chips than any {row.name} has"}
     row = distributed(row) if case.pods > 1 else row
-    healthy = (1 << case.chips) - 1 & ~chips.mask_of(case.unhealthy)
+    healthy = (1 << case.chips) - 1 & ~chip_sets.mask_of(case.unhealthy)
     node = NodeState(
         name="node",
         product=row,
         inventory=(1 << case.chips) - 1,
         healthy=healthy,
-        free=chips.mask_of(case.free) & healthy,
-        network_unhealthy=chips.mask_of(case.network_unhealthy),
+        free=chip_sets.mask_of(case.free) & healthy,
+        network_unhealthy=chip_sets.mask_of(case.network_unhealthy),
     )
     return answer_fields | _on_node(node, row, case.count, problems)
 
@@ -154,12 +138,12 @@ def _on_node(
 ) -> dict[str, object]:
     usable = node.usable(row)
     free = node.free & usable
-    why = chips.find_reason(row, free, node.healthy, count, usable=usable)
+    why = chip_sets.find_reason(row, free, node.healthy, count, usable=usable)
     if why is not None:
         return {"reason": "; ".join([*problems, refusal(why, row, count).text])}
-    chosen = chips.choose(row, free, count)
+    chosen = chip_sets.choose(row, free, count)
     score = order.rank(row, node.healthy, free, count)
-    return {"fits": True, "chips": chips.ids_of(chosen), "score": score}
+    return {"fits": True, "chips": chip_sets.ids_of(chosen), "score": score}
 
 
 def _problems(case: Case, row: Product | None, profile: Profile) -> list[str]:

@@ -34,10 +34,9 @@ Absent keys have their defaults.
 
 import json
 from collections.abc import Mapping
-from functools import partial
 
+from scheduler_core.documents.readings import read_json, versioned
 from scheduler_core.snapshot import parts
-from scheduler_core.snapshot.reader import Reader
 from scheduler_core.snapshot.values import (
     VERSION,
     Snapshot,
@@ -68,57 +67,14 @@ __all__ = [
     "superpods_of",
 ]
 
-#: default values; the file omits them
-_DEFAULTS = Snapshot()
-
 
 def parse(text: str) -> Snapshot:
     """Parse a snapshot from the text of its file.
 
     Raises:
-        SnapshotError: The text breaks the format; has all problems.
+        DocumentError: The text breaks the format; has all problems.
     """
-    reader = Reader()
-    root = reader.document(
-        text,
-        VERSION,
-        required=("nodes",),
-        optional=("pods", "jobs", "budgets", "switches", "superpods", "profile"),
-    )
-    nodes = parts.parse_list(
-        reader, root, "nodes", parts.parse_node, name_of=parts.key_of_node
-    )
-    by_name: dict[str, dict[str, SnapshotNode]] = {}
-    for node in nodes:
-        by_name.setdefault(node.name, {})[node.product.resource] = node
-    jobs = parts.parse_list(reader, root, "jobs", parts.parse_job)
-    budgets = parts.parse_list(reader, root, "budgets", parts.parse_budget)
-    references = parts.References(
-        nodes=by_name,
-        jobs=frozenset(job.name for job in jobs),
-        budgets=frozenset(budget.name for budget in budgets),
-    )
-    pods = parts.parse_list(
-        reader, root, "pods", partial(parts.parse_pod, references=references)
-    )
-    switches = parts.parse_switches(reader, root, by_name)
-    size, reserve = parts.parse_superpods(
-        reader, root, (_DEFAULTS.superpod_size, _DEFAULTS.superpod_reserve)
-    )
-    profile = parts.parse_word(
-        reader, root, "profile", parts.PROFILES, _DEFAULTS.profile
-    )
-    reader.finish()
-    return Snapshot(
-        nodes=nodes,
-        pods=pods,
-        jobs=jobs,
-        budgets=budgets,
-        switches=switches,
-        superpod_size=size,
-        superpod_reserve=reserve,
-        profile=profile,
-    )
+    return read_json(text, versioned(VERSION, parts.read_snapshot))
 
 
 def render(snapshot: Snapshot) -> str:

@@ -16,12 +16,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from scheduler_core.documents.reader import Part
+from scheduler_core.documents.readings import (
+    matching,
+    read_json,
+    texts,
+    versioned,
+    whole,
+    word,
+)
 from scheduler_core.products import lookup, table
 from scheduler_core.products.lookup import SP_BLOCK, Traits
-from scheduler_core.snapshot.reader import Reader
 from scheduler_core.snapshot.values import VERSION
 from scheduler_core.topology.leaves import TOR_AFFINITY, Schema, schema_of
-from scheduler_core.wire.typed import as_string
 
 #: job label for whether logical SuperPoDs may be spread over physical ones
 _SUPERPOD_AFFINITY = "super-pod-affinity"
@@ -72,37 +79,30 @@ class Job:
         return self.labels.get(_SUPERPOD_AFFINITY) == _SOFT
 
 
-def parse(text: str) -> Job:
+def parse(content: str) -> Job:
     """Parse a job from the text of its file.
 
     Raises:
-        SnapshotError: The text breaks the format; has all problems.
+        DocumentError: The text breaks the format; has all problems.
     """
-    reader = Reader()
-    root = reader.document(
-        text,
-        VERSION,
-        required=("resource", "chips"),
-        optional=("pods", "labels", "annotations", "node_selector", "priority"),
+    return read_json(content, versioned(VERSION, read_job))
+
+
+def read_job(part: Part) -> Job:
+    """Read a job, whose `version` is checked elsewhere."""
+    fields = part.fields(
+        *("version", "resource", "chips", "pods", "labels", "annotations"),
+        *("node_selector", "priority"),
     )
-    job = Job(
-        resource=reader.get(root, "resource", as_string, default=""),
-        chips=reader.number(root, "chips", least=1, default=1),
-        pods=reader.number(root, "pods", least=1, default=1),
-        labels=reader.texts(root, "labels"),
-        annotations=reader.texts(root, "annotations"),
-        node_selector=reader.texts(root, "node_selector"),
-        priority=reader.number(root, "priority", least=None, default=0),
+    return Job(
+        resource=fields.need("resource", _read_resource, ""),
+        chips=fields.need("chips", whole(1), 1),
+        pods=fields.get("pods", whole(1), 1),
+        labels=fields.get("labels", _LABELS, _NONE),
+        annotations=fields.get("annotations", _ANNOTATIONS, _NONE),
+        node_selector=fields.get("node_selector", texts({}), _NONE),
+        priority=fields.get("priority", whole(), 0),
     )
-    resources = sorted({product.resource for product in table.PRODUCTS})
-    is_served = (
-        job.resource in resources or lookup.find_virtual_row(job.resource) is not None
-    )
-    if "resource" in root and not is_served:
-        reader.report("resource", f"one of {', '.join(resources)}", job.resource)
-    _check_values(reader, job)
-    reader.finish()
-    return job
 
 
 def is_block_size(text: str) -> bool:
@@ -110,21 +110,23 @@ def is_block_size(text: str) -> bool:
     return _BLOCK.fullmatch(text) is not None
 
 
-def _check_values(reader: Reader, job: Job) -> None:
-    """Report values of known labels and annotations that have no meaning."""
-    tor_affinity, superpod_affinity = (
-        job.labels.get(TOR_AFFINITY),
-        job.labels.get(_SUPERPOD_AFFINITY),
-    )
-    if tor_affinity not in {None, "", "null", *Schema}:
-        expected = f"one of {', '.join(Schema)}, null"
-        reader.report(f"labels.{TOR_AFFINITY}", expected, tor_affinity)
-    if superpod_affinity not in {None, _SOFT, _HARD}:
-        reader.report(
-            f"labels.{_SUPERPOD_AFFINITY}",
-            f"one of {_SOFT}, {_HARD}",
-            superpod_affinity,
-        )
-    block = job.annotations.get(SP_BLOCK)
-    if block is not None and not is_block_size(block):
-        reader.report(f"annotations.{SP_BLOCK}", "a whole number", block)
+def _read_resource(part: Part) -> str:
+    resource = part.value
+    resources = sorted({product.resource for product in table.PRODUCTS})
+    if isinstance(resource, str) and (
+        resource in resources or lookup.find_virtual_row(resource) is not None
+    ):
+        return resource
+    raise part.wrong(f"one of {', '.join(resources)}")
+
+
+_SCHEMAS = {*Schema, "null", ""}
+_LABELS = texts(
+    {
+        TOR_AFFINITY: matching(
+            _SCHEMAS.__contains__, f"one of {', '.join(Schema)}, null"
+        ),
+        _SUPERPOD_AFFINITY: word({_SOFT: _SOFT, _HARD: _HARD}),
+    }
+)
+_ANNOTATIONS = texts({SP_BLOCK: matching(is_block_size, "a whole number")})

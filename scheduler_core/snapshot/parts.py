@@ -1,17 +1,33 @@
-"""Parsers for the parts of a snapshot: nodes, pods, jobs, budgets and switches."""
+"""Readings of a snapshot and its parts: nodes, pods, jobs, budgets and switches."""
 
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
-from scheduler_core.errors import UnknownProductError
+from scheduler_core.documents.reader import Fields, Part, Reading
+from scheduler_core.documents.readings import (
+    boolean,
+    chips,
+    distinct,
+    listing,
+    name,
+    once,
+    optional,
+    record,
+    reference,
+    required,
+    text,
+    texts,
+    whole,
+    word,
+)
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.products import table
-from scheduler_core.products.table import Product
-from scheduler_core.snapshot.reader import Reader
 from scheduler_core.snapshot.values import (
+    Snapshot,
     SnapshotBudget,
     SnapshotJob,
     SnapshotNode,
@@ -19,29 +35,17 @@ from scheduler_core.snapshot.values import (
     SnapshotSwitches,
 )
 from scheduler_core.topology.leaves import Leaf, Schema, Server, Version
-from scheduler_core.wire.typed import as_boolean, as_name, as_string
-
-T = TypeVar("T")
-Fields = Mapping[str, object]
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
 
 #: {word of the file: its meaning}
-PHASES = {
+_PHASES = {
     phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 }
-PROFILES = {profile.value: profile for profile in Profile}
-SCHEMAS: Mapping[str, Schema | None] = {schema.value: schema for schema in Schema}
-VERSIONS = {version.value: version for version in Version}
-LEAF_USES = {use.name.lower(): use for use in LeafUse}
+_PROFILES = {profile.value: profile for profile in Profile}
+_SCHEMAS = {schema.value: schema for schema in Schema}
+_VERSIONS = {version.value: version for version in Version}
+_LEAF_USES = {use.name.lower(): use for use in LeafUse}
 #: {word of the file: reason that bars a node for every pod}
-BARS: Mapping[str, Reason | None] = {
+_BARS = {
     reason.value: reason
     for reason in (
         Reason.NO_ALLOCATABLE,
@@ -52,8 +56,24 @@ BARS: Mapping[str, Reason | None] = {
 }
 
 
+_PRODUCTS = {product.key: product for product in table.PRODUCTS}
+
+#: default values; the file omits them
+DEFAULTS = Snapshot()
+#: largest number of leaves that a job may share with others
+_MOST_SHARED = 2
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class References:
+class _References:
     """Names that a pod of the snapshot may refer to."""
 
     #: {node name: {resource: node}}
@@ -62,280 +82,158 @@ class References:
     budgets: frozenset[str]
 
 
-#: largest number of leaves that a job may share with others
-_MOST_SHARED = 2
-_A_NODE = "the name of a node of this snapshot"
-
-
-def _name_of(part: _Named) -> Hashable:
-    return part.name
-
-
-def key_of_node(node: SnapshotNode) -> Hashable:
-    """Return the unique key of a node: name and resource."""
-    return node.name, node.product.resource
-
-
-def parse_list(
-    reader: Reader,
-    root: Fields,
-    name: str,
-    parse: Callable[[Reader, object, str], N],
-    path: str = "",
-    *,
-    name_of: Callable[[N], Hashable] = _name_of,
-) -> tuple[N, ...]:
-    """Parse the items of the list `name`; two of the same name are a problem."""
-    list_path = f"{path}.{name}" if path else name
-    items = []
-    names = set()
-    for index, item in enumerate(reader.items(root.get(name, []), list_path)):
-        path = f"{list_path}[{index}]"
-        part = parse(reader, item, path)
-        if name_of(part) in names:
-            reader.report(f"{path}.name", "each name once", part.name)
-        if part.name:
-            names.add(name_of(part))
-        items.append(part)
-    return tuple(items)
-
-
-def parse_word(
-    reader: Reader,
-    fields: Fields,
-    key: str,
-    meanings: Mapping[str, T],
-    default: T,
-    path: str = "",
-) -> T:
-    """Return the meaning of a word, or `default` when it is absent or unknown."""
-    text = reader.get(fields, key, as_string, path=path, default=None)
-    if text is None:
-        return default
-    if text not in meanings:
-        word_path = f"{path}.{key}" if path else key
-        reader.report(word_path, f"one of {', '.join(meanings)}", text)
-        return default
-    return meanings[text]
-
-
-def parse_node(reader: Reader, item: object, path: str) -> SnapshotNode:
-    """Parse one item of `nodes`."""
-    optional = (
-        *("chips", "unhealthy", "network_unhealthy", "held", "releasing", "listed"),
-        *("barred", "superpod", "labels", "annotations"),
+def read_snapshot(part: Part) -> Snapshot:
+    """Read a whole snapshot, but for its version."""
+    fields = part.fields(
+        *("version", "nodes", "pods", "jobs", "budgets"),
+        *("switches", "superpods", "profile"),
     )
-    fields = reader.fields(item, path, required=("name", "product"), optional=optional)
-    product = _parse_product(reader, fields, path)
-    name = reader.get(fields, "name", as_name, path=path, default="")
-    all_chips = tuple(range(product.chip_count))
-
-    def chips(key: str, within: tuple[int, ...]) -> tuple[int, ...]:
-        return reader.chips(fields.get(key, []), within, f"{path}.{key}")
-
-    inventory = chips("chips", all_chips) if "chips" in fields else all_chips
-    unhealthy, network_unhealthy, held, releasing = (
-        chips(key, inventory)
-        for key in ("unhealthy", "network_unhealthy", "held", "releasing")
+    found = fields.need("nodes", NODES, ())
+    by_name: dict[str, dict[str, SnapshotNode]] = {}
+    for node in found:
+        by_name.setdefault(node.name, {})[node.product.resource] = node
+    jobs = fields.get("jobs", _distinct(_JOB), ())
+    budgets = fields.get("budgets", _distinct(_BUDGET), ())
+    pod = partial(
+        _read_pod,
+        references=_References(
+            nodes=by_name,
+            jobs=frozenset(job.name for job in jobs),
+            budgets=frozenset(budget.name for budget in budgets),
+        ),
     )
+    size, reserve = DEFAULTS.superpod_size, DEFAULTS.superpod_reserve
+    superpods = record(
+        lambda **sizes: (sizes["size"], sizes["reserve"]),
+        size=optional(whole(1), size),
+        reserve=optional(whole(0), reserve),
+    )
+    pods = fields.get("pods", _distinct(pod), ())
+    switches = fields.get("switches", _switches(by_name), None)
+    size, reserve = fields.get("superpods", superpods, (size, reserve))
+    return Snapshot(
+        nodes=found,
+        pods=pods,
+        jobs=jobs,
+        budgets=budgets,
+        switches=switches,
+        superpod_size=size,
+        superpod_reserve=reserve,
+        profile=fields.get("profile", word(_PROFILES), DEFAULTS.profile),
+    )
+
+
+def _read_node(part: Part) -> SnapshotNode:
+    fields = part.fields(
+        *("name", "product", "chips", "unhealthy", "network_unhealthy", "held"),
+        *("releasing", "listed", "barred", "superpod", "labels", "annotations"),
+    )
+    # Any product if it is unknown, so that pods may refer to the node.
+    product = fields.need("product", word(_PRODUCTS), table.PRODUCTS[0])
+    every = tuple(range(product.chip_count))
+    inventory = fields.get("chips", chips(every), every)
+    some = chips(inventory)
     return SnapshotNode(
-        name=name,
         product=product,
         chips=inventory,
-        unhealthy=unhealthy,
-        network_unhealthy=network_unhealthy,
-        held=held,
-        releasing=releasing,
-        listed=chips("listed", inventory) if "listed" in fields else None,
-        barred=parse_word(reader, fields, "barred", BARS, None, path),
-        superpod=reader.number(fields, "superpod", path=path, least=0, default=-1),
-        labels=reader.texts(fields, "labels", path),
-        annotations=reader.texts(fields, "annotations", path),
+        unhealthy=fields.get("unhealthy", some, ()),
+        network_unhealthy=fields.get("network_unhealthy", some, ()),
+        held=fields.get("held", some, ()),
+        releasing=fields.get("releasing", some, ()),
+        listed=fields.get("listed", some, None),
+        barred=fields.get("barred", word(_BARS), None),
+        superpod=fields.get("superpod", whole(0), -1),
+        labels=fields.get("labels", texts({}), {}),
+        annotations=fields.get("annotations", texts({}), {}),
+        name=fields.need("name", name),
     )
 
 
-def _parse_product(reader: Reader, fields: Fields, path: str) -> Product:
-    """Return the node's product; any if unknown, so that the rest can be read."""
-    key = reader.get(fields, "product", as_string, path=path, default=None)
-    if key is not None:
-        try:
-            return table.by_key(key)
-        except UnknownProductError as error:
-            reader.report(
-                f"{path}.product", f"one of {', '.join(error.known_keys)}", key
-            )
-    return table.PRODUCTS[0]
-
-
-def parse_pod(
-    reader: Reader, item: object, path: str, *, references: References
-) -> SnapshotPod:
-    """Parse one item of `pods`."""
-    optional = (
-        *("phase", "terminating", "priority", "started_s", "job", "rank", "budgets"),
-        "resource",
+def _read_pod(part: Part, references: _References) -> SnapshotPod:
+    fields = part.fields(
+        *("name", "node", "chips", "phase", "terminating", "priority", "started_s"),
+        *("job", "rank", "budgets", "resource"),
     )
-    fields = reader.fields(
-        item, path, required=("name", "node", "chips"), optional=optional
-    )
-    name = reader.get(fields, "name", as_name, path=path, default="")
-    node_name = _parse_reference(reader, fields, "node", references.nodes, path)
+    node_name = fields.need("node", _one_of(references.nodes, "node"), "")
     by_resource = references.nodes.get(node_name, {})
-    node = _node_of_resource(reader, fields, by_resource, path)
+    node = _node_of_resource(fields, by_resource)
     within = range(node.product.chip_count) if node else None
+    budgets = distinct(_one_of(references.budgets, "budget"), "budget")
     return SnapshotPod(
-        name=name,
         node=node_name,
-        chips=reader.chips(fields.get("chips", []), within, f"{path}.chips"),
+        chips=fields.need("chips", chips(within), ()),
         resource=node.product.resource if node and len(by_resource) > 1 else "",
-        phase=parse_word(reader, fields, "phase", PHASES, "Running", path),
-        terminating=reader.get(
-            fields, "terminating", as_boolean, path=path, default=False
-        ),
-        priority=reader.number(fields, "priority", path=path, least=None, default=0),
-        started_s=reader.number(fields, "started_s", path=path, least=0, default=None),
-        job=_parse_reference(reader, fields, "job", references.jobs, path),
-        rank=reader.number(fields, "rank", path=path, least=0, default=None),
-        budgets=_parse_budget_names(reader, fields, references.budgets, path),
+        phase=fields.get("phase", word(_PHASES), "Running"),
+        terminating=fields.get("terminating", boolean, default=False),
+        priority=fields.get("priority", whole(), 0),
+        started_s=fields.get("started_s", whole(0), None),
+        job=fields.get("job", _one_of(references.jobs, "job"), ""),
+        rank=fields.get("rank", whole(0), None),
+        budgets=fields.get("budgets", budgets, ()),
+        name=fields.need("name", name),
     )
 
 
 def _node_of_resource(
-    reader: Reader, fields: Fields, by_resource: Mapping[str, SnapshotNode], path: str
+    fields: Fields, by_resource: Mapping[str, SnapshotNode]
 ) -> SnapshotNode | None:
     """Return the pod's node for the resource of its chips, or None if it is unknown.
 
     A pod must name the resource only on a node that has several.
     """
-    resource = reader.get(fields, "resource", as_string, path=path, default=None)
+    resource = fields.get("resource", text, None)
     if resource is None and len(by_resource) == 1:
         return next(iter(by_resource.values()))
     if by_resource and resource not in by_resource:
         expected = f"a resource of its node: {', '.join(by_resource)}"
-        reader.report(f"{path}.resource", expected, resource)
+        fields.at("resource").wrong(expected)
     return by_resource.get(resource or "")
 
 
-def parse_job(reader: Reader, item: object, path: str) -> SnapshotJob:
-    """Parse one item of `jobs`."""
-    optional = ("min_available", "schema")
-    fields = reader.fields(item, path, required=("name",), optional=optional)
-    return SnapshotJob(
-        name=reader.get(fields, "name", as_name, path=path, default=""),
-        min_available=reader.number(
-            fields, "min_available", path=path, least=1, default=None
-        ),
-        schema=parse_word(reader, fields, "schema", SCHEMAS, None, path),
+def _one_of(names: Container[str], kind: str) -> Reading[str]:
+    return reference(names, f"the name of a {kind} of this snapshot")
+
+
+_JOB = record(
+    SnapshotJob,
+    name=required(name),
+    min_available=optional(whole(1)),
+    schema=optional(word(_SCHEMAS)),
+)
+_BUDGET = record(SnapshotBudget, name=required(name), allowed=required(whole(0), 0))
+
+
+def _distinct(item: Reading[N]) -> Reading[tuple[N, ...]]:
+    """Return the reading of a list of parts with different names."""
+    return distinct(item, "name", lambda part: part.name)
+
+
+def _switches(nodes: Container[str]) -> Reading[SnapshotSwitches]:
+    node = once(_one_of(nodes, "node"), "node")
+
+    def read_server(part: Part) -> Server:
+        fields = part.fields("node", "slice")
+        return Server(
+            node=fields.get("node", node, ""),
+            slice_id=fields.get("slice", whole(0), int(part.keys[-1])),
+        )
+
+    leaf = record(
+        Leaf,
+        name=required(name),
+        servers=required(listing(read_server)),
+        use=optional(word(_LEAF_USES), LeafUse.IDLE),
+        healthy=optional(boolean, default=True),
+    )
+    return record(
+        SnapshotSwitches,
+        leaves=required(_distinct(leaf)),
+        version=optional(word(_VERSIONS), Version.ONE),
+        shared_leaves=optional(whole(1, _MOST_SHARED), _MOST_SHARED),
     )
 
 
-def parse_budget(reader: Reader, item: object, path: str) -> SnapshotBudget:
-    """Parse one item of `budgets`."""
-    fields = reader.fields(item, path, required=("name", "allowed"), optional=())
-    return SnapshotBudget(
-        name=reader.get(fields, "name", as_name, path=path, default=""),
-        allowed=reader.number(fields, "allowed", path=path, least=0, default=0),
-    )
-
-
-def parse_superpods(
-    reader: Reader, root: Fields, defaults: tuple[int, int]
-) -> tuple[int, int]:
-    """Return size and reserve of a SuperPoD, in nodes, from the object `superpods`."""
-    if "superpods" not in root:
-        return defaults
-    path = "superpods"
-    fields = reader.fields(root[path], path, required=(), optional=("size", "reserve"))
-    size = reader.number(fields, "size", path=path, least=1, default=defaults[0])
-    reserve = reader.number(fields, "reserve", path=path, least=0, default=defaults[1])
-    return size, reserve
-
-
-def parse_switches(
-    reader: Reader, root: Fields, nodes: Container[str]
-) -> SnapshotSwitches | None:
-    """Parse the object `switches`; None when it is absent."""
-    if "switches" not in root:
-        return None
-    path = "switches"
-    fields = reader.fields(
-        root[path], path, required=("leaves",), optional=("version", "shared_leaves")
-    )
-    shared_leaves = reader.number(
-        fields, "shared_leaves", path=path, least=1, default=2
-    )
-    if shared_leaves > _MOST_SHARED:
-        reader.report(f"{path}.shared_leaves", "1 or 2", shared_leaves)
-    leaves = parse_list(reader, fields, "leaves", _parse_leaf, path)
-    ports = [
-        (f"{path}.leaves[{at}].servers[{position}].node", server.node)
-        for at, leaf in enumerate(leaves)
-        for position, server in enumerate(leaf.servers)
-        if server.node
-    ]
-    names = set()
-    for node_path, name in ports:
-        if name not in nodes:
-            reader.report(node_path, _A_NODE, name)
-        elif name in names:
-            reader.report(node_path, "each node once", name)
-        names.add(name)
-    return SnapshotSwitches(
-        leaves=leaves,
-        version=parse_word(reader, fields, "version", VERSIONS, Version.ONE, path),
-        shared_leaves=shared_leaves,
-    )
-
-
-def _parse_leaf(reader: Reader, item: object, path: str) -> Leaf:
-    fields = reader.fields(
-        item, path, required=("name", "servers"), optional=("use", "healthy")
-    )
-    servers_path = f"{path}.servers"
-    return Leaf(
-        name=reader.get(fields, "name", as_name, path=path, default=""),
-        servers=tuple(
-            _parse_server(reader, server, f"{servers_path}[{position}]", position)
-            for position, server in enumerate(
-                reader.items(fields.get("servers", []), servers_path)
-            )
-        ),
-        use=parse_word(reader, fields, "use", LEAF_USES, LeafUse.IDLE, path),
-        healthy=reader.get(fields, "healthy", as_boolean, path=path, default=True),
-    )
-
-
-def _parse_server(reader: Reader, item: object, path: str, position: int) -> Server:
-    fields = reader.fields(item, path, required=(), optional=("node", "slice"))
-    return Server(
-        node=reader.get(fields, "node", as_name, path=path, default=""),
-        slice_id=reader.number(fields, "slice", path=path, least=0, default=position),
-    )
-
-
-def _parse_reference(
-    reader: Reader, fields: Fields, key: str, names: Container[str], path: str
-) -> str:
-    """Return the name of a part of the snapshot; "" when it is absent."""
-    name = reader.get(fields, key, as_string, path=path, default=None)
-    if name is not None and name not in names:
-        reader.report(f"{path}.{key}", f"the name of a {key} of this snapshot", name)
-    return name or ""
-
-
-def _parse_budget_names(
-    reader: Reader, fields: Fields, budgets: Container[str], path: str
-) -> tuple[str, ...]:
-    names: list[str] = []
-    items = reader.items(fields.get("budgets", []), f"{path}.budgets")
-    for index, item in enumerate(items):
-        item_path = f"{path}.budgets[{index}]"
-        name = reader.read(as_string, item, item_path, default=None)
-        if name is None:
-            continue
-        if name not in budgets:
-            reader.report(item_path, "the name of a budget of this snapshot", name)
-        elif name in names:
-            reader.report(item_path, "each budget once", name)
-        names.append(name)
-    return tuple(names)
+#: reading of a list of nodes, each with its chips of one resource
+NODES = distinct(
+    _read_node, "name and resource", lambda node: (node.name, node.product.resource)
+)

@@ -5,9 +5,9 @@ from functools import partial
 from typing import cast
 
 from agent.health import fault_config
-from agent.health.fault_config import FaultConfigError
 from extender.http.body import BodyError
 from extender.kube_scheduler import protocol
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
@@ -60,7 +60,7 @@ def _fault_config(key: str, content: bytes) -> object:
 
 
 def _flaws(error: Exception) -> tuple[str, ...]:
-    return tuple(map(str, cast("FaultConfigError", error).flaws))
+    return cast("DocumentError", error).problems
 
 
 ROWS: tuple[Row, ...] = (
@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
             name=f"ConfigMap: {key}",
             read=partial(_fault_config, key),
             seeds=(json.dumps(seed).encode(),),
-            errors=(FaultConfigError,),
+            errors=(DocumentError,),
             problems=_flaws,
         )
         for key, seed in (

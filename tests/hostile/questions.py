@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any
 
 from extender.apiserver import live_settings
-from extender.apiserver.live_settings import DynamicSettings, UnusableError
+from extender.apiserver.live_settings import DynamicSettings
 from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import what_if
 from extender.queries.snapshot import take as take_snapshot
 from extender.queries.what_if import QuestionError
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
@@ -84,7 +85,8 @@ ROWS: tuple[Row, ...] = (
         name="ConfigMap: settings of the extender",
         read=_set,
         seeds=(_dumped(SETTINGS),),
-        errors=(UnusableError,),
+        errors=(DocumentError,),
+        problems=_lines,
     ),
     Row(
         name="annotation: addresses in baseDeviceInfos",

@@ -17,10 +17,10 @@ from extender import settings as extender_settings
 from extender.cache.node_report import report_of
 from kube.credentials import REREAD_S, FileTokens, from_url, kubeconfig
 from kube.errors import CredentialsError
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.snapshot import batch, job
 from scheduler_core.snapshot import document as snapshot_document
-from scheduler_core.snapshot.reader import SnapshotError
 from scheduler_core.wire import annotations, deviceinfo, inventory, switches
 from scheduler_core.wire.annotations import WireError
 from service import endpoints
@@ -56,7 +56,7 @@ def _file(name: str, content: bytes) -> Path:
 
 
 def _problems(error: Exception) -> tuple[str, ...]:
-    assert isinstance(error, (SnapshotError, SettingsError))
+    assert isinstance(error, (DocumentError, SettingsError))
     return error.problems
 
 
@@ -96,11 +96,6 @@ def _resealed(content: bytes) -> object:
 
 
 _journal = partial(file.decode, boot_id="boot-1", node="n1")
-
-
-def _flaws(error: Exception) -> tuple[str, ...]:
-    assert isinstance(error, driver_file.FlawsError)
-    return tuple(f"npu.yaml: {flaw}" for flaw in error.flaws)
 
 
 def _settings(content: bytes) -> object:
@@ -232,14 +227,14 @@ ROWS: tuple[Row, ...] = (
         name="file: snapshot",
         read=_snapshot,
         seeds=(_dumped(SNAPSHOT),),
-        errors=(SnapshotError,),
+        errors=(DocumentError,),
         problems=_problems,
     ),
     Row(
         name="file: job",
         read=_job,
         seeds=(_dumped(JOB),),
-        errors=(SnapshotError,),
+        errors=(DocumentError,),
         problems=_problems,
     ),
     Row(name="lines: place --batch", read=_case, seeds=(_dumped(CASE),)),
@@ -247,8 +242,8 @@ ROWS: tuple[Row, ...] = (
         name="file: simulated driver",
         read=lambda content: driver_file.parse(_text(content)),
         seeds=(DRIVER_FILE,),
-        errors=(driver_file.FlawsError,),
-        problems=_flaws,
+        errors=(DocumentError,),
+        problems=_problems,
         leaves=OF_YAML,
         is_slow=True,
     ),

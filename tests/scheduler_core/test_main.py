@@ -130,8 +130,12 @@ def test_all_that_is_wrong_with_a_file_is_said_with_its_name(
         2,
         [
             f"{files[1]}: chip: no such key, did you mean 'chips'?",
-            f"{files[1]}: resource: expected, not found",
-            f"{files[1]}: chips: expected, not found",
+            (
+                f"{files[1]}: resource: expected one of huawei.com/Ascend310, "
+                "huawei.com/Ascend310P, huawei.com/Ascend910, huawei.com/npu, "
+                "found nothing"
+            ),
+            f"{files[1]}: chips: expected a whole number of at least 1, found nothing",
         ],
     )
 
@@ -159,7 +163,7 @@ def test_all_that_is_wrong_with_a_snapshot_is_said(
         [
             f"{files[0]}: node: no such key, did you mean 'nodes'?",
             f"{files[0]}: pod: no such key, did you mean 'pods'?",
-            f"{files[0]}: nodes: expected, not found",
+            f"{files[0]}: nodes: expected a list, found nothing",
         ],
     )
 

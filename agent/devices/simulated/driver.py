@@ -17,10 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.devices.driver import DriverFileError, Flaw
+from agent.devices.driver import DriverFileError
 from agent.devices.file_changes import FileWatch
 from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated import file as driver_file
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node import chips as chip_sets
 from service.worker import Worker
 
@@ -136,7 +137,7 @@ class SimulatedDriver:
             self._last = self._read()
         if isinstance(self._last.outcome, DriverFileError):
             # a new one: raising the same object again would grow its traceback
-            raise DriverFileError(str(self._path), self._last.outcome.flaws)
+            raise DriverFileError(str(self._path), *self._last.outcome.problems)
         return self._last.outcome
 
     def _is_unchanged(self, last: _FileRead) -> bool:
@@ -151,11 +152,11 @@ class SimulatedDriver:
                 status = os.fstat(file.fileno())  # first: a later edit changes it
                 content = file.read(_MAX_BYTES + 1)
         except OSError as error:
-            flaw = Flaw(at="", expected="a readable file", found=str(error.strerror))
-            raise DriverFileError(str(self._path), (flaw,)) from error
+            problem = f"expected a readable file, found {error.strerror}"
+            raise DriverFileError(str(self._path), problem) from error
         if len(content) > _MAX_BYTES:
-            flaw = Flaw(at="", expected=f"at most {_MAX_BYTES} bytes", found="more")
-            raise DriverFileError(str(self._path), (flaw,))
+            problem = f"expected at most {_MAX_BYTES} bytes, found more"
+            raise DriverFileError(str(self._path), problem)
         is_file = stat.S_ISREG(
             status.st_mode
         )  # any other kind can have new content each time
@@ -173,13 +174,14 @@ class SimulatedDriver:
         try:
             parsed = driver_file.parse(content.decode())
         except UnicodeDecodeError as error:
-            flaw = Flaw(at=f"byte {error.start}", expected="UTF-8", found=error.reason)
-            return DriverFileError(str(self._path), (flaw,))
-        except driver_file.FlawsError as error:
-            return DriverFileError(str(self._path), error.flaws)
+            problem = f"byte {error.start}: expected UTF-8, found {error.reason}"
+            return DriverFileError(str(self._path), problem)
+        except DocumentError as error:
+            return DriverFileError(str(self._path), *error.problems)
         if self._last_good is not None and _keys(parsed) != _keys(self._last_good):
-            flaw = _other_product(_keys(self._last_good), _keys(parsed))
-            return DriverFileError(str(self._path), (flaw,))
+            expected = f"{_keys(self._last_good)!r}, as when the agent started"
+            problem = f"product: expected {expected}, found {_keys(parsed)!r}"
+            return DriverFileError(str(self._path), problem)
         self._last_good = _date_faults(parsed, self._last_good, self._wall_ms())
         return self._last_good
 
@@ -203,14 +205,6 @@ def _keys(reading: Reading) -> str:
 
 def _ids(line: Reading) -> list[int]:
     return list(chip_sets.ids_of(line.product.all_chips))
-
-
-def _other_product(expected: str, actual: str) -> Flaw:
-    return Flaw(
-        at="product",
-        expected=f"{expected!r}, as when the agent started",
-        found=repr(actual),
-    )
 
 
 def _date_faults(

@@ -20,8 +20,8 @@ MILD = {"faultCode.json": json.dumps({"NotHandleFaultCodes": ["80E3A201"]})}
 WRONG = {"faultCode.json": "{"}
 UNUSABLE = (
     "the fault configuration kube-system/mindx-dl-fault-config cannot be used and the "
-    "last one that could stays in force: faultCode.json: expected JSON, found "
-    "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+    "last one that could stays in force: faultCode.json: expected JSON (Expecting "
+    "property name enclosed in double quotes: line 1 column 2 (char 1)), found '{'"
 )
 
 

@@ -146,18 +146,18 @@ def test_what_is_not_free_because_it_is_unhealthy_is_not_given() -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("{", "line: expected JSON"),
-        ("[]", "line: expected an object, found []"),
-        ("{}", "line.resource: expected, not found"),
+        ("{", "document: expected JSON"),
+        ("[]", "document: expected an object, found []"),
+        ("{}", "resource: expected a name, found nothing"),
         (
             json.dumps(asked(node={"chips": 2, "free": [2]})),
-            "node.free[0]: expected one of the chips 0, 1, found 2",
+            "node.free[0]: expected a chip from 0 to 1, found 2",
         ),
-        (json.dumps(asked(pods=0)), "pods: expected 1 or more, found 0"),
-        (json.dumps(asked(colour=1)), "line.colour: no such key"),
+        (json.dumps(asked(pods=0)), "pods: expected a whole number of at least 1"),
+        (json.dumps(asked(colour=1)), "colour: no such key"),
         (
             json.dumps(asked(node={"chips": 5000})),
-            "node.chips: expected 0 to 1024, found 5000",
+            "node.chips: expected a whole number from 0 to 1024, found 5000",
         ),
     ],
 )

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.lookup import Traits
 from scheduler_core.snapshot import job as job_document
 from scheduler_core.snapshot.job import Job
-from scheduler_core.snapshot.reader import SnapshotError
 from scheduler_core.topology.leaves import Schema
 
 
@@ -52,25 +52,27 @@ def test_a_job_that_says_nothing_more_asks_nothing_of_the_network() -> None:
     assert job.traits == Traits()
 
 
+RESOURCES = (
+    "one of huawei.com/Ascend310, huawei.com/Ascend310P, huawei.com/Ascend910, "
+    "huawei.com/npu"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         (
             '{"version": 1, "resource": "huawei.com/Ascend911", "chips": 0}',
             (
-                "chips: expected 1 or more, found 0",
-                (
-                    "resource: expected one of huawei.com/Ascend310, "
-                    "huawei.com/Ascend310P, huawei.com/Ascend910, huawei.com/npu, "
-                    "found 'huawei.com/Ascend911'"
-                ),
+                f"resource: expected {RESOURCES}, found 'huawei.com/Ascend911'",
+                "chips: expected a whole number of at least 1, found 0",
             ),
         ),
         (
             '{"version": 1, "chips": 1.5}',
             (
-                "resource: expected, not found",
-                "chips: expected a whole number, found 1.5",
+                f"resource: expected {RESOURCES}, found nothing",
+                "chips: expected a whole number of at least 1, found 1.5",
             ),
         ),
         (
@@ -79,20 +81,20 @@ def test_a_job_that_says_nothing_more_asks_nothing_of_the_network() -> None:
             "annotations": {"sp-block": "all", "a": 1}, "priorty": 1}""",
             (
                 "priorty: no such key, did you mean 'priority'?",
-                "pods: expected 1 or more, found 0",
-                "annotations.a: expected a text, found 1",
+                "pods: expected a whole number of at least 1, found 0",
                 (
                     "labels.tor-affinity: expected one of large-model-schema, "
                     "normal-schema, null, found 'large'"
                 ),
                 "labels.super-pod-affinity: expected one of soft, hard, found 'x'",
                 "annotations.sp-block: expected a whole number, found 'all'",
+                "annotations.a: expected a text, found 1",
             ),
         ),
     ],
 )
 def test_a_job_that_cannot_be_is_refused(text: str, expected: tuple[str, ...]) -> None:
-    with pytest.raises(SnapshotError) as caught:
+    with pytest.raises(DocumentError) as caught:
         job_document.parse(text)
 
     assert caught.value.problems == expected

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.snapshot import job
-from scheduler_core.snapshot.reader import SnapshotError
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs/job.schema.json").read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ def said(document: object) -> tuple[str, ...]:
     """What the reader says; nothing when it is content."""
     try:
         job.parse(json.dumps(document))
-    except SnapshotError as error:
+    except DocumentError as error:
         return error.problems
     return ()
 
