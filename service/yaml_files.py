@@ -6,12 +6,14 @@ expands aliases of aliases, so a short text can stand for an endless value. Ther
 value is printed or compared as a whole here.
 """
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import yaml
 
 from service.quote import quote_value
+
+T = TypeVar("T")
 
 #: Longest part of the parser's message that is repeated; characters.
 _MAX_CHARACTERS = 240
@@ -25,11 +27,13 @@ class YamlError(ValueError):
     Attributes:
         position: Line and column, counted from 1; "" if unknown.
         problem: The error at that position.
+        line: Line of the error, counted from 1; 1 if unknown.
     """
 
-    def __init__(self, position: str, problem: str) -> None:
+    def __init__(self, position: str, problem: str, line: int = 1) -> None:
         self.position = position
         self.problem = problem
+        self.line = line
         suffix = f" ({position})" if position else ""
         super().__init__(f"expected YAML, found: {problem}{suffix}")
 
@@ -92,9 +96,55 @@ def parse(text: str | bytes) -> object:
     Raises:
         YamlError: The text is malformed, or has other than plain values.
     """
+    return _load(text, lambda loader: loader.get_single_data())
+
+
+def parse_with_lines(text: str) -> tuple[object, Mapping[tuple[object, ...], int]]:
+    """Return the value of a YAML text, and the line of each part.
+
+    Returns:
+        The value, and {keys and positions from the root: line, counted from 1}.
+
+    Raises:
+        YamlError: As `parse`.
+    """
+
+    def load(loader: _StrictLoader) -> tuple[object, dict[tuple[object, ...], int]]:
+        node = loader.get_single_node()
+        if node is None:
+            return None, {(): 1}
+        return loader.construct_document(node), dict(
+            _lines(node, (), node.start_mark.line + 1, set())
+        )
+
+    return _load(text, load)
+
+
+def _lines(
+    node: yaml.Node, keys: tuple[object, ...], line: int, earlier: set[yaml.Node]
+) -> Iterator[tuple[tuple[object, ...], int]]:
+    """Yield the keys of each part with its line; parts below an alias have none."""
+    yield keys, line
+    if node in earlier:
+        return
+    earlier.add(node)
+    if isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            at = item.start_mark.line + 1
+            yield from _lines(item, (*keys, position), at, earlier)
+    elif isinstance(node, yaml.MappingNode):
+        for key, item in node.value:
+            at = key.start_mark.line + 1
+            yield from _lines(item, (*keys, key.value), at, earlier)
+
+
+def _load(text: str | bytes, load: Callable[[_StrictLoader], T]) -> T:
     try:
-        # A SafeLoader: it builds plain values only.
-        return yaml.load(text, _StrictLoader)  # noqa: S506
+        loader = _StrictLoader(text)
+        try:
+            return load(loader)
+        finally:
+            loader.dispose()
     except RecursionError as error:
         raise YamlError("", "more levels than can be read") from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
@@ -107,4 +157,5 @@ def _yaml_error(error: Exception) -> YamlError:
     problem = getattr(error, "problem", None)
     if problem is None:
         problem = next(iter(str(error).splitlines()), type(error).__name__)
-    return YamlError(position, str(problem)[:_MAX_CHARACTERS])
+    line = mark.line + 1 if mark else 1
+    return YamlError(position, str(problem)[:_MAX_CHARACTERS], line)

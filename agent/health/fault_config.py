@@ -18,8 +18,7 @@ from agent.devices.reading import Level
 from agent.health import rules, switches
 from agent.health.levels import BUILT_IN, Table, make_table
 from agent.health.rules import Duration, FaultConfig, Frequency
-from scheduler_core.documents.reader import Part, read
-from scheduler_core.documents.readings import (
+from scheduler_core.documents.parsers import (
     json_text,
     listing,
     matching,
@@ -28,6 +27,7 @@ from scheduler_core.documents.readings import (
     whole,
     word,
 )
+from scheduler_core.documents.reader import Part, read
 
 T = TypeVar("T")
 #: (fault codes, rule)

@@ -19,8 +19,8 @@ from extender.settings import Settings
 from kube.events import Regarding
 from kube.objects import ConfigMap
 from kube.reflector import Change, Deleted, Synced, Upserted
-from scheduler_core.documents.reader import DocumentError, Part, Reading, read
-from scheduler_core.documents.readings import word
+from scheduler_core.documents.parsers import word
+from scheduler_core.documents.reader import DocumentError, Parser, Part, read
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.topology.leaves import Version
 
@@ -129,8 +129,8 @@ _PROFILES = {profile.value: profile for profile in Profile}
 _VERSIONS = {version.value: version for version in (Version.ONE, Version.TWO)}
 
 
-def _nodes(least: int) -> Reading[int]:
-    """Return the reading of a number of nodes, as a text."""
+def _nodes(least: int) -> Parser[int]:
+    """Return the parser of a number of nodes, as a text."""
 
     def read_number(part: Part) -> int:
         text = str(part.value)

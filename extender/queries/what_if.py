@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from extender.queries import snapshot
+from scheduler_core.documents.parsers import listing, read_json, text, versioned
 from scheduler_core.documents.reader import DocumentError, Part
-from scheduler_core.documents.readings import listing, read_json, text, versioned
 from scheduler_core.node.decision import Rejection
 from scheduler_core.products.lookup import ACCELERATOR_TYPE
 from scheduler_core.snapshot import answers, questions

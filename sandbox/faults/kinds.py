@@ -5,10 +5,22 @@ and the page for people are made from the table or compared with it.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
+from scheduler_core.documents import reader
+from scheduler_core.documents.parsers import matching, reference, word
+from scheduler_core.documents.reader import (
+    DocumentError,
+    Fields,
+    Parser,
+    Part,
+    WrongError,
+)
+
+T = TypeVar("T")
 Value = str | int | float | tuple[int, ...]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ms|s|m|h)")
@@ -199,48 +211,55 @@ def read(name: object, given: Mapping[str, object], nodes: Sequence[str]) -> Fau
     Raises:
         FaultError: It cannot be done; with every reason.
     """
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise FaultError([f"expected one of {', '.join(KINDS)}, found {name!r}"])
-    known = [parameter.name for parameter in kind.parameters]
-    known += [] if kind.is_momentary else ["for"]
-    problems = [
-        f"{kind.name} takes {', '.join(known) or 'nothing'}, found {key!r}"
-        for key in given
-        if key not in known
-    ]
-    values = _values(kind, given, nodes, problems)
-    for_s = kind.usual_s
-    if "for" in given and not kind.is_momentary:
-        for_s = duration_s(given["for"])
-        if for_s is None:
-            found = repr(given["for"])
-            problems.append(f"for: expected {Kind.DURATION.value}, found {found}")
-    if problems:
-        raise FaultError(problems)
-    return Fault(kind=kind, values=values, for_s=for_s)
+    try:
+        return reader.read({**given, "name": name}, fault(nodes))
+    except DocumentError as error:
+        raise FaultError(error.problems) from error
+
+
+def fault(nodes: Sequence[str]) -> Parser[Fault]:
+    """Return the parser of a fault, as an object or as its name alone.
+
+    Args:
+        nodes: Which there are.
+    """
+
+    def read_fault(part: Part) -> Fault:
+        if isinstance(part.value, str):
+            part = part._replace(value={"name": part.value})
+        kind = part.all_fields().need("name", word(KINDS))
+        names = [parameter.name for parameter in kind.parameters]
+        lasting = [] if kind.is_momentary else ["for"]
+        fields = part.fields("name", *names, *lasting)
+        return Fault(
+            kind=kind,
+            values=dict(_values(kind, fields, nodes)),
+            for_s=fields.get("for", duration, kind.usual_s),
+        )
+
+    return read_fault
 
 
 def _values(
-    kind: FaultKind,
-    given: Mapping[str, object],
-    nodes: Sequence[str],
-    problems: list[str],
-) -> dict[str, Value]:
-    """Return the parameters, with what is usual; add to `problems` what is wrong."""
-    values: dict[str, Value] = {}
+    kind: FaultKind, fields: Fields, nodes: Sequence[str]
+) -> Iterator[tuple[str, Value]]:
+    """Yield the parameters, with what is usual."""
     for parameter in kind.parameters:
-        told = given.get(parameter.name, parameter.default)
-        if told == "" and parameter.default == "":
+        name, usual = parameter.name, parameter.default
+        value = fields.values.get(name, usual)
+        if value == usual == "":
             continue
-        found = _value(parameter.kind, told, nodes)
-        if found is None:
-            what = "nothing" if told is None else repr(told)
-            expected = _expected(parameter.kind, nodes)
-            problems.append(f"{parameter.name}: expected {expected}, found {what}")
-        else:
-            values[parameter.name] = found
-    return values
+        parser = _parameter(parameter.kind, nodes)
+        try:
+            yield name, parser(fields.part.under(name, value))
+        except WrongError:
+            continue
+
+
+def _parameter(kind: Kind, nodes: Sequence[str]) -> Parser[Value]:
+    if kind is Kind.NODE:
+        return reference(nodes, f"one of {', '.join(nodes)}" if nodes else kind.value)
+    return _PARSERS[kind]
 
 
 def duration_s(told: object) -> float | None:
@@ -257,16 +276,6 @@ def _step_s(told: object) -> float | None:
     return -seconds if text.startswith("-") else seconds
 
 
-def _expected(kind: Kind, nodes: Sequence[str]) -> str:
-    return f"one of {', '.join(nodes)}" if kind is Kind.NODE and nodes else kind.value
-
-
-def _value(kind: Kind, told: object, nodes: Sequence[str]) -> Value | None:
-    if kind is Kind.NODE:
-        return told if isinstance(told, str) and told in nodes else None
-    return _READERS[kind](told)
-
-
 def _count(told: object) -> int | None:
     number = int(told) if isinstance(told, str) and told.isdecimal() else told
     is_whole = isinstance(number, int) and not isinstance(number, bool)
@@ -275,27 +284,31 @@ def _count(told: object) -> int | None:
 
 def _chips(told: object) -> tuple[int, ...] | None:
     if isinstance(told, list):
-        told = ",".join(map(str, told))
-    text = str(told)
+        told = ",".join(str(n) if isinstance(n, int | str) else "?" for n in told)
+    text = str(told) if isinstance(told, int | str) else ""
     if not re.fullmatch(r"\d{1,2}(,\d{1,2})*", text):
         return None
     return tuple(sorted({int(number) for number in text.split(",")}))
 
 
-def _text(told: object) -> str | None:
-    return told if isinstance(told, str) and told else None
+def _converted(convert: Callable[[object], T | None], kind: Kind) -> Parser[T]:
+    def read_value(part: Part) -> T:
+        value = convert(part.value)
+        if value is None:
+            raise part.wrong(kind.value)
+        return value
+
+    return read_value
 
 
-def _one_of(*words: str) -> Callable[[object], Value | None]:
-    return lambda told: told if isinstance(told, str) and told in words else None
-
-
-_READERS: Mapping[Kind, Callable[[object], Value | None]] = {
-    Kind.CHIPS: _chips,
-    Kind.DURATION: duration_s,
-    Kind.STEP: _step_s,
-    Kind.COUNT: _count,
-    Kind.PATTERN: _text,
-    Kind.MOMENT: _one_of("now", "asked", "answered", "write"),
-    Kind.OUTCOME: _one_of("refused", "done"),
+#: parser of a duration, in seconds
+duration = _converted(duration_s, Kind.DURATION)
+_PARSERS: Mapping[Kind, Parser[Value]] = {
+    Kind.CHIPS: _converted(_chips, Kind.CHIPS),
+    Kind.DURATION: duration,
+    Kind.STEP: _converted(_step_s, Kind.STEP),
+    Kind.COUNT: _converted(_count, Kind.COUNT),
+    Kind.PATTERN: matching(bool, Kind.PATTERN.value),
+    Kind.MOMENT: word({at: at for at in ("now", "asked", "answered", "write")}),
+    Kind.OUTCOME: word({outcome: outcome for outcome in ("refused", "done")}),
 }

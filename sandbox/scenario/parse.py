@@ -1,22 +1,51 @@
 """Make a scenario of a document, or say all that is wrong with it, line by line."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from sandbox.faults import kinds
-from sandbox.faults.kinds import Fault, FaultError, duration_s
-from sandbox.scenario.document import DocumentError, Spot, parse
+from sandbox.faults.kinds import Fault
+from scheduler_core.documents import reader
+from scheduler_core.documents.parsers import (
+    chip,
+    distinct,
+    listing,
+    matching,
+    optional,
+    record,
+    reference,
+    required,
+    whole,
+    word,
+)
+from scheduler_core.documents.reader import (
+    DocumentError,
+    Keys,
+    Parser,
+    Part,
+    WrongError,
+)
+from service import yaml_files
+from service.yaml_files import YamlError
 
-_OF_NODES = ("allocatable", "free", "unhealthy")
 PHASES = ("Pending", "Running", "Succeeded", "Failed")
 #: More agents than this are no laptop's scenario.
 NODES_MOST = 16
 PODS_MOST = 200
 WITHIN_S = 10.0
+#: More characters than any scenario has.
+_CHARACTERS_MOST = 1 << 20
 #: RFC 1123, as the API server asks for names.
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
+_NAME = matching(
+    re.compile("[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?").fullmatch,
+    "small letters, digits and -, at most 42",
+)
+_TEXT = matching(bool, "a text")
+
+#: {keys and positions of a part: its line}
+Lines = Mapping[tuple[object, ...], int]
 
 
 class ScenarioError(ValueError):
@@ -101,219 +130,119 @@ def read(text: str) -> Scenario:
     Raises:
         ScenarioError: It describes none; with all that is wrong.
     """
+    if len(text) > _CHARACTERS_MOST:
+        raise ScenarioError([(1, f"expected at most {_CHARACTERS_MOST} characters")])
     try:
-        spot = parse(text)
+        document, lines = yaml_files.parse_with_lines(text)
+    except YamlError as error:
+        flaw = error.line, f"expected YAML, found {error.problem}"
+        raise ScenarioError([flaw]) from error
+    try:
+        return reader.read(document, lambda part: _read_scenario(part, lines))
     except DocumentError as error:
-        raise ScenarioError([(error.line, error.text)]) from error
-    reader = _Reader()
-    scenario = reader.scenario(spot)
-    if reader.flaws:
-        raise ScenarioError(reader.flaws)
-    return scenario
+        found = (_line_of(keys, lines) for keys in error.places)
+        raise ScenarioError(list(zip(found, error.problems, strict=True))) from error
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Collects flaws, so that all come at once."""
-
-    nodes: tuple[str, ...] = ()
-    flaws: list[tuple[int, str]] = field(default_factory=list)
-
-    def scenario(self, spot: Spot) -> Scenario:
-        fields = self._fields("a scenario", spot, ("title", "nodes", "steps"))
-        self.nodes = self._nodes(fields.get("nodes", Spot(1, spot.line)))
-        title = self.text("title", fields.get("title", Spot("A scenario", 1)))
-        steps = fields.get("steps", Spot(None, spot.line))
-        if not isinstance(steps.value, list) or not steps.value:
-            self._flaw(steps, "steps", "a list of steps", steps.value)
-            return Scenario(title=title, nodes=self.nodes, steps=())
-        read = [self._step(each) for each in steps.value]
-        whole = tuple(step for step in read if step is not None)
-        return Scenario(title=title, nodes=self.nodes, steps=whole)
-
-    def _nodes(self, spot: Spot) -> tuple[str, ...]:
-        value = spot.plain()
-        if _is_int(value) and 1 <= value <= NODES_MOST:
-            return tuple(f"node-{number}" for number in range(1, value + 1))
-        if (
-            isinstance(value, list)
-            and value
-            and len(set(map(str, value))) == len(value)
-        ):
-            names = [each for each in value if _is_name(each)]
-            if len(names) == len(value) <= NODES_MOST:
-                return tuple(names)
-        expected = f"1 to {NODES_MOST}, or a list of as many different names"
-        self._flaw(spot, "nodes", expected, value)
-        return ()
-
-    def _step(self, spot: Spot) -> Step | None:
-        if not isinstance(spot.value, dict) or len(spot.value) != 1:
-            expected = f"one of {', '.join(_ACTIONS)}, and what belongs to it"
-            self._flaw(spot, "a step", expected, spot.plain())
-            return None
-        ((word, told),) = spot.value.items()
-        if word not in _ACTIONS:
-            self._flaw(spot, "a step", f"one of {', '.join(_ACTIONS)}", word)
-            return None
-        before = len(self.flaws)
-        action = _ACTIONS[word](self, told)
-        if action is None or len(self.flaws) > before:
-            return None
-        return Step(line=spot.line, text=f"{word}: {_shown(told)}", action=action)
-
-    def create(self, spot: Spot) -> Create:
-        known = ("name", "chips", "count", "node")
-        fields = self._fields("pods", spot, known)
-        name = self._name("name", fields.get("name", Spot(None, spot.line)))
-        chips = self.number("chips", fields.get("chips", Spot(None, spot.line)), 64)
-        node = self.node(fields["node"]) if "node" in fields else ""
-        if "count" not in fields:
-            return Create(names=(name,), chips=chips, node=node)
-        count = self.number("count", fields["count"], PODS_MOST)
-        names = tuple(f"{name}-{number}" for number in range(1, count + 1))
-        return Create(names=names, chips=chips, node=node)
-
-    def delete(self, spot: Spot) -> Delete:
-        return Delete(pattern=self.text("delete", spot))
-
-    def fault(self, spot: Spot) -> Fault | None:
-        told = spot.plain()
-        if isinstance(told, str):
-            told = {"name": told}
-        if not isinstance(told, dict):
-            self._flaw(spot, "fault", "a name, or name and parameters", told)
-            return None
-        given = {key: value for key, value in told.items() if key != "name"}
-        try:
-            return kinds.read(told.get("name"), given, self.nodes)
-        except FaultError as error:
-            self.flaws += [(spot.line, f"fault: {text}") for text in error.problems]
-            return None
-
-    def end(self, spot: Spot) -> End:
-        name = self.text("end", spot)
-        if name not in kinds.KINDS:
-            self._flaw(spot, "end", "the name of a fault", name)
-        return End(name=name)
-
-    def wait(self, spot: Spot) -> Wait:
-        return Wait(seconds=self.duration("wait", spot))
-
-    def expect(self, spot: Spot) -> Expect:
-        fields = self._fields("expect", spot, tuple(_EXPECTED))
-        told = {key: _EXPECTED[key](self, each) for key, each in fields.items()}
-        if "within" in told:
-            told["within_s"] = told.pop("within")
-        if not told.keys() & {"pods", "agreed", *_OF_NODES}:
-            expected = f"at least one of pods, agreed, {', '.join(_OF_NODES)}"
-            self._flaw(spot, "expect", expected, sorted(fields))
-        if told.keys() & set(_OF_NODES) and "node" not in told:
-            expected = f"a node beside {', '.join(_OF_NODES)}"
-            self._flaw(spot, "expect", expected, "none")
-        if told.keys() & {"phase", "count", "message"} and "pods" not in told:
-            self._flaw(spot, "expect", "pods beside phase, count or message", "none")
-        return Expect(**told)
-
-    def _fields(
-        self, what: str, spot: Spot, known: tuple[str, ...]
-    ) -> Mapping[str, Spot]:
-        if not isinstance(spot.value, dict):
-            self._flaw(spot, what, f"a mapping of {', '.join(known)}", spot.plain())
-            return {}
-        for key, each in spot.value.items():
-            if key not in known:
-                self._flaw(each, what, f"only {', '.join(known)}", key)
-        return {key: spot.value[key] for key in known if key in spot.value}
-
-    def text(self, what: str, spot: Spot) -> str:
-        if isinstance(spot.value, str) and spot.value:
-            return spot.value
-        self._flaw(spot, what, "a text", spot.plain())
-        return ""
-
-    def _name(self, what: str, spot: Spot) -> str:
-        if _is_name(spot.value):
-            return str(spot.value)
-        expected = "small letters, digits and -, at most 42"
-        self._flaw(spot, what, expected, spot.plain())
-        return ""
-
-    def node(self, spot: Spot) -> str:
-        if spot.value not in self.nodes:
-            expected = f"one of {', '.join(self.nodes)}"
-            self._flaw(spot, "node", expected, spot.plain())
-        return str(spot.value)
-
-    def number(self, what: str, spot: Spot, most: int, least: int = 1) -> int:
-        if _is_int(spot.value) and least <= spot.value <= most:
-            return int(spot.value)
-        self._flaw(spot, what, f"a whole number, {least} to {most}", spot.plain())
-        return 0
-
-    def duration(self, what: str, spot: Spot) -> float:
-        found = duration_s(spot.plain())
-        if found is None:
-            expected = kinds.Kind.DURATION.value
-            self._flaw(spot, what, expected, spot.plain())
-        return found or 0.0
-
-    def phase(self, spot: Spot) -> str:
-        if spot.value not in PHASES:
-            self._flaw(spot, "phase", f"one of {', '.join(PHASES)}", spot.plain())
-        return str(spot.value)
-
-    def agreed(self, spot: Spot) -> bool:
-        if spot.value is not True:
-            self._flaw(spot, "agreed", "true", spot.plain())
-        return True
-
-    def chips(self, spot: Spot) -> tuple[int, ...]:
-        value = spot.plain()
-        if isinstance(value, list) and all(_is_int(n) and 0 <= n <= 7 for n in value):
-            return tuple(sorted(set(value)))
-        self._flaw(spot, "unhealthy", "a list of chips, 0 to 7", value)
-        return ()
-
-    def _flaw(self, spot: Spot, what: str, expected: str, found: object) -> None:
-        shown = "nothing" if found is None else repr(found)
-        self.flaws.append(
-            (spot.line, f"{what}: expected {expected}; found {shown[:80]}")
-        )
+def _line_of(keys: Keys, lines: Lines) -> int:
+    """Return the line of a part; of the one around it if the part is absent."""
+    return lines[keys] if keys in lines else _line_of(keys[:-1], lines)
 
 
-_ACTIONS: Mapping[str, Callable[[_Reader, Spot], Action | None]] = {
-    "pods": _Reader.create,
-    "delete": _Reader.delete,
-    "fault": _Reader.fault,
-    "end": _Reader.end,
-    "wait": _Reader.wait,
-    "expect": _Reader.expect,
-}
-_EXPECTED: Mapping[str, Callable[[_Reader, Spot], Any]] = {
-    "pods": lambda reader, spot: reader.text("pods", spot),
-    "phase": lambda reader, spot: reader.phase(spot),
-    "count": lambda reader, spot: reader.number("count", spot, PODS_MOST, 0),
-    "message": lambda reader, spot: reader.text("message", spot),
-    "agreed": lambda reader, spot: reader.agreed(spot),
-    "node": lambda reader, spot: reader.node(spot),
-    "allocatable": lambda reader, spot: reader.number("allocatable", spot, 8, 0),
-    "free": lambda reader, spot: reader.number("free", spot, 8, 0),
-    "unhealthy": lambda reader, spot: reader.chips(spot),
-    "within": lambda reader, spot: reader.duration("within", spot),
-}
+def _read_scenario(part: Part, lines: Lines) -> Scenario:
+    fields = part.fields("title", "nodes", "steps")
+    nodes = fields.get("nodes", _read_nodes, ("node-1",))
+    title = fields.get("title", _TEXT, "A scenario")
+    actions = _actions(nodes)
+
+    def read_step(part: Part) -> Step:
+        fields = part.fields(*actions)
+        if len(fields.values) != 1:
+            raise part.wrong(f"one of {', '.join(actions)}, and what belongs to it")
+        ((word, value),) = fields.values.items()
+        if word not in actions:
+            raise WrongError
+        action = actions[word](fields.at(word))
+        # What is wrong may be endless: aliases of aliases.
+        text = "" if part.problems.listed else f"{word}: {_shown(value)}"
+        return Step(line=_line_of(part.keys, lines), text=text, action=action)
+
+    steps = fields.need("steps", listing(read_step))
+    if fields.values["steps"] == []:
+        raise fields.at("steps").wrong("a list of steps")
+    return Scenario(title=title, nodes=nodes, steps=steps)
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _read_nodes(part: Part) -> tuple[str, ...]:
+    value = part.value
+    if isinstance(value, list) and 1 <= len(value) <= NODES_MOST:
+        return distinct(_NAME, "name")(part)
+    if type(value) is int and 1 <= value <= NODES_MOST:
+        return tuple(f"node-{number}" for number in range(1, value + 1))
+    raise part.wrong(f"1 to {NODES_MOST}, or a list of as many different names")
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+def _actions(nodes: Sequence[str]) -> Mapping[str, Parser[Action]]:
+    """Return {word: parser of what belongs to it}."""
+    node = reference(nodes, f"one of {', '.join(nodes)}")
+    return {
+        "pods": record(
+            _create,
+            name=required(_NAME),
+            chips=required(whole(1, 64)),
+            count=optional(whole(1, PODS_MOST)),
+            node=optional(node, ""),
+        ),
+        "delete": lambda part: Delete(pattern=_TEXT(part)),
+        "fault": kinds.fault(nodes),
+        "end": lambda part: End(name=word(kinds.KINDS)(part).name),
+        "wait": lambda part: Wait(seconds=kinds.duration(part)),
+        "expect": partial(_read_expect, node=node),
+    }
 
 
-def _shown(spot: Spot) -> str:
-    told = spot.plain()
-    if isinstance(told, dict):
-        return ", ".join(f"{key} {value}" for key, value in told.items())
-    return str(told)
+def _create(*, name: str, chips: int, count: int | None, node: str) -> Create:
+    numbers = range(1, (count or 0) + 1)
+    names = (name,) if count is None else tuple(f"{name}-{n}" for n in numbers)
+    return Create(names=names, chips=chips, node=node)
+
+
+def _read_expect(part: Part, node: Parser[str]) -> Expect:
+    of_nodes = ("allocatable", "free", "unhealthy")
+    parser = record(
+        lambda *, within, **values: Expect(within_s=within, **values),
+        pods=optional(_TEXT),
+        phase=optional(word({phase: phase for phase in PHASES})),
+        count=optional(whole(0, PODS_MOST)),
+        message=optional(_TEXT),
+        agreed=optional(_read_agreed, default=False),
+        node=optional(node),
+        allocatable=optional(whole(0, 8)),
+        free=optional(whole(0, 8)),
+        unhealthy=optional(_read_chips),
+        within=optional(kinds.duration, WITHIN_S),
+    )
+    expected, given = parser(part), part.all_fields().values.keys()
+    if not given & {"pods", "agreed", *of_nodes}:
+        part.wrong(f"at least one of pods, agreed, {', '.join(of_nodes)}", [*given])
+    if given & {*of_nodes} and "node" not in given:
+        part.wrong(f"a node with {', '.join(of_nodes)}", None)
+    if given & {"phase", "count", "message"} and "pods" not in given:
+        part.wrong("pods with phase, count or message", None)
+    return expected
+
+
+def _read_chips(part: Part) -> tuple[int, ...]:
+    return tuple(sorted(set(listing(chip(range(8)))(part))))
+
+
+def _read_agreed(part: Part) -> bool:
+    if part.value is not True:
+        raise part.wrong("true")
+    return True
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return str(value)

@@ -17,7 +17,7 @@ D = TypeVar("D")
 #: keys and positions from the root of the document to one of its parts
 Keys: TypeAlias = tuple[str | int, ...]
 #: function from a part to its value, which raises `WrongError` for a wrong part
-Reading: TypeAlias = Callable[["Part"], T]
+Parser: TypeAlias = Callable[["Part"], T]
 
 #: number of problems listed for a document; the others are only counted
 MOST_PROBLEMS = 100
@@ -134,38 +134,38 @@ class Fields:
         """Return the part below a key; its value is None if the key is absent."""
         return self.part.under(key, self.values.get(key))
 
-    def get(self, key: str, reading: Reading[T], default: D) -> T | D:
+    def get(self, key: str, parser: Parser[T], default: D) -> T | D:
         """Return the value of a key, or `default` if it is absent or wrong."""
         is_null_absent = self.part.problems.is_null_absent
         if key not in self.values or (is_null_absent and self.values[key] is None):
             return default
-        return self.need(key, reading, default)
+        return self.need(key, parser, default)
 
-    def need(self, key: str, reading: Reading[T], otherwise: D = ...) -> T | D:  # type: ignore[assignment]
+    def need(self, key: str, parser: Parser[T], otherwise: D = ...) -> T | D:  # type: ignore[assignment]
         """Return the value of a key that must be there.
 
         Args:
             key: Its name.
-            reading: How its value is read.
+            parser: How its value is read.
             otherwise: Value if it is absent or wrong.
 
         Raises:
             WrongError: It is absent or wrong, and there is no `otherwise`.
         """
         try:
-            return reading(self.at(key))
+            return parser(self.at(key))
         except WrongError:
             if otherwise is ...:
                 raise
             return otherwise
 
 
-def read(value: object, reading: Reading[T], *, is_null_absent: bool = False) -> T:
+def read(value: object, parser: Parser[T], *, is_null_absent: bool = False) -> T:
     """Return the value of a document.
 
     Args:
         value: What JSON or YAML holds.
-        reading: How the document is read.
+        parser: How the document is read.
         is_null_absent: Whether a key with null counts as absent, as in YAML that
             people write.
 
@@ -174,7 +174,7 @@ def read(value: object, reading: Reading[T], *, is_null_absent: bool = False) ->
     """
     problems = _Problems(is_null_absent)
     try:
-        result = reading(Part(value, (), problems))
+        result = parser(Part(value, (), problems))
     except WrongError:
         pass
     else:

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler_core.documents.parsers import chips, name, read_json, texts, whole
 from scheduler_core.documents.reader import DocumentError, Part
-from scheduler_core.documents.readings import chips, name, read_json, texts, whole
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.node import order
 from scheduler_core.node.reasons import refusal

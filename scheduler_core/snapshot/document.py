@@ -35,7 +35,7 @@ Absent keys have their defaults.
 import json
 from collections.abc import Mapping
 
-from scheduler_core.documents.readings import read_json, versioned
+from scheduler_core.documents.parsers import read_json, versioned
 from scheduler_core.snapshot import parts
 from scheduler_core.snapshot.values import (
     VERSION,

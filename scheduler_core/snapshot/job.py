@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from scheduler_core.documents.reader import Part
-from scheduler_core.documents.readings import (
+from scheduler_core.documents.parsers import (
     matching,
     read_json,
     texts,
@@ -25,6 +24,7 @@ from scheduler_core.documents.readings import (
     whole,
     word,
 )
+from scheduler_core.documents.reader import Part
 from scheduler_core.products import lookup, table
 from scheduler_core.products.lookup import SP_BLOCK, Traits
 from scheduler_core.snapshot.values import VERSION

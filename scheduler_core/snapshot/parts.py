@@ -1,12 +1,11 @@
-"""Readings of a snapshot and its parts: nodes, pods, jobs, budgets and switches."""
+"""Parsers of a snapshot and its parts: nodes, pods, jobs, budgets and switches."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from scheduler_core.documents.reader import Fields, Part, Reading
-from scheduler_core.documents.readings import (
+from scheduler_core.documents.parsers import (
     boolean,
     chips,
     distinct,
@@ -22,6 +21,7 @@ from scheduler_core.documents.readings import (
     whole,
     word,
 )
+from scheduler_core.documents.reader import Fields, Parser, Part
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.job_rules import Profile
@@ -190,7 +190,7 @@ def _node_of_resource(
     return by_resource.get(resource or "")
 
 
-def _one_of(names: Container[str], kind: str) -> Reading[str]:
+def _one_of(names: Container[str], kind: str) -> Parser[str]:
     return reference(names, f"the name of a {kind} of this snapshot")
 
 
@@ -203,12 +203,12 @@ _JOB = record(
 _BUDGET = record(SnapshotBudget, name=required(name), allowed=required(whole(0), 0))
 
 
-def _distinct(item: Reading[N]) -> Reading[tuple[N, ...]]:
-    """Return the reading of a list of parts with different names."""
+def _distinct(item: Parser[N]) -> Parser[tuple[N, ...]]:
+    """Return the parser of a list of parts with different names."""
     return distinct(item, "name", lambda part: part.name)
 
 
-def _switches(nodes: Container[str]) -> Reading[SnapshotSwitches]:
+def _switches(nodes: Container[str]) -> Parser[SnapshotSwitches]:
     node = once(_one_of(nodes, "node"), "node")
 
     def read_server(part: Part) -> Server:
@@ -233,7 +233,7 @@ def _switches(nodes: Container[str]) -> Reading[SnapshotSwitches]:
     )
 
 
-#: reading of a list of nodes, each with its chips of one resource
+#: parser of a list of nodes, each with its chips of one resource
 NODES = distinct(
     _read_node, "name and resource", lambda node: (node.name, node.product.resource)
 )

@@ -122,6 +122,19 @@ vanished: [5]
 stand_in: /dev/null
 numa: [0, 0, 0, 0, 1, 1, 1, 1]
 """
+SCENARIO = b"""
+title: One
+nodes: [a, b]
+steps:
+  - pods: {name: p, chips: 2, count: 2, node: b}
+  - fault: {name: agent-killed, node: a, at: asked, nth: 2, for: 2s}
+  - fault: api-down
+  - end: api-down
+  - wait: 1.5s
+  - delete: p-1
+  - expect: {pods: "p-*", phase: Running, count: 2, within: 20s}
+  - expect: {node: a, free: 6, unhealthy: [5]}
+"""
 SETTINGS = b"""
 node-name: n1
 numa-topology: true

@@ -17,6 +17,8 @@ from extender import settings as extender_settings
 from extender.cache.node_report import report_of
 from kube.credentials import REREAD_S, FileTokens, from_url, kubeconfig
 from kube.errors import CredentialsError
+from sandbox.scenario import parse as scenario
+from sandbox.scenario.parse import ScenarioError
 from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.snapshot import batch, job
@@ -34,6 +36,7 @@ from tests.hostile.seeds import (
     JOURNAL,
     KUBECONFIG,
     REPORT,
+    SCENARIO,
     SETTINGS,
     SNAPSHOT,
     TOKEN,
@@ -244,6 +247,15 @@ ROWS: tuple[Row, ...] = (
         seeds=(DRIVER_FILE,),
         errors=(DocumentError,),
         problems=_problems,
+        leaves=OF_YAML,
+        is_slow=True,
+    ),
+    Row(
+        name="file: scenario",
+        read=lambda content: scenario.read(_text(content)),
+        seeds=(SCENARIO,),
+        errors=(ScenarioError,),
+        problems=lambda error: tuple(str(error).split("\n")),
         leaves=OF_YAML,
         is_slow=True,
     ),

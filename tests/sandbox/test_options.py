@@ -56,7 +56,7 @@ def test_what_is_broken_from_the_beginning_is_a_fault_of_the_vocabulary() -> Non
     [
         ("", "--fault : expected 'NAME KEY=VALUE …'"),
         ("--end api-down", "--fault --end api-down: expected 'NAME KEY=VALUE …'"),
-        ("api-gone", "--fault api-gone: expected one of api-slow, api-down"),
+        ("api-gone", "--fault api-gone: name: expected one of api-slow, api-down"),
         (
             "kubelet-killed node=node-9 for=x",
             "node: expected one of node-1, node-2, node-3, found 'node-9'",

@@ -33,8 +33,7 @@ from agent.devices.reading import (
     Reading,
     VirtualDevice,
 )
-from scheduler_core.documents.reader import DocumentError, Part, WrongError, read
-from scheduler_core.documents.readings import (
+from scheduler_core.documents.parsers import (
     boolean,
     chip,
     chips,
@@ -47,6 +46,7 @@ from scheduler_core.documents.readings import (
     whole,
     word,
 )
+from scheduler_core.documents.reader import DocumentError, Part, WrongError, read
 from scheduler_core.node.chips import ids_of, mask_of
 from scheduler_core.products import table
 from scheduler_core.products.table import Product
@@ -181,7 +181,7 @@ def _number(device: VirtualDevice) -> int:
 
 
 def _further_lines(first: Product) -> Callable[[Part], tuple[Product, ...]]:
-    """Return the reading of further product lines: their rows in the product table."""
+    """Return the parser of further product lines: their rows in the product table."""
     resources, ids = {first.resource}, set(ids_of(first.all_chips))
 
     def read_line(part: Part) -> Product:

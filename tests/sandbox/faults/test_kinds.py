@@ -43,7 +43,7 @@ def test_all_that_is_wrong_with_a_fault_is_said_at_once() -> None:
         read("chip-broken", given, NODES)
 
     assert caught.value.problems == (
-        "chip-broken takes node, chips, for, found 'colour'",
+        "colour: no such key, expected one of name, node, chips, for",
         "node: expected one of n1, n2, found 'n9'",
         "chips: expected chip numbers such as 0,3, found 'all'",
         "for: expected a duration such as 500ms, 10s, 1m, found 'soon'",
@@ -51,7 +51,7 @@ def test_all_that_is_wrong_with_a_fault_is_said_at_once() -> None:
 
 
 def test_an_unknown_fault_is_told_which_there_are() -> None:
-    with pytest.raises(FaultError, match=r"^expected one of api-slow, .*, found 'x'$"):
+    with pytest.raises(FaultError, match=r"^name: expected one of api-slow, .*'x'$"):
         read("x", {}, NODES)
 
 

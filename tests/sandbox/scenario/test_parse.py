@@ -84,11 +84,12 @@ def test_everything_wrong_is_told_at_once_with_its_line() -> None:
     assert set(lines) == {1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13}
     assert (
         2,
-        "nodes: expected 1 to 16, or a list of as many different names; found 99",
+        "nodes: expected 1 to 16, or a list of as many different names, found 99",
     ) in caught.value.flaws
-    assert (5, "pods: expected only name, chips, count, node; found 'colour'") in (
-        caught.value.flaws
-    )
+    assert (
+        5,
+        "steps[0].pods.colour: no such key, expected one of name, chips, count, node",
+    ) in caught.value.flaws
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,7 @@
 
 import pytest
 
-from scheduler_core.documents.reader import (
-    MOST_PROBLEMS,
-    DocumentError,
-    Reading,
-    read,
-)
-from scheduler_core.documents.readings import (
+from scheduler_core.documents.parsers import (
     distinct,
     json_text,
     listing,
@@ -21,6 +15,12 @@ from scheduler_core.documents.readings import (
     whole,
     word,
 )
+from scheduler_core.documents.reader import (
+    MOST_PROBLEMS,
+    DocumentError,
+    Parser,
+    read,
+)
 
 SERVER = record(
     dict[str, object],
@@ -31,9 +31,9 @@ SERVER = record(
 SERVERS = distinct(SERVER, "name", lambda server: server["name"])
 
 
-def problems(value: object, reading: Reading[object]) -> tuple[str, ...]:
+def problems(value: object, parser: Parser[object]) -> tuple[str, ...]:
     with pytest.raises(DocumentError) as caught:
-        read(value, reading)
+        read(value, parser)
     return caught.value.problems
 
 
@@ -71,12 +71,12 @@ def test_null_is_a_value_unless_people_leave_keys_blank() -> None:
 
 
 def test_json_in_a_text_is_a_part_of_the_document() -> None:
-    reading = texts({"servers": json_text(name, most=9)})
+    parser = texts({"servers": json_text(name, most=9)})
 
-    assert problems({"servers": "[]", "note": "x"}, reading) == (
+    assert problems({"servers": "[]", "note": "x"}, parser) == (
         "servers: expected a name, found []",
     )
-    assert problems({"servers": '"abcdefgh"'}, reading) == (
+    assert problems({"servers": '"abcdefgh"'}, parser) == (
         "servers: expected at most 9 characters, found 10",
     )
 

@@ -1,9 +1,9 @@
-"""Readings of values, lists and records, which make the reading of a whole document."""
+"""Parsers of values, lists and records, which make the parser of a whole document."""
 
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from scheduler_core.documents.reader import Part, Reading, WrongError, read
+from scheduler_core.documents.reader import Parser, Part, WrongError, read
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.typed import (
     as_array,
@@ -17,20 +17,20 @@ from scheduler_core.wire.typed import (
 T = TypeVar("T")
 
 
-def read_json(text: str, reading: Reading[T]) -> T:
+def read_json(text: str, parser: Parser[T]) -> T:
     """Return the value of a document in JSON.
 
     Raises:
         DocumentError: The text is not JSON, or the document is wrong; has all problems.
     """
-    return read(text, json_text(reading))
+    return read(text, json_text(parser))
 
 
-def json_text(reading: Reading[T], most: int | None = None) -> Reading[T]:
-    """Return the reading of a text that holds JSON.
+def json_text(parser: Parser[T], most: int | None = None) -> Parser[T]:
+    """Return the parser of a text that holds JSON.
 
     Args:
-        reading: How the value in the JSON is read.
+        parser: How the value in the JSON is read.
         most: Largest number of characters; None for no limit.
     """
 
@@ -42,7 +42,7 @@ def json_text(reading: Reading[T], most: int | None = None) -> Reading[T]:
             value = parse_document(content, "")
         except WireError as error:
             raise part.wrong(error.expected, error.found) from None
-        return reading(part._replace(value=value))
+        return parser(part._replace(value=value))
 
     return parse
 
@@ -62,8 +62,8 @@ def boolean(part: Part) -> bool:
     return part.narrowed(as_boolean)
 
 
-def matching(is_right: Callable[[str], object], expected: str) -> Reading[str]:
-    """Return the reading of a text that a function such as `fullmatch` takes."""
+def matching(is_right: Callable[[str], object], expected: str) -> Parser[str]:
+    """Return the parser of a text that a function such as `fullmatch` takes."""
 
     def read_value(part: Part) -> str:
         if isinstance(part.value, str) and is_right(part.value):
@@ -75,8 +75,8 @@ def matching(is_right: Callable[[str], object], expected: str) -> Reading[str]:
 
 def whole(
     least: int | None = None, most: int | None = None, noun: str = "a whole number"
-) -> Reading[int]:
-    """Return the reading of a whole number in a range, of at most 64 bits.
+) -> Parser[int]:
+    """Return the parser of a whole number in a range, of at most 64 bits.
 
     Args:
         least: Smallest number; None for any.
@@ -100,8 +100,8 @@ def whole(
     return read_value
 
 
-def word(meanings: Mapping[str, T]) -> Reading[T]:
-    """Return the reading of a word: its meaning."""
+def word(meanings: Mapping[str, T]) -> Parser[T]:
+    """Return the parser of a word: its meaning."""
     expected = f"one of {', '.join(meanings)}"
 
     def read_value(part: Part) -> T:
@@ -112,8 +112,8 @@ def word(meanings: Mapping[str, T]) -> Reading[T]:
     return read_value
 
 
-def reference(names: Container[str], noun: str) -> Reading[str]:
-    """Return the reading of a name that must be one of `names`."""
+def reference(names: Container[str], noun: str) -> Parser[str]:
+    """Return the parser of a name that must be one of `names`."""
 
     def read_value(part: Part) -> str:
         if isinstance(part.value, str) and part.value in names:
@@ -123,8 +123,8 @@ def reference(names: Container[str], noun: str) -> Reading[str]:
     return read_value
 
 
-def chip(within: Sequence[int] | None) -> Reading[int]:
-    """Return the reading of the physical id of a chip; None allows all from 0."""
+def chip(within: Sequence[int] | None) -> Parser[int]:
+    """Return the parser of the physical id of a chip; None allows all from 0."""
     if within is None:
         return whole(0, noun="a chip number")
     listed = ", ".join(map(str, within))
@@ -141,14 +141,14 @@ def chip(within: Sequence[int] | None) -> Reading[int]:
     return read_value
 
 
-def chips(within: Sequence[int] | None) -> Reading[tuple[int, ...]]:
-    """Return the reading of a list of different chips, which come ascending."""
+def chips(within: Sequence[int] | None) -> Parser[tuple[int, ...]]:
+    """Return the parser of a list of different chips, which come ascending."""
     different = distinct(chip(within), "chip")
     return lambda part: tuple(sorted(different(part)))
 
 
-def listing(item: Reading[T]) -> Reading[tuple[T, ...]]:
-    """Return the reading of a list, which leaves out wrong items."""
+def listing(item: Parser[T]) -> Parser[tuple[T, ...]]:
+    """Return the parser of a list, which leaves out wrong items."""
 
     def read_items(part: Part) -> Iterator[T]:
         for position, value in enumerate(part.narrowed(as_array)):
@@ -161,9 +161,9 @@ def listing(item: Reading[T]) -> Reading[tuple[T, ...]]:
 
 
 def distinct(
-    item: Reading[T], noun: str, key: Callable[[T], Hashable] = lambda value: value
-) -> Reading[tuple[T, ...]]:
-    """Return the reading of a list of items that differ.
+    item: Parser[T], noun: str, key: Callable[[T], Hashable] = lambda value: value
+) -> Parser[tuple[T, ...]]:
+    """Return the parser of a list of items that differ.
 
     Args:
         item: How an item is read.
@@ -178,9 +178,9 @@ def distinct(
 
 
 def once(
-    item: Reading[T], noun: str, key: Callable[[T], Hashable] = lambda value: value
-) -> Reading[T]:
-    """Return a reading that takes each value only once; see `distinct` for lists."""
+    item: Parser[T], noun: str, key: Callable[[T], Hashable] = lambda value: value
+) -> Parser[T]:
+    """Return a parser that takes each value only once; see `distinct` for lists."""
     earlier: set[Hashable] = set()
 
     def read_value(part: Part) -> T:
@@ -194,11 +194,11 @@ def once(
     return read_value
 
 
-def texts(known: Mapping[str, Reading[str]]) -> Reading[Mapping[str, str]]:
-    """Return the reading of an object of strings, such as labels.
+def texts(known: Mapping[str, Parser[str]]) -> Parser[Mapping[str, str]]:
+    """Return the parser of an object of strings, such as labels.
 
     Args:
-        known: {key: reading of its value}; any string is right for another key.
+        known: {key: parser of its value}; any string is right for another key.
     """
 
     def read_texts(part: Part) -> Mapping[str, str]:
@@ -211,36 +211,36 @@ def texts(known: Mapping[str, Reading[str]]) -> Reading[Mapping[str, str]]:
 
 
 class _Field(NamedTuple):
-    reading: Reading[object]
+    parser: Parser[object]
     is_required: bool
     #: value if it is wrong or, unless required, absent; `...` for none
     otherwise: object
 
 
-def required(reading: Reading[object], otherwise: object = ...) -> _Field:
+def required(parser: Parser[object], otherwise: object = ...) -> _Field:
     """Return a field of a record that must be there.
 
     Args:
-        reading: How its value is read.
+        parser: How its value is read.
         otherwise: Value if it is wrong, so that the rest of the record can be used.
     """
-    return _Field(reading, is_required=True, otherwise=otherwise)
+    return _Field(parser, is_required=True, otherwise=otherwise)
 
 
-def optional(reading: Reading[object], default: object = None) -> _Field:
+def optional(parser: Parser[object], default: object = None) -> _Field:
     """Return a field of a record, with its default."""
-    return _Field(reading, is_required=False, otherwise=default)
+    return _Field(parser, is_required=False, otherwise=default)
 
 
-def record(build: Callable[..., T], /, **fields: _Field) -> Reading[T]:
-    """Return the reading of an object: `build` gets the values by their keys."""
+def record(build: Callable[..., T], /, **fields: _Field) -> Parser[T]:
+    """Return the parser of an object: `build` gets the values by their keys."""
 
     def read_record(part: Part) -> T:
         given, values = part.fields(*fields), dict[str, object]()
-        for key, (reading, is_required, otherwise) in fields.items():
+        for key, (parser, is_required, otherwise) in fields.items():
             take = given.need if is_required else given.get
             try:
-                values[key] = take(key, reading, otherwise)
+                values[key] = take(key, parser, otherwise)
             except WrongError:
                 continue
         if len(values) < len(fields):
@@ -250,8 +250,8 @@ def record(build: Callable[..., T], /, **fields: _Field) -> Reading[T]:
     return read_record
 
 
-def versioned(version: int, reading: Reading[T]) -> Reading[T]:
-    """Return the reading of a document of this version.
+def versioned(version: int, parser: Parser[T]) -> Parser[T]:
+    """Return the parser of a document of this version.
 
     Keys of another version cannot be checked, so nothing else is reported of one.
     """
@@ -260,6 +260,6 @@ def versioned(version: int, reading: Reading[T]) -> Reading[T]:
         found = part.all_fields().at("version")
         if type(found.value) is not int or found.value != version:
             raise found.wrong(str(version))
-        return reading(part)
+        return parser(part)
 
     return read_version
