@@ -36,27 +36,27 @@ from scheduler_core.snapshot.values import (
 )
 from scheduler_core.topology.leaves import Leaf, Schema, Server, Version
 
-#: {word of the file: its meaning}
-_PHASES = {
-    phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")
-}
-_PROFILES = {profile.value: profile for profile in Profile}
-_SCHEMAS = {schema.value: schema for schema in Schema}
-_VERSIONS = {version.value: version for version in Version}
-_LEAF_USES = {use.name.lower(): use for use in LeafUse}
-#: {word of the file: reason that bars a node for every pod}
-_BARS = {
-    reason.value: reason
-    for reason in (
-        Reason.NO_ALLOCATABLE,
-        Reason.AGENT_SILENT,
-        Reason.BAD_NODE_REPORT,
-        Reason.IDS_LOST,
-    )
-}
-
-
-_PRODUCTS = {product.key: product for product in table.PRODUCTS}
+_PHASE = word(
+    {phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")}
+)
+_PROFILE = word({profile.value: profile for profile in Profile})
+_SCHEMA = word({schema.value: schema for schema in Schema})
+_VERSION = word({version.value: version for version in Version})
+_LEAF_USE = word({use.name.lower(): use for use in LeafUse})
+#: reasons that bar a node for every pod
+_BAR = word(
+    {
+        reason.value: reason
+        for reason in (
+            Reason.NO_ALLOCATABLE,
+            Reason.AGENT_SILENT,
+            Reason.BAD_NODE_REPORT,
+            Reason.IDS_LOST,
+        )
+    }
+)
+_PRODUCT = word({product.key: product for product in table.PRODUCTS})
+_INTEGER, _COUNT, _TEXTS = whole(), whole(0), texts({})
 
 #: default values; the file omits them
 DEFAULTS = Snapshot()
@@ -119,7 +119,7 @@ def read_snapshot(part: Part) -> Snapshot:
         switches=switches,
         superpod_size=size,
         superpod_reserve=reserve,
-        profile=fields.get("profile", word(_PROFILES), DEFAULTS.profile),
+        profile=fields.get("profile", _PROFILE, DEFAULTS.profile),
     )
 
 
@@ -129,7 +129,7 @@ def _read_node(part: Part) -> SnapshotNode:
         *("releasing", "listed", "barred", "superpod", "labels", "annotations"),
     )
     # Any product if it is unknown, so that pods may refer to the node.
-    product = fields.need("product", word(_PRODUCTS), table.PRODUCTS[0])
+    product = fields.need("product", _PRODUCT, table.PRODUCTS[0])
     every = tuple(range(product.chip_count))
     inventory = fields.get("chips", chips(every), every)
     some = chips(inventory)
@@ -141,10 +141,10 @@ def _read_node(part: Part) -> SnapshotNode:
         held=fields.get("held", some, ()),
         releasing=fields.get("releasing", some, ()),
         listed=fields.get("listed", some, None),
-        barred=fields.get("barred", word(_BARS), None),
-        superpod=fields.get("superpod", whole(0), -1),
-        labels=fields.get("labels", texts({}), {}),
-        annotations=fields.get("annotations", texts({}), {}),
+        barred=fields.get("barred", _BAR, None),
+        superpod=fields.get("superpod", _COUNT, -1),
+        labels=fields.get("labels", _TEXTS, {}),
+        annotations=fields.get("annotations", _TEXTS, {}),
         name=fields.need("name", name),
     )
 
@@ -163,12 +163,12 @@ def _read_pod(part: Part, references: _References) -> SnapshotPod:
         node=node_name,
         chips=fields.need("chips", chips(within), ()),
         resource=node.product.resource if node and len(by_resource) > 1 else "",
-        phase=fields.get("phase", word(_PHASES), "Running"),
+        phase=fields.get("phase", _PHASE, "Running"),
         terminating=fields.get("terminating", boolean, default=False),
-        priority=fields.get("priority", whole(), 0),
-        started_s=fields.get("started_s", whole(0), None),
+        priority=fields.get("priority", _INTEGER, 0),
+        started_s=fields.get("started_s", _COUNT, None),
         job=fields.get("job", _one_of(references.jobs, "job"), ""),
-        rank=fields.get("rank", whole(0), None),
+        rank=fields.get("rank", _COUNT, None),
         budgets=fields.get("budgets", budgets, ()),
         name=fields.need("name", name),
     )
@@ -198,7 +198,7 @@ _JOB = record(
     SnapshotJob,
     name=required(name),
     min_available=optional(whole(1)),
-    schema=optional(word(_SCHEMAS)),
+    schema=optional(_SCHEMA),
 )
 _BUDGET = record(SnapshotBudget, name=required(name), allowed=required(whole(0), 0))
 
@@ -215,20 +215,20 @@ def _switches(nodes: Container[str]) -> Parser[SnapshotSwitches]:
         fields = part.fields("node", "slice")
         return Server(
             node=fields.get("node", node, ""),
-            slice_id=fields.get("slice", whole(0), int(part.keys[-1])),
+            slice_id=fields.get("slice", _COUNT, int(part.keys[-1])),
         )
 
     leaf = record(
         Leaf,
         name=required(name),
         servers=required(listing(read_server)),
-        use=optional(word(_LEAF_USES), LeafUse.IDLE),
+        use=optional(_LEAF_USE, LeafUse.IDLE),
         healthy=optional(boolean, default=True),
     )
     return record(
         SnapshotSwitches,
         leaves=required(_distinct(leaf)),
-        version=optional(word(_VERSIONS), Version.ONE),
+        version=optional(_VERSION, Version.ONE),
         shared_leaves=optional(whole(1, _MOST_SHARED), _MOST_SHARED),
     )
 
