@@ -24,7 +24,6 @@ NODES = ("node-0", "node-1")
 _WITHIN_S = 240.0
 _SESSIONS = 8
 _EVENTS = "/api/v1/namespaces/default/events"
-_PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Words of which we have need only if chips are wanting.
 _SHORTAGE = ("free", "room", "chip", "AscendNoRoom")
@@ -134,18 +133,9 @@ async def test_pods_of_their_own_never_share_chips(site: Site) -> None:
 
 async def test_what_volcano_takes_back_loses_its_annotations(site: Site) -> None:
     before = site.calls.counts["deallocateFunc"]
-    await site.cluster.api.create(GROUPS, volcanos.group("torn", 2, 16))
-    # Volcano takes the more important first; the other way round it takes none.
-    importance = {"metadata": {"name": "first-in-line"}, "value": 1000}
-    await site.cluster.api.create(_PRIORITIES, importance)
-    first, alone = (volcanos.member(f"torn-{i}", "torn", 8) for i in range(2))
-    first["spec"]["priorityClassName"] = "first-in-line"
-    alone["spec"]["affinity"] = {"podAffinity": _next_to("nobody")}
-
     history = History(site.cluster)
     async with history.following():
-        for pod in (first, alone):
-            await site.cluster.api.create(PODS, pod)
+        await volcanos.make_torn(site.cluster, "torn")
 
         async def is_bare_again() -> bool:
             chips = [bool(step.chips) for step in history.steps.get("torn-0", ())]
@@ -218,14 +208,6 @@ async def _said(site: Site, group: str) -> str:
         if event["involvedObject"]["name"].startswith(group)
     ]
     return " | ".join(told)
-
-
-def _next_to(app: str) -> Object:
-    term = {
-        "labelSelector": {"matchLabels": {"app": app}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
 async def _is_told(site: Site, group: str) -> bool:

@@ -164,6 +164,28 @@ async def make(cluster: BareCluster, name: str, counts: Mapping[str, int]) -> No
         await cluster.api.create(PODS, member(pod, name, chips))
 
 
+async def make_torn(cluster: BareCluster, name: str) -> None:
+    """Make a job of two pods: Volcano allocates the first and takes it back.
+
+    The second has no place, by a rule of its own. Volcano takes the more important pod
+    first; the other way round it would take none.
+    """
+    await cluster.api.create(GROUPS, group(name, 2, 16))
+    first, alone = (member(f"{name}-{number}", name, 8) for number in range(2))
+    first["spec"]["priorityClassName"] = "system-cluster-critical"
+    alone["spec"]["affinity"] = {"podAffinity": _next_to("nobody")}
+    for pod in (first, alone):
+        await cluster.api.create(PODS, pod)
+
+
+def _next_to(app: str) -> Object:
+    term = {
+        "labelSelector": {"matchLabels": {"app": app}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What a pod was like at one moment."""
