@@ -59,7 +59,20 @@ def paired(cluster: Cluster) -> Pairing:
         if pod.node and pod.phase == "Running"
         for problem in _mispaired(pod, cluster.mounted(pod.uid))
     ]
-    return Pairing(wrong=tuple(wrong), doubled=tuple(_doubled(cluster)))
+    return Pairing(wrong=tuple(wrong), doubled=doubled(cluster.mounts))
+
+
+def doubled(mounts: Iterable[Mount]) -> Problems:
+    """Check that no chip is in two containers."""
+    owners: dict[tuple[str, int], list[str]] = {}
+    for mount in mounts:
+        for chip in mount.chips:
+            owners.setdefault((mount.node, chip), []).append(mount.pod)
+    return tuple(
+        f"chip {chip} of {node} has {len(pods)} owners: {', '.join(pods)}"
+        for (node, chip), pods in sorted(owners.items())
+        if len(pods) > 1
+    )
 
 
 def agreed(cluster: Cluster) -> Problems:
@@ -271,16 +284,6 @@ def _mispaired(pod: PodFacts, mounted: Chips) -> Iterator[str]:
                 f"{pod.name} on {pod.node} has {_text(mounted)} mounted, "
                 f"huawei.com/{key} says {_text(chips)}"
             )
-
-
-def _doubled(cluster: Cluster) -> Iterator[str]:
-    owners: dict[tuple[str, int], list[str]] = {}
-    for mount in cluster.mounts:
-        for chip in mount.chips:
-            owners.setdefault((mount.node, chip), []).append(mount.pod)
-    for (node, chip), pods in sorted(owners.items()):
-        if len(pods) > 1:
-            yield f"chip {chip} of {node} has {len(pods)} owners: {', '.join(pods)}"
 
 
 def _sets(pairs: Iterable[tuple[str, Chips]]) -> dict[str, Counter[Chips]]:

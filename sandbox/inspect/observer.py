@@ -49,7 +49,25 @@ async def cluster(world: World) -> Cluster:
 async def pods(world: World) -> tuple[PodFacts, ...]:
     """Read all pods, in the order of their names."""
     items = await world.api.items(PODS)
-    return tuple(sorted(map(_pod, items), key=lambda pod: pod.name))
+    return tuple(sorted(map(pod_facts, items), key=lambda pod: pod.name))
+
+
+def pod_facts(item: Object) -> PodFacts:
+    """Return the facts that a pod object tells."""
+    meta, spec, status = item["metadata"], item["spec"], item.get("status", {})
+    annotations = meta.get("annotations") or {}
+    limits = [c.get("resources", {}).get("limits", {}) for c in spec["containers"]]
+    return PodFacts(
+        uid=meta["uid"],
+        name=meta["name"],
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", ""),
+        count=sum(int(limit.get(RESOURCE, 0)) for limit in limits),
+        claimed=_chips(annotations, RESOURCE),
+        real=_chips(annotations, REAL),
+        is_confirmed=annotations.get(PREDICATE_TIME) == _SERVED,
+        message=status.get("message", ""),
+    )
 
 
 def mounts(world: World) -> list[Mount]:
@@ -185,23 +203,6 @@ def _note(item: Object, choices: dict[str, Choice]) -> None:
         node=node_name,
         chips=_chips(annotations, RESOURCE),
         predicate_time=int(annotations[PREDICATE_TIME]),
-    )
-
-
-def _pod(item: Object) -> PodFacts:
-    meta, spec, status = item["metadata"], item["spec"], item.get("status", {})
-    annotations = meta.get("annotations") or {}
-    limits = [c.get("resources", {}).get("limits", {}) for c in spec["containers"]]
-    return PodFacts(
-        uid=meta["uid"],
-        name=meta["name"],
-        node=spec.get("nodeName", ""),
-        phase=status.get("phase", ""),
-        count=sum(int(limit.get(RESOURCE, 0)) for limit in limits),
-        claimed=_chips(annotations, RESOURCE),
-        real=_chips(annotations, REAL),
-        is_confirmed=annotations.get(PREDICATE_TIME) == _SERVED,
-        message=status.get("message", ""),
     )
 
 

@@ -136,7 +136,7 @@ async def test_after_a_churn_nothing_is_doubled_wrong_or_lost(fleet: Fleet) -> N
         if len(living) > AT_ONCE or chance.random() < 0.3:
             gone = living.pop(chance.randrange(len(living)))
             await fleet.world.api.delete(f"{observer.PODS}/{gone}")
-        doubled += checks.paired(_mounted(fleet.world)).doubled
+        doubled += checks.doubled(observer.mounts(fleet.world))
     seen = await _quiet(fleet.world)
     await _agreed(fleet)
 
@@ -156,11 +156,6 @@ async def _create(world: World, wanted: Iterable[tuple[str, int]]) -> None:
     for name, size in wanted:
         body = pod(name, size, terminationGracePeriodSeconds=1)
         await world.api.create(observer.PODS, body)
-
-
-def _mounted(world: World) -> facts.Cluster:
-    """What containers have at this moment, and nothing else."""
-    return facts.Cluster(nodes=(), pods=(), mounts=tuple(observer.mounts(world)))
 
 
 def _without(seen: facts.Cluster, node: str) -> facts.Cluster:

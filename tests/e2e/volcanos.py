@@ -15,7 +15,6 @@ import yaml
 from aiohttp import web
 
 from sandbox.apiclient import Listed, Object
-from sandbox.world.programs import Program
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.e2e import npu_nodes, programs
 from tests.e2e.bare import BareCluster, answers, free_port, until
@@ -28,6 +27,8 @@ _QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
 _SHIPPED = REPOSITORY / "daemonset/overlays/volcano/scheduler-configmap.yaml"
 _FILE = "volcano-scheduler.conf"
 _LARGEST = 64 << 20
+#: In Volcano's metrics: how many sessions were timed.
+_SESSIONS = "volcano_e2e_scheduling_latency_milliseconds_count "
 
 
 @dataclass(slots=True)
@@ -82,12 +83,30 @@ class Recorder:
             raise web.HTTPBadGateway from None
 
 
-async def start(cluster: BareCluster, extender_url: str) -> Program:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volcano:
+    """Volcano's scheduler, which schedules."""
+
+    #: of its metrics
+    url: str
+
+    async def session_count(self) -> int:
+        """Return how many sessions it has held since its start."""
+        async with aiohttp.ClientSession() as http, http.get(self.url) as answer:
+            lines = (await answer.text()).splitlines()
+        counts = [line.split()[1] for line in lines if line.startswith(_SESSIONS)]
+        return int(float(counts[0])) if counts else 0
+
+
+async def start(
+    cluster: BareCluster, extender_url: str, *, period_s: float = 1.0
+) -> Volcano:
     """Start Volcano's scheduler and wait until it schedules.
 
     Args:
         cluster: It ends with this.
         extender_url: What takes the place of the shipped configuration's.
+        period_s: From one session to the next; seconds.
 
     Raises:
         CannotError: It has not been built, or does not come up.
@@ -100,7 +119,7 @@ async def start(cluster: BareCluster, extender_url: str) -> Program:
     cluster.kubectl("apply", "-f", programs.volcano_crds(places))
     path = cluster.places.cache / _FILE
     path.write_text(configuration(extender_url), encoding="utf-8")
-    port = free_port()
+    port, metrics_port = free_port(), free_port()
     command = (
         str(programs.volcano(places)),
         *("--kubeconfig", str(cluster.places.kubeconfig())),
@@ -108,8 +127,11 @@ async def start(cluster: BareCluster, extender_url: str) -> Program:
         "--leader-elect=false",
         "--disable-default-scheduler-config=true",
         "--cache-dumper=false",
+        f"--schedule-period={period_s:g}s",
         "--enable-healthz=true",
         f"--healthz-address=127.0.0.1:{port}",
+        "--enable-metrics",
+        f"--listen-address=127.0.0.1:{metrics_port}",
     )
     log = cluster.places.logs / f"{programs.VOLCANO}.log"
     program = cluster.programs.start(programs.VOLCANO, command, log=log, env={})
@@ -121,7 +143,7 @@ async def start(cluster: BareCluster, extender_url: str) -> Program:
 
     # The scheduler makes it, and a controller, which does not run here, opens it.
     await until(is_open, "Volcano's queue `default`")
-    return program
+    return Volcano(url=f"http://127.0.0.1:{metrics_port}/metrics")
 
 
 def configuration(extender_url: str) -> str:
