@@ -159,15 +159,6 @@ BUDGETS = Resource(
     has_status=True,
     unconditional_update=False,
 )
-# Of Volcano, where its session loop takes the scheduler's place.
-POD_GROUPS = Resource(
-    group="scheduling.volcano.sh",
-    version="v1beta1",
-    plural="podgroups",
-    singular="podgroup",
-    kind="PodGroup",
-    short_names=("pg",),
-)
 # Workloads are listed, always empty: nothing here would run them.
 DAEMON_SETS = Resource(
     group="apps",
@@ -197,7 +188,6 @@ RESOURCES = (
     SERVICE_ACCOUNTS,
     LEASES,
     BUDGETS,
-    POD_GROUPS,
     DAEMON_SETS,
     DEPLOYMENTS,
 )

@@ -1,4 +1,4 @@
-"""Scheduling loops that call an extender as kube-scheduler and Volcano do.
+"""A scheduling loop that calls an extender as kube-scheduler does.
 
 Belongs here: the queue, the in-tree filters that extended resources need, the extender
 protocol, assumed pods and background binds. Does not belong here: any rule about chips.
@@ -9,6 +9,5 @@ Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 
 from sandbox.scheduler.extender import ExtenderSettings
 from sandbox.scheduler.loop import SchedulingLoop, Step
-from sandbox.scheduler.volcano import VolcanoLoop
 
-__all__ = ["ExtenderSettings", "SchedulingLoop", "Step", "VolcanoLoop"]
+__all__ = ["ExtenderSettings", "SchedulingLoop", "Step"]

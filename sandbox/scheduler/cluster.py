@@ -7,7 +7,7 @@ before the last one is bound.
 
 from dataclasses import dataclass, field
 
-from sandbox.apiclient import Object
+from sandbox.apiclient import Changed, Event, Listed, Object
 from sandbox.pods import Pod
 from sandbox.scheduler.fit import Load
 
@@ -76,6 +76,23 @@ class Cluster:
         """Begin after these nodes next time (schedule_one.go: nextStartNodeIndex)."""
         if self.nodes:
             self._start = (self._start + count) % len(self.nodes)
+
+
+def changes(known: dict[str, Object], event: Event) -> list[tuple[Object, bool]]:
+    """Return what an event of a list-watch changes: (object, whether it is gone)."""
+    match event:
+        case Changed(item=item, gone=gone):
+            uid = item["metadata"]["uid"]
+            known.pop(uid, None)
+            if not gone:
+                known[uid] = item
+            return [(item, gone)]
+        case Listed(items=items):
+            listed = {item["metadata"]["uid"]: item for item in items}
+            lost = [item for uid, item in known.items() if uid not in listed]
+            known.clear()
+            known.update(listed)
+            return [(item, True) for item in lost] + [(item, False) for item in items]
 
 
 def matters(before: Object | None, after: Object) -> bool:

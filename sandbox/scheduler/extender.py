@@ -60,6 +60,7 @@ class Extender:
         """Call the extender of `settings` through `session`."""
         self._session = session
         self._settings = settings
+        self._timeout = aiohttp.ClientTimeout(total=settings.http_timeout_s)
 
     def is_interested(self, pod: Pod) -> bool:
         """Whether a container of the pod asks for a managed resource."""
@@ -140,44 +141,32 @@ class Extender:
         return ()
 
     async def _post(self, verb: str, body: Object) -> Any:
+        """Call a verb as Go's client does, and return what it answers.
+
+        Raises:
+            ExtenderError: there was no answer, or one that does not count.
+        """
         url = f"{self._settings.url.rstrip('/')}/{verb}"
-        return await post(self._session, url, body, self._settings.http_timeout_s)
-
-
-async def post(
-    session: aiohttp.ClientSession, url: str, body: Object, timeout_s: float
-) -> Any:
-    """Call a verb of an extender as Go's client does, and return what it answers.
-
-    Args:
-        session: calls.
-        url: of the verb, which is its last part.
-        body: is sent as JSON.
-        timeout_s: how long the whole call may take; seconds.
-
-    Raises:
-        ExtenderError: there was no answer, or one that does not count.
-    """
-    try:
-        async with session.post(
-            url,
-            data=json.dumps(body),
-            headers={"Content-Type": "application/json"},
-            timeout=aiohttp.ClientTimeout(total=timeout_s),
-        ) as response:
-            if response.status != HTTPStatus.OK:
-                verb = url.rpartition("/")[2]
-                raise ExtenderError(
-                    f"failed {verb} with extender at URL {url}, code {response.status}"
-                )
-            return json.loads(await response.read())
-    except TimeoutError:
-        raise ExtenderError(
-            f'Post "{url}": context deadline exceeded '
-            "(Client.Timeout exceeded while awaiting headers)"
-        ) from None
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise ExtenderError(f'Post "{url}": {error}') from error
+        try:
+            async with self._session.post(
+                url,
+                data=json.dumps(body),
+                headers={"Content-Type": "application/json"},
+                timeout=self._timeout,
+            ) as response:
+                if response.status != HTTPStatus.OK:
+                    raise ExtenderError(
+                        f"failed {verb} with extender at URL {url}, "
+                        f"code {response.status}"
+                    )
+                return json.loads(await response.read())
+        except TimeoutError:
+            raise ExtenderError(
+                f'Post "{url}": context deadline exceeded '
+                "(Client.Timeout exceeded while awaiting headers)"
+            ) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ExtenderError(f'Post "{url}": {error}') from error
 
 
 def _bare(source: Object) -> Object:

@@ -16,11 +16,9 @@ import aiohttp
 from sandbox.apiclient import FAILURES, ApiClient, Object, pod_path
 from sandbox.pods import Pod, pod_of
 from sandbox.scheduler import fit
-from sandbox.scheduler.background import Background
-from sandbox.scheduler.cluster import Cluster, matters
+from sandbox.scheduler.cluster import Cluster, changes, matters
 from sandbox.scheduler.extender import Extender, ExtenderError, ExtenderSettings
 from sandbox.scheduler.fit import Misfit
-from sandbox.scheduler.follow import changes
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.reporter import Reporter
 
@@ -85,7 +83,7 @@ class SchedulingLoop:
         self._listed = {"nodes": asyncio.Event(), "pods": asyncio.Event()}
         self._binding = 0
         self._extender: Extender | None = None
-        self._background = Background(self._run)
+        self._main: asyncio.Task[None] | None = None
 
     @property
     def overlaps(self) -> int:
@@ -94,7 +92,7 @@ class SchedulingLoop:
 
     async def start(self) -> None:
         """Begin to schedule."""
-        self._background.start()
+        self._main = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Stop at once; binds that are under way are abandoned.
@@ -102,7 +100,13 @@ class SchedulingLoop:
         Raises:
             Exception: the loop had failed before.
         """
-        await self._background.stop()
+        main, self._main = self._main, None
+        if main is None:
+            return
+        main.cancel()
+        await asyncio.wait({main})
+        if not main.cancelled():
+            await main
 
     # -- tasks -------------------------------------------------------------
 

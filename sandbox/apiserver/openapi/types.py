@@ -2,7 +2,6 @@
 
 import functools
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.apiserver.objects import Object
@@ -16,42 +15,16 @@ _PACKAGES = {
     "apps": "apps",
     "coordination.k8s.io": "coordination",
     "policy": "policy",
-    "scheduling.volcano.sh": "volcano",
 }
 #: A type of which nothing is known: whatever is in it is right.
 UNKNOWN: Object = {}
-
-
-_META = openapi.reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
-_ANYTHING = {"type": "object", "additionalProperties": UNKNOWN}
-#: Of Volcano's, only what it is: its own validation is not here.
-_OTHERS: Mapping[str, Object] = {
-    "io.k8s.api.volcano.v1beta1.PodGroup": {
-        "description": "PodGroup is a collection of pods that are scheduled together.",
-        "type": "object",
-        "properties": {
-            "apiVersion": openapi.text("Of the object."),
-            "kind": openapi.text("Of the object."),
-            "metadata": {"allOf": [_META], "description": "Of the object."},
-            "spec": {**_ANYTHING, "description": "What the group asks for."},
-            "status": {**_ANYTHING, "description": "How far it is."},
-        },
-        "x-kubernetes-group-version-kind": [
-            {
-                "group": "scheduling.volcano.sh",
-                "version": "v1beta1",
-                "kind": "PodGroup",
-            }
-        ],
-    }
-}
 
 
 @functools.cache
 def definitions() -> dict[str, Object]:
     """Return all schemas, {name: schema}; read only."""
     found: dict[str, Object] = json.loads(FILE.read_text(encoding="utf-8"))
-    return {**found, **_OTHERS}
+    return found
 
 
 def name_of(schema: Object) -> str:
