@@ -21,6 +21,8 @@ def joined(texts: list[str]) -> str:
             return json.dumps(json.loads(one) + json.loads(other))
         return other
 
+    if len(texts) == 1:
+        return texts[0]
     first, *others = (json.loads(text) for text in texts)
     for each in others:
         first = join(first, each)

@@ -11,6 +11,15 @@ from extender.gang import membership
 from kube import objects
 from scheduler_core.node.chip_mask import ids_of
 from scheduler_core.products.table import ATLAS_800_TRAINING
+from tests.support.caches import (
+    apply,
+    empty,
+    has_unconfirmed,
+    index,
+    known_nodes,
+    node_states,
+    only_gang,
+)
 
 NOW_S = 1_764_000_000
 RESOURCE = ATLAS_800_TRAINING.resource
@@ -22,14 +31,14 @@ def pod(number: int, of: Population = SOME) -> objects.Pod:
 
 
 def cache_of(population: Population) -> Cache:
-    cache = Cache()
+    cache = empty()
     for number in range(population.nodes):
         node = msgspec.json.decode(population.node(number), type=objects.Node)
         report = population.report(number)
         told = decode.report_change(msgspec.json.decode(report, type=objects.ConfigMap))
         assert told is not None
-        step(cache, decode.node_change(node), NOW_S)
-        step(cache, told, NOW_S)
+        apply(cache, decode.node_change(node))
+        apply(cache, told)
     for number in range(population.pods):
         step(cache, decode.pod_change(pod(number, population)), NOW_S)
     return cache
@@ -38,9 +47,9 @@ def cache_of(population: Population) -> Cache:
 def test_nodes_reports_and_pods_agree_on_what_is_free() -> None:
     cache = cache_of(SOME)
 
-    assert len(cache.nodes) == SOME.nodes
-    assert not cache.unconfirmed_claims  # all claims have been served
-    free = {state.name: ids_of(state.free) for state in cache.cluster}
+    assert len(known_nodes(cache)) == SOME.nodes
+    assert not has_unconfirmed(cache)  # all claims have been served
+    free = {state.name: ids_of(state.free) for state in index(cache)}
     assert free == {
         node_name(number): tuple(sorted({*range(8)} - {*SOME.chips_held(number)}))
         for number in range(SOME.nodes)
@@ -55,16 +64,16 @@ def test_a_report_of_broken_chips_leaves_nothing_free() -> None:
     told = decode.report_change(found)
     assert told is not None
 
-    step(cache, told, NOW_S)
+    apply(cache, told)
 
     assert found.metadata.resource_version == "77"
-    assert cache.cluster.nodes(RESOURCE)[node_name(4)].free == 0
-    assert cache.cluster.nodes(RESOURCE)[node_name(5)].free != 0
+    assert node_states(cache)[node_name(4)].free == 0
+    assert node_states(cache)[node_name(5)].free != 0
 
 
 def test_the_pods_that_wait_are_one_job_in_their_order() -> None:
     cache = cache_of(SOME)
-    (gang,) = cache.gangs.jobs.values()
+    gang = only_gang(cache)
 
     assert gang.size is not None
     assert gang.size.count == SOME.gang

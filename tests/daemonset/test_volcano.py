@@ -7,8 +7,8 @@ import yaml
 
 from extender.cache import decode
 from tests.daemonset.rendered import needs_kubectl, of_kind
-from tests.extender.clusters import cluster
 from tests.extender.volcanos import volcano
+from tests.support.caches import cluster
 
 pytestmark = needs_kubectl
 

@@ -15,8 +15,8 @@ from sandbox.apiserver import paths, requests
 from sandbox.apiserver.requests import Request
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
-from tests.extender.clusters import RESOURCE, claim, report
 from tests.kube.fire import Bed
+from tests.support.watched import RESOURCE, claim, report
 
 NODES = ("n1", "n2")
 PODS = "/api/v1/namespaces/default/pods"

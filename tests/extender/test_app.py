@@ -21,7 +21,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock
-from tests.extender.clusters import RESOURCE
+from tests.support.watched import RESOURCE
 
 PODS = "/api/v1/namespaces/default/pods"
 REPORTS = "/api/v1/namespaces/kube-system/configmaps"

@@ -12,27 +12,24 @@ from kube import objects
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products.lookup import Traits
 from scheduler_core.wire import annotations
-from tests.extender.clusters import (
-    NOW_NS,
-    NOW_S,
-    Spec,
+from tests.support.caches import (
+    add_node,
     apply,
     barred,
     bind,
+    empty,
     free,
-    node,
-    pod,
-    report,
-    tenant,
+    only_gang,
+    planned,
 )
-from tests.extender.jobpods import member
-from tests.extender.networked import A3, add_node, planned
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.watched import A3, member, node, pod, report, tenant
 
 DAY_S = 86_400.0
 
 
 def bare(*names: str) -> Cache:
-    cache = Cache(bare_nodes=True)
+    cache = empty(bare_nodes=True)
     for name in names:
         apply(cache, replace(node(name), inventory=""))
     return cache
@@ -54,7 +51,7 @@ def test_it_counts_however_long_nobody_reports() -> None:
 
 
 def test_unless_so_asked_a_node_without_an_agent_gets_nothing() -> None:
-    cache = Cache()
+    cache = empty()
     apply(cache, node("n1"))
 
     assert barred(cache) is Reason.AGENT_SILENT
@@ -80,9 +77,9 @@ def test_an_agent_that_comes_is_believed() -> None:
 
 def test_unlike_pods_need_not_wait_for_one_another() -> None:
     cache = bare("n1")
-    bind(cache, pod(Spec(name="a", reads_annotation=True)), "n1")
+    bind(cache, pod("a", reads_annotation=True), "n1")
 
-    other = pod(Spec(name="b"))
+    other = pod("b")
     made = reserve.choose_chips(cache, other, "n1", now_s=NOW_S, now_ns=NOW_NS)
 
     assert isinstance(made, reserve.Choice)
@@ -90,7 +87,7 @@ def test_unlike_pods_need_not_wait_for_one_another() -> None:
 
 
 def test_its_superpod_stands_on_the_node() -> None:
-    cache = Cache(bare_nodes=True)
+    cache = empty(bare_nodes=True)
     for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1)):
         add_node(cache, name, A3)
         seen_node = events.NodeUpdated(
@@ -104,11 +101,7 @@ def test_its_superpod_stands_on_the_node() -> None:
 
     assert isinstance(found, dict)
     assert {where for where, _ in found.values()} == {"n2", "n3"}
-    assert (
-        NetworkTopology(cache, Rules())
-        .snapshot(next(iter(cache.gangs.jobs.values())))
-        .superpods
-    )
+    assert NetworkTopology(cache, Rules()).snapshot(only_gang(cache)).superpods
 
 
 @pytest.mark.parametrize(

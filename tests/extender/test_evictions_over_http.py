@@ -9,8 +9,7 @@ from typing import Any
 
 from sandbox.apiserver.resources import PODS as PODS_RESOURCE
 from scheduler_core.wire import annotations
-from tests.extender.clusters import RESOURCE
-from tests.extender.test_app import PODS, World, until
+from tests.extender.test_app import PODS, World
 from tests.extender.test_gangs_over_http import (
     are_bound,
     has_event,
@@ -18,6 +17,8 @@ from tests.extender.test_gangs_over_http import (
     nodes_of,
     scheduled,
 )
+from tests.support.until import until
+from tests.support.watched import RESOURCE
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 

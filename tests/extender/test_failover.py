@@ -14,10 +14,11 @@ from aiohttp.typedefs import Handler
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.scheduler import ExtenderSettings, SchedulingLoop
-from tests.extender.clusters import RESOURCE
 from tests.extender.replicas import Replicas
-from tests.extender.test_app import PODS, World, started, until
+from tests.extender.test_app import PODS, World, started
 from tests.extender.test_gangs_over_http import add_member, nodes_of
+from tests.support.until import until
+from tests.support.watched import RESOURCE
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ascend-extender"
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.scheduler import ExtenderSettings, SchedulingLoop
-from tests.extender.clusters import RESOURCE
-from tests.extender.test_app import PODS, World, beside_an_api_server, until
+from tests.extender.test_app import PODS, World, beside_an_api_server
+from tests.support.until import until
+from tests.support.watched import RESOURCE
 
 
 @asynccontextmanager

@@ -8,7 +8,6 @@ import pytest
 from extender.apiserver.wake import SchedulerWaker
 from extender.apiserver.writers import KubeJobs
 from extender.cache import events
-from extender.gang.events import Limits
 from extender.gang.gangs import Phase
 from kube import credentials
 from kube.client import Client
@@ -16,11 +15,12 @@ from kube.events import Recorder
 from sandbox.apiserver import ApiServer
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
-from tests.extender.binds import until
-from tests.extender.clusters import ALL, Spec, cluster, free, pod, served
-from tests.extender.fake_api import Fate
-from tests.extender.gangworld import NAMES, two, world
 from tests.extender.test_evictions_over_http import asking
+from tests.support.caches import cluster, free, only_gang, reservations, set_limits
+from tests.support.extender import NAMES, world
+from tests.support.fake_api import Fate
+from tests.support.until import until
+from tests.support.watched import ALL, pod, served, two
 
 
 @pytest.mark.parametrize("evicts", [False, True])
@@ -28,7 +28,7 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
     evicts: bool,
 ) -> None:
     cache = cluster(nodes=NAMES)
-    cache.limits = Limits(evicts_incomplete=evicts)
+    set_limits(cache, evicts_incomplete=evicts)
     async with world(cache) as w:
         w.add(*two())
         w.filter("a")
@@ -38,15 +38,15 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
         text = await asyncio.gather(first, w.bind("b", "n2"))
         bound, left = ("b", "a") if text[0] else ("a", "b")
         w.pass_s(61)
-        assert w.jobs.removed == []
+        assert w.calls.removed == []
 
         w.pass_s(600)
         await asyncio.gather(*w.planner._tasks)
 
-        assert w.jobs.removed == ([bound] if evicts else [])
+        assert w.calls.removed == ([bound] if evicts else [])
         why = "evicted, because its job was not complete in time: it starts again"
         told = [(bound, "AscendGangEvicted", why)] if evicts else []
-        assert w.jobs.told[1:] == told
+        assert w.calls.told[1:] == told
         assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == tuple(ALL)
 
 
@@ -92,9 +92,9 @@ async def test_a_job_is_not_planned_anew_while_a_bind_of_it_may_take_effect() ->
 
         w.api.go_on.set()
         assert await calls[late] == ""
-        wakes = w.jobs.wakes
+        wakes = w.calls.wakes
         w.pass_s(1)
-        assert w.jobs.wakes == wakes + 1
+        assert w.calls.wakes == wakes + 1
         assert len(w.filter(other, names)) == 1
         w.learn(*(events.PodDeleted(uid=f"uid-{name}") for name in calls))
         assert [free(w.cache, name) for name in names] == [tuple(ALL)] * 3
@@ -112,9 +112,9 @@ async def test_they_are_evicted_by_uid_and_once(
         made = server.store.create(target, asking("a", 1, 0)).document
         uid = made["metadata"]["uid"]
 
-        await jobs.remove(pod(Spec(name="a", uid="another")))
+        await jobs.remove(pod("a", uid="another"))
         assert server.store.entries(PODS).keys() == {("default", "a")}
-        await jobs.remove(pod(Spec(name="a", uid=uid)))
+        await jobs.remove(pod("a", uid=uid))
         assert server.store.entries(PODS) == {}
 
     await server.stop()
@@ -136,9 +136,9 @@ async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() ->
         text = await asyncio.gather(w.bind("a", "n1"), w.bind("b", "n2"))
 
         assert [*text] == ["the pod is gone", ""]
-        (gang,) = w.cache.gangs.jobs.values()
+        gang = only_gang(w.cache)
         assert gang.places == {}
-        assert w.cache.reservations.keys() == {"uid-b"}
+        assert reservations(w.cache).keys() == {"uid-b"}
         assert w.is_(Phase.GATHERING)
 
 
@@ -156,7 +156,7 @@ async def test_who_has_come_goes_on_once_another_turns_out_to_be_bound() -> None
         await w.until_came(1)
 
         seen = next(each for each in two() if each.pod.name == unclear)
-        claim = w.cache.reservations[f"uid-{unclear}"]
+        claim = reservations(w.cache)[f"uid-{unclear}"]
         bound = replace(seen.pod, node=claim.node, annotations=served(range(8)))
         w.learn(replace(seen, pod=bound))
 

@@ -20,19 +20,33 @@ from extender.volcano import victims as volcano_victims
 from extender.volcano.protocol import Evictee, Task
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
-from tests.extender.clusters import NOW_S, RESOURCE, apply, barred, bind, free
-from tests.extender.lined import (
+from tests.support.caches import (
+    apply,
+    barred,
+    bind,
+    empty,
+    free,
+    index,
+    known_nodes,
+    known_pods,
+    lined,
+    node_states,
+    set_aside,
+    state_of,
+)
+from tests.support.clock import NOW_S
+from tests.support.watched import (
     BOTH,
     CARD,
     CARDS,
     INFERENCE,
+    RESOURCE,
     TRAINING,
     Line,
     asking,
-    lined,
     living,
-    node_of,
-    report_of,
+    node,
+    report,
 )
 
 EIGHT = tuple(range(8))
@@ -43,24 +57,24 @@ def test_each_line_has_its_own_free_chips() -> None:
 
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
     assert free(cache, "n1", CARD) == (9,)
-    assert (len(cache.cluster), len(cache.pods)) == (1, 2)
+    assert (len(index(cache)), len(known_pods(cache))) == (1, 2)
 
 
 def test_what_is_held_or_broken_of_one_line_is_free_of_the_other() -> None:
     training = replace(TRAINING, held=(0,), releasing=(1,), unhealthy=(7,))
-    cache = lined(report_of("n1", training, INFERENCE))
+    cache = lined(report("n1", training, INFERENCE))
 
     assert (free(cache, "n1"), free(cache, "n1", CARD)) == ((2, 3, 4, 5, 6), (8, 9))
 
 
 def test_lost_ids_bar_their_own_line_only() -> None:
-    cache = lined(report_of("n1", TRAINING, replace(INFERENCE, lost=(8,))))
+    cache = lined(report("n1", TRAINING, replace(INFERENCE, lost=(8,))))
 
     assert (barred(cache), barred(cache, resource=CARD)) == (None, Reason.IDS_LOST)
 
 
 def test_a_line_that_the_kubelet_does_not_offer_is_barred_alone() -> None:
-    none = replace(node_of("n1", *BOTH), other_offers=(events.Offer(product=CARDS),))
+    none = replace(node("n1", *BOTH), other_offers=(events.Offer(product=CARDS),))
     cache = lined(none)
 
     assert barred(cache) is None
@@ -76,7 +90,7 @@ def test_an_agent_that_is_silent_is_silent_for_all_its_lines() -> None:
         Reason.AGENT_SILENT,
     ]
 
-    told = report_of("n1", *BOTH, update_time=NOW_S + 902)
+    told = report("n1", *BOTH, update_time=NOW_S + 902)
     apply(cache, told, now_s=NOW_S + 902)
 
     assert [barred(cache, resource=of) for of in (RESOURCE, CARD)] == [None, None]
@@ -84,15 +98,15 @@ def test_an_agent_that_is_silent_is_silent_for_all_its_lines() -> None:
 
 def test_a_line_that_goes_and_comes_leaves_the_other_as_it_is() -> None:
     cache = lined(living("a", TRAINING, (0,)), living("b", INFERENCE, (8,)))
-    before = cache.cluster.nodes(RESOURCE)["n1"]
+    before = node_states(cache, RESOURCE)["n1"]
 
-    apply(cache, node_of("n1", TRAINING))
-    assert "n1" not in cache.cluster.nodes(CARD)
-    assert find_drift(cache, node_of("n1", TRAINING)) == ""
-    apply(cache, node_of("n1", *BOTH))
+    apply(cache, node("n1", TRAINING))
+    assert "n1" not in node_states(cache, CARD)
+    assert find_drift(cache, node("n1", TRAINING)) == ""
+    apply(cache, node("n1", *BOTH))
 
     assert free(cache, "n1", CARD) == (9,)
-    assert cache.cluster.nodes(RESOURCE)["n1"] == before
+    assert node_states(cache, RESOURCE)["n1"] == before
 
 
 def test_a_deleted_node_of_two_lines_leaves_nothing_behind() -> None:
@@ -102,7 +116,7 @@ def test_a_deleted_node_of_two_lines_leaves_nothing_behind() -> None:
     apply(cache, events.NodeUpdated(name="n1"), events.ReportUpdated(node="n1"))
     apply(cache, events.Ticked(), now_s=NOW_S + 10)
 
-    assert (cache.nodes, list(cache.cluster)) == ({}, [])
+    assert (known_nodes(cache), list(index(cache))) == (set(), [])
 
 
 def test_predicate_times_grow_on_each_line() -> None:
@@ -127,7 +141,7 @@ def test_pods_of_different_lines_are_never_taken_for_each_other() -> None:
 
 def test_room_besides_chips_is_one_for_all_lines() -> None:
     attempt = Resources(10_000, 1 << 30, 110)
-    cache = lined(replace(node_of("n1", *BOTH), allocatable_resources=attempt))
+    cache = lined(replace(node("n1", *BOTH), allocatable_resources=attempt))
     ask = Resources(3_000, 1 << 20)
     for name, line in (("a", TRAINING), ("b", INFERENCE)):
         apply(cache, events.PodUpdated(pod=asking(name, line), ask=ask))
@@ -142,7 +156,7 @@ def test_nodes_that_are_kept_for_a_job_are_kept_in_its_line() -> None:
     cache = lined()
     for name, line in (("a", TRAINING), ("b", INFERENCE)):
         apply(cache, events.PodUpdated(pod=asking(name, line)))
-    cache.reserved_nodes = {RESOURCE: {"n1": ("Job/default/large", 0)}}
+    set_aside(cache, "n1", "Job/default/large")
 
     assert cache.nodes_reserved_from("uid-a") == {"n1"}
     assert cache.nodes_reserved_from("uid-b") == frozenset()
@@ -169,8 +183,8 @@ def test_nobody_goes_for_chips_of_another_line() -> None:
     apply(cache, nominated, events.PodDeleted(uid="uid-b"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
     assert free(cache, "n1", CARD) == ()
-    assert cache.ensure_resource("n1", CARD).is_cleared(attempt.owner)
-    assert cache.ensure_resource("n1", RESOURCE).nominated == {}
+    assert state_of(cache, "n1", CARD).is_cleared(attempt.owner)
+    assert state_of(cache, "n1", RESOURCE).nominated == {}
     apply(cache, events.NominationCleared(owner=attempt.owner))
     assert free(cache, "n1", CARD) == (8, 9)
 
@@ -200,9 +214,9 @@ def test_volcano_is_told_of_those_in_the_way_on_that_line(
 
 def test_bare_chips_of_each_line_are_there_if_as_many_are_offered() -> None:
     whole = replace(INFERENCE, there=tuple(range(CARDS.chip_count)))
-    cache = Cache(bare_nodes=True)
-    apply(cache, replace(node_of("n1", TRAINING, whole), inventory=""))
-    apply(cache, replace(node_of("n2", *BOTH), inventory=""), node_of("n3", *BOTH))
+    cache = empty(bare_nodes=True)
+    apply(cache, replace(node("n1", TRAINING, whole), inventory=""))
+    apply(cache, replace(node("n2", *BOTH), inventory=""), node("n3", *BOTH))
 
     assert (free(cache, "n1"), free(cache, "n1", CARD)) == (EIGHT, whole.there)
     assert (free(cache, "n2"), barred(cache, "n2", CARD)) == (
@@ -269,21 +283,21 @@ def shift(line: Line, some: set[int]) -> tuple[int, ...]:
 def test_each_line_of_two_is_as_if_it_were_alone(
     some: list[tuple[int, str, tuple[str, set[int]]]],
 ) -> None:
-    lines, alone = list(BOTH), [Cache(), Cache()]
-    both = Cache()
+    lines, alone = list(BOTH), [empty(), empty()]
+    both = empty()
     for which, letter, (kind, positions) in some:
         line, name = lines[which], f"{letter}{which}"
         ids = shift(line, positions)
         if kind == "node":
-            apply(both, node_of("n1", *lines))
+            apply(both, node("n1", *lines))
             for cache, one in zip(alone, lines, strict=True):
-                apply(cache, node_of("n1", one))
+                apply(cache, node("n1", one))
         elif kind in {"held", "releasing", "unhealthy", "lost"}:
             text: Mapping[str, tuple[int, ...]] = {kind: ids}
             lines[which] = replace(line, **text)  # type: ignore[arg-type]  # masks only
-            apply(both, report_of("n1", *lines))
+            apply(both, report("n1", *lines))
             for cache, one in zip(alone, lines, strict=True):
-                apply(cache, report_of("n1", one))
+                apply(cache, report("n1", one))
         elif ids:
             found = happened(kind, name, line, ids)
             apply(both, *found)
@@ -291,10 +305,10 @@ def test_each_line_of_two_is_as_if_it_were_alone(
 
     for cache, line in zip(alone, BOTH, strict=True):
         resource = line.product.resource
-        assert both.cluster.nodes(resource) == cache.cluster.nodes(resource)
+        assert node_states(both, resource) == node_states(cache, resource)
         here, there = (
-            cache.ensure_resource("n1", resource),
-            both.ensure_resource("n1", resource),
+            state_of(cache, "n1", resource),
+            state_of(both, "n1", resource),
         )
         assert there.tenants == here.tenants
         assert there.last_time == here.last_time
@@ -322,7 +336,7 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
     bound: list[events.PodUpdated] = []
     for number, (what, which, count, where) in enumerate(some):
         line, other = BOTH[which], BOTH[1 - which]
-        before = dict(cache.cluster.nodes(other.product))
+        before = dict(node_states(cache, other.product))
         mine = [each for each in open_binds if each[0] is line]
         if what == "bind":
             wanted = asking(f"p{number}", line, count)
@@ -339,20 +353,17 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
             line, other = (
                 BOTH if last.shape.resource == RESOURCE else tuple(reversed(BOTH))
             )
-            before = dict(cache.cluster.nodes(other.product))
+            before = dict(node_states(cache, other.product))
             apply(cache, events.PodUpdated(pod=replace(last, phase="Succeeded")))
 
-        assert cache.cluster.nodes(other.product) == before
+        assert node_states(cache, other.product) == before
         for name in ("n1", "n2"):
-            resource_state = cache.ensure_resource(name, line.product.resource)
-            masks = [tenant.chips for tenant in resource_state.tenants.values()]
-            masks += [
-                reservation.chips
-                for reservation in resource_state.reservations.values()
-            ]
-            masks += [left for left, _ in resource_state.unshown.values()]
-            assert sum(masks) == resource_state.taken()  # no chip twice
-            assert not resource_state.taken() & ~sum(1 << chip for chip in line.there)
+            state = state_of(cache, name, line.product.resource)
+            masks = [tenant.chips for tenant in state.tenants.values()]
+            masks += [promise.chips for promise in state.reservations.values()]
+            masks += [left for left, _ in state.unshown.values()]
+            assert sum(masks) == state.taken()  # no chip twice
+            assert not state.taken() & ~sum(1 << chip for chip in line.there)
 
 
 def _outcome(
@@ -365,7 +376,7 @@ def _outcome(
     """What is learnt of a bind: that the pod is on its node, or that it is not."""
     if not is_bound:
         return [events.Unreserved(uid=reservation.uid)]
-    pod = cache.pods[reservation.uid]
+    pod = known_pods(cache)[reservation.uid]
     line = TRAINING if pod.shape.resource == RESOURCE else INFERENCE
     ids = chips.ids_of(reservation.chips)
     bound.append(living(pod.name, line, ids, reservation.node))

@@ -9,7 +9,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.cache import events
-from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.metrics import Metrics
 from extender.planning.topology import Rules
@@ -18,22 +17,21 @@ from scheduler_core import __main__ as program
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.snapshot import document
 from scheduler_core.wire import annotations
-from tests.extender.clusters import RESOURCE, apply, bind, free
-from tests.extender.jobpods import member
 from tests.extender.kube_scheduler.test_verbs import Served, served
-from tests.extender.lined import (
+from tests.extender.queries.test_routes import get, plan
+from tests.support.caches import apply, bind, empty, free, index, lined, planned
+from tests.support.watched import (
     BOTH,
     CARD,
     INFERENCE,
+    RESOURCE,
     TRAINING,
     Line,
     asking,
-    lined,
     living,
-    node_of,
+    member,
+    node,
 )
-from tests.extender.networked import planned
-from tests.extender.queries.test_routes import get, plan
 
 
 def sent(name: str, *resources: str, count: int = 1) -> dict[str, Any]:
@@ -82,7 +80,7 @@ async def test_pods_of_each_line_are_filtered_bound_and_explained() -> None:
 
 async def test_why_not_is_said_of_the_line_that_is_asked_for() -> None:
     cache = lined(living("a", INFERENCE, (8, 9)))
-    apply(cache, node_of("n2", TRAINING))
+    apply(cache, node("n2", TRAINING))
     async with served(cache) as (extender, _):
         answer = await filtered(extender, sent("p", CARD), "n1", "n2")
 
@@ -112,7 +110,7 @@ def test_jobs_of_two_lines_share_the_room_of_a_node() -> None:
     """CPU for three pods, one of which runs on the other line's chips."""
     allocatable_resources = Resources(3_000, 1 << 40, 110)
     ask = Resources(1_000, 1 << 20)
-    cache = Cache()
+    cache = empty()
     apply(cache, *lined_with(allocatable_resources, "n1", "n2"))
     apply(cache, replace(living("card", INFERENCE, (8,)), ask=ask))
     apply(cache, events.PodUpdated(pod=asking("next", INFERENCE), ask=ask))
@@ -135,7 +133,7 @@ def lined_with(allocatable_resources: Resources, *names: str) -> list[events.Cha
     for name in names:
         texts = told[name].report_texts
         found += [
-            replace(node_of(name, *BOTH), allocatable_resources=allocatable_resources),
+            replace(node(name, *BOTH), allocatable_resources=allocatable_resources),
             events.ReportUpdated(node=name, device_info=texts[0], affinity=texts[1]),
         ]
     return found
@@ -178,7 +176,7 @@ async def test_a_snapshot_has_both_lines_and_is_read_by_the_program(
 
     assert (status, again) == (200, (200, text))
     found = document.parse(text)
-    assert list(document.cluster_of(found)) == list(cache.cluster)
+    assert list(document.cluster_of(found)) == list(index(cache))
     assert [(pod.name, pod.resource, pod.chips) for pod in found.pods] == [
         ("default/a", RESOURCE, (0, 1)),
         ("default/b", CARD, (8,)),
@@ -197,8 +195,8 @@ async def test_a_snapshot_has_both_lines_and_is_read_by_the_program(
 
 
 async def test_a_snapshot_of_one_line_says_no_more_than_before() -> None:
-    cache = Cache()
-    apply(cache, node_of("n1", TRAINING), living("a", TRAINING, (0,)))
+    cache = empty()
+    apply(cache, node("n1", TRAINING), living("a", TRAINING, (0,)))
 
     _, text = await get(cache, "/v1/snapshot")
 

@@ -4,16 +4,13 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
-from extender.clocks import Clock
 from extender.gang.events import Caller
 from extender.metrics import Metrics
-from extender.planning.planner import Planner
 from scheduler_core.products.table import ATLAS_800_TRAINING
-from tests.extender.binds import world
-from tests.extender.clusters import NOW_NS, NOW_S, cluster, tenant
-from tests.extender.fake_api import Fate
-from tests.extender.jobpods import member
-from tests.extender.jobsapi import Jobs
+from tests.support.caches import cluster, reservations
+from tests.support.extender import World, world
+from tests.support.fake_api import Fate
+from tests.support.watched import member, tenant
 
 POOL = {"pool": ATLAS_800_TRAINING.key}
 
@@ -52,7 +49,7 @@ def test_a_later_term_shows_its_own_sizes() -> None:
 
 async def test_what_the_api_server_does_not_do_is_counted_by_why() -> None:
     registry = CollectorRegistry()
-    async with world(cluster(), registry=registry) as w:
+    async with world(cluster(), metrics=Metrics(registry)) as w:
         for name, fate in (
             ("a", Fate.FORBIDDEN),
             ("b", Fate.BROKEN),
@@ -80,12 +77,7 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
     metrics = Metrics(registry)
     pair = [member("a"), member("b")]
     cache = cluster(*pair, nodes=("n1", "n2"))
-    planner = Planner(
-        cache,
-        Jobs(),
-        clock=Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS),
-        metrics=metrics,
-    )
+    planner = World(cache, metrics=metrics).planner
 
     metrics.watch_cache(cache)
 
@@ -99,7 +91,7 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
     assert _jobs(registry) == {"idle": 0, "held": 1, "open": 0}
     calls = [
         Caller(uid=uid, node=reservation.node, is_there=lambda: True)
-        for uid, reservation in cache.reservations.items()
+        for uid, reservation in reservations(cache).items()
     ]
     assert await asyncio.gather(*map(planner.wait, calls)) == [None, None]
     assert _jobs(registry) == {"idle": 0, "held": 0, "open": 1}

@@ -7,17 +7,15 @@ from msgspec.structs import replace as replaced
 
 from extender.cache import decode, events
 from extender.cache.cache import Cache
-from extender.clocks import Clock
 from extender.gang import membership
 from extender.gang.events import Caller
 from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology, Rules
 from kube.objects import Container, Meta, Pod, PodSpec, Resources
 from scheduler_core.topology.leaves import Version
-from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, tenant
-from tests.extender.jobpods import member
-from tests.extender.jobsapi import Jobs
-from tests.extender.networked import LARGE, planned, switched
+from tests.support.caches import apply, known_pod, planned, reserved_nodes, switched
+from tests.support.extender import World
+from tests.support.watched import LARGE, RESOURCE, member, tenant
 
 UNKNOWN = (
     "label tor-affinity: expected one of large-model-schema, normal-schema, null, "
@@ -36,10 +34,7 @@ def shown(label: str | None, count: int = 8, name: str = "p") -> Pod:
 
 def judging(cache: Cache, rules: Rules) -> Planner:
     """A planner that knows of leaves."""
-    clock = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
-    return Planner(
-        cache, Jobs(), clock=clock, topology=NetworkTopology(cache, rules).snapshot
-    )
+    return World(cache, topology=NetworkTopology(cache, rules).snapshot).planner
 
 
 def busy(*names: str) -> Cache:
@@ -59,7 +54,7 @@ async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
     apply(cache, decode.pod_change(shown(schema)))
     planner = judging(cache, Rules())
 
-    result = planner.filter_nodes(cache.pods["uid-p"], NAMES)
+    result = planner.filter_nodes(known_pod(cache, "p"), NAMES)
 
     # any of the three free nodes would do for a pod that does not ask
     assert result is not None
@@ -73,7 +68,7 @@ def test_a_pod_that_asks_for_nothing_is_not_planned(label: str | None) -> None:
     cache = busy("n4")
     apply(cache, decode.pod_change(shown(label)))
 
-    assert judging(cache, Rules()).filter_nodes(cache.pods["uid-p"], NAMES) is None
+    assert judging(cache, Rules()).filter_nodes(known_pod(cache, "p"), NAMES) is None
     assert membership.planned_membership(shown(label)) is None
 
 
@@ -100,7 +95,7 @@ def test_what_cannot_be_is_said_on_the_pod(
         apply(cache, events.SwitchesUpdated())
     apply(cache, decode.pod_change(shown(label)))
 
-    result = judging(cache, Rules()).filter_nodes(cache.pods["uid-p"], NAMES)
+    result = judging(cache, Rules()).filter_nodes(known_pod(cache, "p"), NAMES)
 
     assert result is not None
     assert result.counts == ((f"its job does not fit: {text}", 4),)
@@ -121,14 +116,14 @@ def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None
     old = shown("large-model-schema")
     apply(cache, decode.pod_change(old))
     ending = events.PodUpdated(
-        pod=replace(cache.pods["uid-p"], node="n1", phase="Running", deleting=True),
+        pod=replace(known_pod(cache, "p"), node="n1", phase="Running", deleting=True),
         member=membership.member(old),
     )
     apply(cache, ending)
     meta = replaced(old.metadata, uid="uid-new")
     apply(cache, decode.pod_change(replaced(old, metadata=meta)))
 
-    result = judging(cache, Rules()).filter_nodes(cache.pods["uid-new"], NAMES)
+    result = judging(cache, Rules()).filter_nodes(known_pod(cache, "new"), NAMES)
 
     assert result is not None
     assert result.fitting == ("n3",)
@@ -137,15 +132,10 @@ def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None
 def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
     cache = busy(*NAMES)
     apply(cache, decode.pod_change(shown("normal-schema")))
-    time = [NOW_S]
-    clock = Clock(now_s=lambda: time[0], now_ns=lambda: NOW_NS)
-    topology = NetworkTopology(cache, Rules()).snapshot
-    planner = Planner(cache, Jobs(), clock=clock, topology=topology)
+    world = World(cache, topology=NetworkTopology(cache, Rules()).snapshot)
 
     for _ in range(2):
-        result = planner.filter_nodes(cache.pods["uid-p"], NAMES)
-        assert result is not None
-        assert result.fitting == ()
-        time[0] += cache.limits.reserve_after_s + 1
+        assert world.filter("p", NAMES) == []
+        world.time.pass_s(cache.limits.reserve_after_s + 1)
 
-    assert cache.reserved_nodes == {}
+    assert reserved_nodes(cache) == set()

@@ -22,19 +22,18 @@ from scheduler_core.topology.leaves import Version
 from scheduler_core.wire import annotations, configuration
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.pods import PodMeta, RawContainer, npu_pod
-from tests.extender.clusters import (
-    NOW_NS,
-    NOW_S,
-    Spec,
+from tests.support.caches import (
+    add_node,
     apply,
     bind,
-    node,
-    pod,
-    report,
-    tenant,
+    empty,
+    known_pod,
+    planned,
+    reservations,
+    switched,
 )
-from tests.extender.jobpods import member
-from tests.extender.networked import A3, LARGE, add_node, planned, switched
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.watched import A3, LARGE, member, node, pod, report, tenant
 
 OUTPUTS = Path(__file__).parent / "outputs"
 PARAMETER_PLANE = Addresses(
@@ -54,15 +53,15 @@ def is_as_recorded(name: str, written: Mapping[str, str]) -> None:
 
 
 def one_node(addresses: Addresses | None = PARAMETER_PLANE) -> Cache:
-    cache = Cache()
+    cache = empty()
     add_node(cache, "n1", address="10.0.0.5", superpod=3, addresses=addresses)
     return cache
 
 
 def bound(cache: Cache, name: str) -> Mapping[str, str]:
     """What bind writes on a pod that its job's plan has on a node."""
-    wanted = cache.pods[f"uid-{name}"]
-    where = cache.reservations[wanted.uid].node
+    wanted = known_pod(cache, name)
+    where = reservations(cache)[wanted.uid].node
     made = reserve.choose_chips(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
     assert isinstance(made, reserve.Choice), made
     return made.annotations
@@ -72,7 +71,7 @@ def test_a_pod_by_itself_says_chips_time_and_that_it_is_alone() -> None:
     cache = one_node()
     apply(cache, tenant("a", "n1", (0, 1)))
 
-    made = bind(cache, pod(Spec(name="p", count=2)), "n1")
+    made = bind(cache, pod("p", count=2), "n1")
 
     is_as_recorded("one-pod", made.annotations)
 
@@ -81,21 +80,21 @@ def test_a_pod_of_a_deployment_gets_a_rank_where_nobody_else_gives_one() -> None
     owner = "ReplicaSet/default/infer-6d"
     written = {"hccl/rankIndex": "7"}
 
-    made = bind(one_node(), pod(Spec(name="p", owner=owner)), "n1")
-    ranked = pod(Spec(name="q", owner=owner, annotations=written))
+    made = bind(one_node(), pod("p", owner=owner), "n1")
+    ranked = pod("q", owner=owner, annotations=written)
 
     is_as_recorded("replica", made.annotations)
     assert "hccl/rankIndex" not in bind(one_node(), ranked, "n1").annotations
 
 
 def test_a_pod_with_all_chips_of_its_node_has_its_configuration_at_once() -> None:
-    made = bind(one_node(), pod(Spec(name="p", count=8)), "n1")
+    made = bind(one_node(), pod("p", count=8), "n1")
 
     is_as_recorded("whole-node", made.annotations)
 
 
 def test_that_configuration_is_the_one_that_the_agent_writes() -> None:
-    made = bind(one_node(), pod(Spec(name="p", count=8)), "n1")
+    made = bind(one_node(), pod("p", count=8), "n1")
 
     text = made.annotations[annotations.CONFIGURATION]
     assert text == configuration.render(
@@ -104,7 +103,7 @@ def test_that_configuration_is_the_one_that_the_agent_writes() -> None:
 
 
 def test_of_chips_that_are_asked_for_as_npus_it_has_a_key_of_its_own() -> None:
-    cache = Cache()
+    cache = empty()
     add_node(cache, "n1", table.by_key("npu-flat-16"), address="10.0.0.5")
     meta = PodMeta(uid="u", namespace="default", name="p", annotations={})
     asking = RawContainer(name="c", limits={"huawei.com/npu": "16"})
@@ -133,7 +132,7 @@ def test_of_less_than_a_whole_node_only_the_agent_knows_the_configuration(
     cache = one_node()
     apply(cache, change)
 
-    made = bind(cache, pod(Spec(name="p", count=4)), "n1")
+    made = bind(cache, pod("p", count=4), "n1")
 
     assert annotations.CONFIGURATION not in made.annotations
 
@@ -156,7 +155,7 @@ def test_a_job_that_shares_a_leaf_says_which() -> None:
 
 
 def test_a_job_of_superpods_says_the_logical_and_the_physical_one() -> None:
-    cache = Cache()
+    cache = empty()
     for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1)):
         add_node(cache, name, A3, superpod=superpod)
     traits = Traits(annotations={"sp-block": "32"})
@@ -170,8 +169,8 @@ def test_a_job_of_superpods_says_the_logical_and_the_physical_one() -> None:
 def test_a_pod_by_itself_says_its_superpod_if_it_asked_for_one() -> None:
     asks = {"sp-block": "8"}
 
-    made = bind(one_node(), pod(Spec(name="p", count=8, annotations=asks)), "n1")
-    plain = bind(one_node(), pod(Spec(name="q", count=8)), "n1")
+    made = bind(one_node(), pod("p", count=8, annotations=asks), "n1")
+    plain = bind(one_node(), pod("q", count=8), "n1")
 
     assert made.annotations["super-pod-rank"] == "0"
     assert made.annotations["super-pod-id"] == "3"
@@ -187,6 +186,6 @@ def test_a_node_whose_addresses_cannot_be_read_has_a_configuration_later() -> No
     )
     apply(cache, seen)
 
-    made = bind(cache, pod(Spec(name="p", count=1)), "n1")
+    made = bind(cache, pod("p", count=1), "n1")
 
     assert annotations.CONFIGURATION not in made.annotations

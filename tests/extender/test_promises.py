@@ -16,31 +16,22 @@ from hypothesis.stateful import (
 )
 
 from extender.cache import events
-from extender.cache.cache import Cache, step
 from extender.cache.events import Reservation
 from extender.scheduling import reserve
 from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
-from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations
-from tests.extender.clusters import (
-    ALL,
-    NOW_NS,
-    NOW_S,
-    RESOURCE,
-    Spec,
-    node,
-    pod,
-    report,
-    served,
-)
+from scheduler_core.wire.pods import NpuPod
+from tests.support.caches import apply, cluster, empty, node_states, reservations
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.watched import ALL, RESOURCE, claim, pod, report, served
 
 NODES = ("n1", "n2")
 #: mostly on the first, so that it fills
 WHERE = st.sampled_from(("n1", "n1", "n1", "n2"))
 
 
-def mask_of(spec: Spec) -> int:
+def mask_of(spec: NpuPod) -> int:
     """The chips that a pod's annotations name, read without any code of ours."""
     named = ",".join(
         spec.annotations.get(key, "") for key in (RESOURCE, annotations.ASCEND_REAL)
@@ -49,7 +40,7 @@ def mask_of(spec: Spec) -> int:
     return sum(1 << chip for chip in ids)
 
 
-def is_waiting(spec: Spec) -> bool:
+def is_waiting(spec: NpuPod) -> bool:
     """Whether it is bound and no Allocate has served it."""
     return bool(spec.node) and spec.phase == "Pending"
 
@@ -59,13 +50,13 @@ class Truth:
     """What the API server has."""
 
     #: {uid: pod}
-    pods: dict[str, Spec] = field(default_factory=dict)
+    pods: dict[str, NpuPod] = field(default_factory=dict)
     #: what its watch has still to tell
     unheard: list[events.Change] = field(default_factory=list)
 
-    def put(self, spec: Spec) -> None:
+    def put(self, spec: NpuPod) -> None:
         self.pods[spec.uid] = spec
-        self.unheard.append(events.PodUpdated(pod=pod(spec)))
+        self.unheard.append(events.PodUpdated(pod=spec))
 
     def delete(self, uid: str) -> None:
         del self.pods[uid]
@@ -84,7 +75,7 @@ class ReservationCheck(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.truth = Truth()
-        self.cache = Cache()
+        self.cache = empty()
         #: {uid: a bind call that the API server has not executed (yet)}
         self.calls: dict[str, Reservation] = {}
         #: of them, those that nobody waits for any more
@@ -97,15 +88,14 @@ class ReservationCheck(RuleBasedStateMachine):
 
     @initialize(self_maintain=st.booleans())
     def start(self, *, self_maintain: bool) -> None:
-        self.cache = Cache(self_maintain=self_maintain)
-        for name in NODES:
-            self.hear(node(name))
-            self.hear(report(name))
+        self.cache = cluster(nodes=NODES, self_maintain=self_maintain)
 
     def hear(self, change: events.Change) -> None:
-        step(self.cache, change, NOW_S)
+        apply(self.cache, change)
 
-    def pick(self, data: st.DataObject, keep: Callable[[Spec], bool]) -> Spec | None:
+    def pick(
+        self, data: st.DataObject, keep: Callable[[NpuPod], bool]
+    ) -> NpuPod | None:
         found = sorted(uid for uid, spec in self.truth.pods.items() if keep(spec))
         return self.truth.pods[data.draw(st.sampled_from(found))] if found else None
 
@@ -114,7 +104,7 @@ class ReservationCheck(RuleBasedStateMachine):
         """A pod is made, and bound at once or when its event has been heard."""
         self.made += 1
         name = f"p{self.made}"
-        self.truth.put(Spec(name=name, uid=name, count=count))
+        self.truth.put(pod(name, count, uid=name))
         if heard:
             self.hear_of_pods(len(self.truth.unheard))
         self.call(self.truth.pods[name], where, 0)
@@ -126,10 +116,10 @@ class ReservationCheck(RuleBasedStateMachine):
         if spec is not None and (spec.uid not in self.calls or spec.uid in self.open):
             self.call(spec, where, skew_ns)
 
-    def call(self, spec: Spec, where: str, skew_ns: int) -> None:
-        before = self.cache.reservations.get(spec.uid)
+    def call(self, spec: NpuPod, where: str, skew_ns: int) -> None:
+        before = reservations(self.cache).get(spec.uid)
         made = reserve.choose_chips(
-            self.cache, pod(spec), where, now_s=NOW_S, now_ns=NOW_NS + skew_ns
+            self.cache, spec, where, now_s=NOW_S, now_ns=NOW_NS + skew_ns
         )
         if not isinstance(made, Choice):
             return
@@ -149,10 +139,7 @@ class ReservationCheck(RuleBasedStateMachine):
         reservation = self.calls.pop(spec.uid)
         self.open.discard(spec.uid)
         ids = chips.ids_of(reservation.chips)
-        written = {
-            RESOURCE: annotations.render_chips(ids, ATLAS_800_TRAINING),
-            annotations.PREDICATE_TIME: str(reservation.predicate_time),
-        }
+        written = claim(ids, reservation.predicate_time)
         self.truth.put(
             dataclasses.replace(spec, node=reservation.node, annotations=written)
         )
@@ -200,7 +187,7 @@ class ReservationCheck(RuleBasedStateMachine):
         other = self.pick(
             data,
             lambda spec: (
-                is_waiting(spec) and (spec.node, spec.count) == (one.node, one.count)
+                is_waiting(spec) and (spec.node, spec.total) == (one.node, one.total)
             ),
         )
         if other is None or other is one:
@@ -238,7 +225,7 @@ class ReservationCheck(RuleBasedStateMachine):
         for mask in self.truth.claims(where).values():
             taken |= mask
         available = [chip for chip in ALL if not taken >> chip & 1]
-        self.reports[where].append(report(where, available=available))
+        self.reports[where].append(report(where, there=available))
 
     @precondition(lambda self: self.truth.unheard)
     @rule(most=st.integers(1, 5))
@@ -262,7 +249,7 @@ class ReservationCheck(RuleBasedStateMachine):
     def no_chip_has_two_owners(self) -> None:
         for where in NODES:
             owned = self.truth.claims(where)
-            for uid, reservation in self.cache.reservations.items():
+            for uid, reservation in reservations(self.cache).items():
                 spec = self.truth.pods.get(uid)
                 if spec is not None and not spec.node and reservation.node == where:
                     owned[uid] = reservation.chips
@@ -285,14 +272,14 @@ class ReservationCheck(RuleBasedStateMachine):
         for where, waiting in self.reports.items():
             for found in waiting:
                 self.hear(found)
-            state = self.cache.cluster.nodes(RESOURCE).get(where)
+            state = node_states(self.cache).get(where)
             if state is None:
                 continue
             taken = 0
             for mask in self.truth.claims(where).values():
                 taken |= mask
             assert not state.free & taken
-        assert self.cache.reservations == {}
+        assert reservations(self.cache) == {}
 
 
 ReservationCheck.TestCase.settings = settings(max_examples=200, stateful_step_count=40)

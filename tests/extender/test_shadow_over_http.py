@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from scheduler_core.wire import annotations
-from tests.extender.clusters import RESOURCE
-from tests.extender.test_app import PODS, World, beside_an_api_server, until
+from tests.extender.test_app import PODS, World, beside_an_api_server
+from tests.support.until import until
+from tests.support.watched import RESOURCE
 
 WRITING = {"create", "update", "patch", "delete", "deletecollection"}
 

@@ -12,12 +12,7 @@ from typing import Any
 import aiohttp
 from prometheus_client import CollectorRegistry
 
-from extender.cache.cache import Cache, step
-from extender.cache.events import PodDeleted, PodUpdated, Ticked
-from extender.clocks import Clock
-from extender.metrics import Metrics
-from extender.planning.planner import Planner
-from extender.scheduling.decisions import LastDecisions
+from extender.cache.cache import Cache
 from extender.volcano.claims import ClaimWriter
 from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import Job, Status
@@ -27,8 +22,8 @@ from kube.errors import KubeError
 from kube.podgroups import Condition
 from scheduler_core.wire.pods import NpuPod
 from service.endpoints import Endpoints
-from tests.extender.clusters import NOW_S, Spec, pod
-from tests.extender.jobsapi import Jobs
+from tests.support.extender import World
+from tests.support.watched import gone
 
 
 @dataclass(slots=True)
@@ -86,33 +81,39 @@ class PodGroups:
         self.on[name] = (str(int(there) + 1), list(conditions))
 
 
-@dataclass(slots=True, kw_only=True)
-class World:
-    cache: Cache
-    volcano: VolcanoVerbs
-    planner: Planner
-    pods: Pods
-    groups: PodGroups
-    session: aiohttp.ClientSession
-    #: (PodGroup, pod or "", sentence)
-    told: list[tuple[str, str, str]]
-    now_s: float = NOW_S
+class VolcanoWorld(World):
+    """Volcano's verbs beside the other parts; its plugin asks over HTTP."""
 
-    def learn(self, *found: PodUpdated) -> None:
-        for each in found:
-            step(self.cache, each, self.now_s)
+    def __init__(self, cache: Cache, waits: str | None) -> None:
+        super().__init__(cache, waits=waits)
+        #: (PodGroup, pod or "", sentence)
+        self.told: list[tuple[str, str, str]] = []
+        self.pods, self.groups = Pods(), PodGroups()
+        self.volcano = VolcanoVerbs(
+            Parts(
+                cache=cache,
+                sessions=Sessions(cache, self.planner, self.clock),
+                marks=ClaimWriter(self.pods),
+                groups=PodGroupConditions(self.groups, self.clock),
+                notes=self.notes,
+                metrics=self.metrics,
+                clock=self.clock,
+                tell=self.tell,
+            ),
+            lambda: waits,
+        )
+        self.session: aiohttp.ClientSession
 
-    def tick(self, later_s: float) -> None:
-        """Let time pass, as the extender does it."""
-        self.now_s += later_s
-        step(self.cache, Ticked(), self.now_s)
-        self.planner.carry_out_effects()
-        self.planner.tick()
+    def tell(self, job: Job, pod: NpuPod | None, text: str) -> None:
+        self.told.append((job.name, pod.name if pod else "", text))
+
+    def pass_s(self, seconds: float = 1.0) -> None:
+        super().pass_s(seconds)
         self.volcano.tick()
 
     def forget(self, name: str) -> None:
         """Let a pod be gone, with what stood on it."""
-        step(self.cache, PodDeleted(uid=f"uid-{name}"), self.now_s)
+        self.learn(*gone(name))
         self.pods.on.pop(f"uid-{name}", None)
 
     async def send(self, verb: str, body: bytes) -> Any:  # any JSON
@@ -125,13 +126,13 @@ class World:
     async def ask(self, verb: str, **body: object) -> Any:  # any JSON
         return await self.send(verb, json.dumps(body).encode())
 
-    async def why(self, name: str, node: str) -> str:
+    async def predicate(self, name: str, node: str) -> str:
         """What predicate says; "" if the node fits."""
         answer = await self.ask("predicate", task=task(name), node={"Name": node})
         return str(answer["status"])
 
     async def fitting(self, name: str, names: Sequence[str]) -> list[str]:
-        return [node for node in names if not await self.why(name, node)]
+        return [node for node in names if not await self.predicate(name, node)]
 
     async def best(self, name: str, names: Sequence[str]) -> str:
         nodes = [{"Name": node} for node in names]
@@ -166,52 +167,17 @@ def task(
     return {**found, "Status": int(status), "NodeName": node, **more}
 
 
-def single(name: str, count: int = 1) -> PodUpdated:
-    """A pod that is a job by itself."""
-    return PodUpdated(pod=pod(Spec(name=name, count=count)))
-
-
 @asynccontextmanager
-async def volcano(cache: Cache, waits: str | None = None) -> AsyncIterator[World]:
-    told: list[tuple[str, str, str]] = []
-
-    def tell(job: Job, pod: NpuPod | None, text: str) -> None:
-        told.append((job.name, pod.name if pod else "", text))
-
-    def now_s() -> float:
-        return world.now_s
-
-    wall = Clock(now_s=now_s, now_ns=lambda: int(now_s() * 1e9))
-    registry = CollectorRegistry()
-    planner = Planner(cache, Jobs(), clock=wall)
-    pods, groups = Pods(), PodGroups()
-    found = VolcanoVerbs(
-        Parts(
-            cache=cache,
-            sessions=Sessions(cache, planner, wall),
-            marks=ClaimWriter(pods),
-            groups=PodGroupConditions(groups, wall),
-            notes=LastDecisions(),
-            metrics=Metrics(registry),
-            clock=wall,
-            tell=tell,
-        ),
-        lambda: waits,
-    )
-    endpoints = Endpoints(registry, lambda: waits, routes=found.routes())
+async def volcano(
+    cache: Cache, waits: str | None = None
+) -> AsyncIterator[VolcanoWorld]:
+    world = VolcanoWorld(cache, waits)
+    routes = world.volcano.routes()
+    endpoints = Endpoints(CollectorRegistry(), lambda: waits, routes=routes)
     async with (
         endpoints.serving("127.0.0.1:0") as address,
-        aiohttp.ClientSession(f"http://{address}") as session,
+        aiohttp.ClientSession(f"http://{address}") as world.session,
     ):
-        world = World(
-            cache=cache,
-            volcano=found,
-            planner=planner,
-            pods=pods,
-            groups=groups,
-            session=session,
-            told=told,
-        )
         yield world
-    await found.stop()
-    await planner.stop()
+    await world.volcano.stop()
+    await world.stop()

@@ -32,7 +32,7 @@ from agent.report.content import NodeMarks, configmap_data, node_patch, node_rep
 from agent.report.schedule import ConfigMapSeen, ReportChanged, State, WriteSucceeded
 from agent.report.schedule import step as report_step
 from extender.cache import decode
-from extender.cache.cache import Cache, step
+from extender.cache.cache import step
 from extender.http.body import BodyError
 from extender.kube_scheduler import protocol
 from kube import kubelet_pods
@@ -49,6 +49,7 @@ from tests.agent.node import NODE, ids, pod
 from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.hostile.row import Row
 from tests.hostile.seeds import GIVEN, LIKED, NODE_OBJECT, POD, WANTED
+from tests.support.caches import empty, index
 
 _NOW_S = 1_800_000_000.0
 _LOOP = asyncio.new_event_loop()
@@ -156,7 +157,7 @@ def _obj(kind: type[Any], content: bytes) -> Any:
 
 
 def _into_cache(kind: type[Any], content: bytes) -> object:
-    cache = Cache()
+    cache = empty()
     node = _obj(Node, json.dumps(NODE_OBJECT).encode())[0]
     report = decode.report_change(_obj(ConfigMap, json.dumps(_REPORT).encode())[0])
     assert report is not None
@@ -167,7 +168,7 @@ def _into_cache(kind: type[Any], content: bytes) -> object:
         if change is not None:
             step(cache, change, _NOW_S)
             step(cache, change, _NOW_S + 1)
-    list(cache.cluster)
+    list(index(cache))
     return cache
 
 

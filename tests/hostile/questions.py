@@ -15,8 +15,9 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
-from tests.extender.clusters import RESOURCE, cluster, tenant
 from tests.hostile.row import Row
+from tests.support.caches import cluster
+from tests.support.watched import RESOURCE, tenant
 
 _CACHE = cluster(tenant("a", "n1", (0, 1)), nodes=("n1", "n2", "n3"))
 _NOW = take_snapshot(_CACHE, NetworkTopology(_CACHE, Rules()))

@@ -15,12 +15,12 @@ from agent.pods.reconciler import ResourcesError
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import RESOURCE, ids, pod
 from tests.agent.plugin.conftest import LOCALHOST, MakePlugin, plugin
-from tests.extender.clusters import cluster
 from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
 from tests.extender.volcanos import volcano
 from tests.hostile import mutations
 from tests.hostile.objects import ROWS
 from tests.hostile.volcano import BODIES
+from tests.support.caches import cluster, index
 
 __all__ = ["plugin"]
 
@@ -110,7 +110,7 @@ async def test_every_verb_answers_whatever_it_is_sent(
         row for row in ROWS if row.name.startswith(f"kube-scheduler: {VERBS[verb]}")
     )
     cache = recorded_cluster()
-    before = {state.name: state for state in cache.cluster}
+    before = {state.name: state for state in index(cache)}
 
     async with served(cache) as (extender, api):
         for _, body in mutations.always(row.seeds, row.put, alone=False):
@@ -119,7 +119,7 @@ async def test_every_verb_answers_whatever_it_is_sent(
 
     ours = [each for each in caplog.records if each.name.startswith("extender")]
     assert not [record for record in ours if record.exc_info]
-    assert {state.name: state for state in cache.cluster} == before
+    assert {state.name: state for state in index(cache)} == before
     assert not api.bindings
 
 

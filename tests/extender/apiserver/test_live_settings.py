@@ -18,7 +18,8 @@ from kube.reflector import Deleted, Synced, Upserted
 from scheduler_core.documents.reader import DocumentError
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.topology.leaves import Version
-from tests.extender.clusters import apply, cluster, free, report
+from tests.support.caches import apply, cluster, free
+from tests.support.watched import report
 
 TOLD = DynamicSettings(rules=Rules(superpod_size=16))
 ALL = {
@@ -212,7 +213,7 @@ def test_without_the_configmap_the_programs_own_settings_hold() -> None:
 
 
 def test_the_list_counts_from_the_moment_on_that_it_is_to_count() -> None:
-    cache = cluster(report("n1", available=(0, 1)))
+    cache = cluster(report("n1", there=(0, 1)))
     assert free(cache, "n1") == tuple(range(8))
 
     apply(cache, events.SelfMaintainSet(self_maintain=False))

@@ -12,12 +12,23 @@ from prometheus_client import CollectorRegistry
 from extender.apiserver.informers import Informers
 from extender.apiserver.resync import ReservationCheck, Resync
 from extender.cache import events
-from extender.cache.cache import Cache, step
 from extender.metrics import Metrics
 from sandbox.apiserver.outages import Trouble, What
-from tests.extender.clusters import NOW_S, RESOURCE, Spec, bind, free, pod
 from tests.extender.fed import PODS, World
 from tests.kube.fire import Bed, served
+from tests.support.caches import (
+    apply,
+    bind,
+    empty,
+    free,
+    gangs,
+    known_pods,
+    known_uid,
+    recompute,
+    reservations,
+    state_of,
+)
+from tests.support.watched import RESOURCE, pod
 
 pytestmark = pytest.mark.looptime
 
@@ -26,11 +37,11 @@ LOST = Trouble(what=What.LOST)
 
 @asynccontextmanager
 async def fed(seed: int = 1, every_s: float = 0.0) -> AsyncIterator[World]:
-    bed, cache, registry = Bed(), Cache(), CollectorRegistry()
+    bed, cache, registry = Bed(), empty(), CollectorRegistry()
     metrics = Metrics(registry)
 
     def learn(change: events.Change) -> None:
-        step(cache, change, NOW_S)
+        apply(cache, change)
 
     async with served(bed) as client, asyncio.TaskGroup() as group:
         informers = Informers(
@@ -73,7 +84,7 @@ async def test_while_all_is_well_nothing_is_found(seed: int) -> None:
         for _ in range(100):
             world.change()
             await asyncio.sleep(world.chance.choice((0.1, 1, 10)))
-        assert world.cache.pods
+        assert known_pods(world.cache)
         assert world.all_repaired() == 0
         assert world.swept("done") >= 5
 
@@ -95,7 +106,7 @@ async def test_what_never_came_is_found_once_and_mended() -> None:
         await asyncio.sleep(2)
 
         assert len(free(world.cache, "n1")) == 6
-        assert len(world.cache.pods) == 1
+        assert len(known_pods(world.cache)) == 1
         assert {name: world.repaired(name) for name in world.informers.watches()} == {
             "nodes": 0,
             "pods": 2,
@@ -113,18 +124,18 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         world.bind(name, "n1")
         await asyncio.sleep(1)
         cache = world.cache
-        uid = cache.uids["default", name]
+        uid = known_uid(cache, name)
         # what an error of ours might do to it
-        first, second = (cache.ensure_resource(name, RESOURCE) for name in ("n1", "n2"))
+        first, second = (state_of(cache, name, RESOURCE) for name in ("n1", "n2"))
         first.tenants.clear()
-        cache.recompute(first)
+        recompute(cache, first)
         second.allocatable = 0
         cache.switch_texts = ("old", "old")
-        step(cache, events.NodeUpdated(name="n2"), NOW_S)
+        apply(cache, events.NodeUpdated(name="n2"))
         ghost = events.OtherPodUpdated(
             uid="ghost", node="n1", ask=cache.requested_resources.ask(uid)
         )
-        step(cache, ghost, NOW_S)
+        apply(cache, ghost)
 
         await world.resync.run_once()
 
@@ -145,12 +156,12 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
 async def test_chips_that_are_promised_and_nobody_binds_are_found_once() -> None:
     async with fed() as world:
         for name, node in (("known", "n1"), ("forgotten", "n2")):
-            wanted = pod(Spec(name=name, uid=name, count=8))
+            wanted = pod(name, uid=name, count=8)
             bind(world.cache, wanted, node)
 
         await world.resync.run_once()
 
-        assert world.cache.reservations.keys() == {"known"}
+        assert reservations(world.cache).keys() == {"known"}
         assert (world.repaired("promises"), world.all_repaired()) == (1, 0)
         assert (free(world.cache, "n1"), free(world.cache, "n2")) == (
             (),
@@ -169,7 +180,7 @@ async def test_a_pod_may_be_taken_out_of_its_job_and_put_into_another(
             labels = {"scheduling.k8s.io/group-name": group}
             world.write("PATCH", path, {"metadata": {"labels": labels}})
             await asyncio.sleep(1)
-            jobs[group] = list(world.cache.gangs.jobs)
+            jobs[group] = list(gangs(world.cache))
 
         await world.resync.run_once()
 
@@ -185,14 +196,14 @@ async def test_a_pod_that_has_come_back_from_the_dead_lives() -> None:
         name = world.make()
         world.bind(name, "n1")
         await asyncio.sleep(1)
-        uid = world.cache.uids["default", name]
-        ended = replace(world.cache.pods[uid], phase="Succeeded")
-        step(world.cache, events.PodUpdated(pod=ended), NOW_S)
-        assert world.cache.pods[uid].terminal
+        uid = known_uid(world.cache, name)
+        ended = replace(known_pods(world.cache)[uid], phase="Succeeded")
+        apply(world.cache, events.PodUpdated(pod=ended))
+        assert known_pods(world.cache)[uid].terminal
 
         await world.resync.run_once()
 
-        assert not world.cache.pods[uid].terminal
+        assert not known_pods(world.cache)[uid].terminal
         assert len(free(world.cache, "n1")) == 6
 
 

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from extender.cache.cache import step
 from scheduler_core.wire import deviceinfo
 from tests.extender.apiserver.test_resync import fed
-from tests.extender.clusters import NOW_S, RESOURCE, free
 from tests.extender.fed import PODS, REPORTS, World
-from tests.extender.lined import (
+from tests.support.caches import apply, free, recompute, state_of
+from tests.support.watched import (
     BOTH,
     CARD,
     INFERENCE,
+    RESOURCE,
     TRAINING,
     Line,
     asking,
-    node_of,
-    texts_of,
+    node,
+    texts,
 )
 
 pytestmark = pytest.mark.looptime
@@ -29,10 +29,10 @@ def make_both(world: World, name: str) -> None:
     has = {RESOURCE: "8", CARD: "2", "cpu": "100", "pods": "110"}
     status = {"status": {"capacity": has, "allocatable": has}}
     world.write("PATCH", f"/api/v1/nodes/{name}/status", status)
-    listed = {"baseDeviceInfos": node_of(name, *BOTH).inventory}
+    listed = {"baseDeviceInfos": node(name, *BOTH).inventory}
     world.write("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": listed}})
     path = f"{REPORTS}/{deviceinfo.configmap_name(name)}"
-    world.write("PATCH", path, {"data": texts_of(*BOTH)})
+    world.write("PATCH", path, {"data": texts(*BOTH)})
 
 
 def run_pod(world: World, name: str, line: Line, ids: tuple[int, ...]) -> None:
@@ -66,9 +66,9 @@ async def test_what_is_wrong_of_the_second_line_is_mended() -> None:
         make_both(world, "n1")
         run_pod(world, "b", INFERENCE, (8,))
         await asyncio.sleep(1)
-        resource_state = world.cache.ensure_resource("n1", CARD)
-        resource_state.tenants.clear()
-        world.cache.recompute(resource_state)
+        cards = state_of(world.cache, "n1", CARD)
+        cards.tenants.clear()
+        recompute(world.cache, cards)
         assert free(world.cache, "n1", CARD) == (8, 9)
 
         await world.resync.run_once()
@@ -76,7 +76,7 @@ async def test_what_is_wrong_of_the_second_line_is_mended() -> None:
         assert free(world.cache, "n1", CARD) == (9,)
         assert (world.repaired("pods"), world.all_repaired()) == (1, 1)
 
-        step(world.cache, node_of("n1", TRAINING), NOW_S)
+        apply(world.cache, node("n1", TRAINING))
         await world.resync.run_once()
 
         assert free(world.cache, "n1", CARD) == (9,)

@@ -15,10 +15,9 @@ from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from scheduler_core.products.lookup import Traits
 from scheduler_core.topology.leaves import Version
-from tests.extender.clusters import Spec, apply, bind, pod, tenant
-from tests.extender.jobpods import member
-from tests.extender.networked import leaves, switched
 from tests.extender.test_outputs import OUTPUTS
+from tests.support.caches import apply, bind, empty, switched
+from tests.support.watched import leaves, member, pod, pod_update, tenant
 
 TWO = Rules(switches=Version.TWO)
 
@@ -60,8 +59,8 @@ def shared() -> Cache:
     )
     owner = "ReplicaSet/default/infer-6d"
     for name in ("x", "y"):
-        alone = Spec(name=name, node="n5", phase="Running", owner=owner)
-        apply(cache, events.PodUpdated(pod=pod(alone)))
+        alone = pod_update(name, node="n5", phase="Running", owner=owner)
+        apply(cache, alone)
     return cache
 
 
@@ -86,7 +85,7 @@ async def test_only_what_has_changed_is_written() -> None:
     await told.step()
     apply(cache, tenant("x", "n4", (0,)))
     await told.step()
-    bind(cache, pod(Spec(name="p")), "n4")
+    bind(cache, pod("p"), "n4")
     await told.step()
 
     assert len(api.shared) == 2
@@ -108,7 +107,7 @@ async def test_under_1_0_and_without_switches_nothing_is_written() -> None:
     api = Api()
 
     await sharing(shared(), api, Rules()).step()
-    await sharing(Cache(), api).step()
+    await sharing(empty(), api).step()
 
     assert api.shared == []
 

@@ -3,23 +3,34 @@ import dataclasses
 import pytest
 
 from extender.cache import events
-from extender.cache.cache import Cache
 from extender.cache.node_state import UNSHOWN_S
 from scheduler_core.node.reasons import Reason
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import PodMeta, RawContainer, npu_pod
-from tests.extender.clusters import (
-    NOW_S,
-    RESOURCE,
-    Spec,
+from tests.support.caches import (
     apply,
+    backoff,
     barred,
     bind,
-    claim,
     cluster,
+    conflicts,
+    empty,
     free,
+    has_unconfirmed,
+    improved,
+    index,
+    known_nodes,
+    reservations,
+    take_improved,
+)
+from tests.support.clock import NOW_S
+from tests.support.watched import (
+    RESOURCE,
+    claim,
     node,
     pod,
+    pod_update,
+    rejection,
     report,
     running,
     served,
@@ -51,7 +62,7 @@ def test_claimed_and_mounted_chips_are_both_taken() -> None:
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 def test_an_ended_pod_gives_its_chips_back(phase: str) -> None:
     cache = cluster(tenant("a", "n1", (0, 1)))
-    ended = pod(Spec(name="a", node="n1", phase=phase, annotations=served((0, 1))))
+    ended = pod("a", node="n1", phase=phase, annotations=served((0, 1)))
 
     apply(cache, events.PodUpdated(pod=ended))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
@@ -60,10 +71,10 @@ def test_an_ended_pod_gives_its_chips_back(phase: str) -> None:
 
 
 def test_a_pod_that_is_being_deleted_keeps_its_chips_until_it_is_gone() -> None:
-    ending = Spec(
-        name="a", node="n1", phase="Running", deleting=True, annotations=served((0,))
+    ending = pod_update(
+        "a", node="n1", phase="Running", deleting=True, annotations=served((0,))
     )
-    cache = cluster(events.PodUpdated(pod=pod(ending)))
+    cache = cluster(ending)
     assert 0 not in free(cache, "n1")
 
     apply(cache, events.PodDeleted(uid="uid-a"))
@@ -74,15 +85,15 @@ def test_a_pod_that_is_being_deleted_keeps_its_chips_until_it_is_gone() -> None:
 
 def test_chips_that_no_report_showed_as_held_outlast_their_pod_for_a_while() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)))
-    cache.improved_nodes.clear()
+    take_improved(cache)
 
     apply(cache, events.PodDeleted(uid="uid-a"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S - 0.1)
-    during = (free(cache, "n1"), set(cache.improved_nodes))
+    during = (free(cache, "n1"), improved(cache))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert during == ((2, 3, 4, 5, 6, 7), set())
-    assert (len(free(cache, "n1")), cache.improved_nodes) == (8, {"n1"})
+    assert (len(free(cache, "n1")), improved(cache)) == (8, {"n1"})
 
 
 def test_chips_that_were_shown_as_held_follow_the_reports_alone() -> None:
@@ -117,7 +128,7 @@ def test_a_claim_with_an_unreadable_time_takes_its_chips(time: str) -> None:
     cache = cluster(running("a", claim((0,)) | {annotations.PREDICATE_TIME: time}))
 
     assert 0 not in free(cache, "n1")
-    assert not cache.unconfirmed_claims
+    assert not has_unconfirmed(cache)
 
 
 def test_a_node_without_the_resource_in_its_allocatable_is_barred() -> None:
@@ -129,26 +140,26 @@ def test_a_deleted_node_leaves_nothing_behind() -> None:
 
     apply(cache, events.NodeUpdated(name="n1"), events.ReportUpdated(node="n1"))
 
-    assert len(cache.cluster) == 0
-    assert cache.nodes == {}
+    assert len(index(cache)) == 0
+    assert known_nodes(cache) == set()
 
 
 def test_a_promise_takes_chips_until_the_watch_shows_the_pod() -> None:
     cache = cluster()
-    wanted = pod(Spec(name="a", count=2))
+    wanted = pod("a", count=2)
     made = bind(cache, wanted, "n1")
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
-    bound = pod(Spec(name="a", count=2, node="n1", annotations=made.annotations))
+    bound = pod("a", count=2, node="n1", annotations=made.annotations)
     apply(cache, events.PodUpdated(pod=bound))
 
-    assert cache.reservations == {}
+    assert reservations(cache) == {}
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
 
 def test_a_late_event_of_before_the_bind_does_not_end_the_promise() -> None:
     cache = cluster()
-    wanted = pod(Spec(name="a", count=2))
+    wanted = pod("a", count=2)
     bind(cache, wanted, "n1")
 
     apply(cache, events.PodUpdated(pod=wanted))
@@ -159,7 +170,7 @@ def test_a_late_event_of_before_the_bind_does_not_end_the_promise() -> None:
 def test_a_bound_pod_does_not_become_unbound_by_old_news() -> None:
     cache = cluster(tenant("a", "n1", (0,)))
 
-    apply(cache, events.PodUpdated(pod=pod(Spec(name="a"))))
+    apply(cache, pod_update("a"))
 
     assert 0 not in free(cache, "n1")
 
@@ -167,7 +178,7 @@ def test_a_bound_pod_does_not_become_unbound_by_old_news() -> None:
 def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
     cache = cluster(tenant("a", "n1", (0,)))
 
-    apply(cache, events.PodUpdated(pod=pod(Spec(name="a", uid="new"))))
+    apply(cache, pod_update("a", uid="new"))
     apply(cache, events.PodDeleted(uid="uid-a"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
@@ -178,8 +189,8 @@ def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
 
 
 def test_an_ended_pod_does_not_live_again_by_old_news() -> None:
-    ended = Spec(name="a", node="n1", phase="Failed", annotations=served((0,)))
-    cache = cluster(events.PodUpdated(pod=pod(ended)))
+    ended = pod_update("a", node="n1", phase="Failed", annotations=served((0,)))
+    cache = cluster(ended)
 
     apply(cache, tenant("a", "n1", (0,)))
 
@@ -187,7 +198,7 @@ def test_an_ended_pod_does_not_live_again_by_old_news() -> None:
 
 
 def test_a_pod_may_be_seen_before_its_node() -> None:
-    cache = Cache()
+    cache = empty()
 
     apply(cache, tenant("a", "n1", (0, 1)), node("n1"), report("n1"))
 
@@ -212,65 +223,59 @@ def test_a_pod_of_another_resource_takes_none_of_these_chips() -> None:
 
 def test_a_claim_waits_until_it_is_confirmed() -> None:
     cache = cluster()
-    made = bind(cache, pod(Spec(name="a")), "n1")
-    bound = Spec(name="a", node="n1", annotations=made.annotations)
+    made = bind(cache, pod("a"), "n1")
+    bound = pod_update("a", node="n1", annotations=made.annotations)
 
-    apply(cache, events.PodUpdated(pod=pod(bound)))
-    unlike = dataclasses.replace(pod(bound).shape, role="another")
-    assert cache.unconfirmed_claims.conflicts(unlike) == {"n1"}
+    apply(cache, bound)
+    unlike = dataclasses.replace(bound.pod.shape, role="another")
+    assert conflicts(cache, unlike) == {"n1"}
 
     apply(cache, tenant("a", "n1", (0,)))
-    assert not cache.unconfirmed_claims
+    assert not has_unconfirmed(cache)
 
 
 def test_a_rejection_that_is_heard_of_twice_counts_once() -> None:
     cache = cluster()
     for name in "ab":
-        wanted = Spec(name=name, owner="Job/default/j", node="n1")
-        failed = pod(dataclasses.replace(wanted, phase="Failed"))
-        seen = events.PodUpdated(pod=failed, rejected=True)
-        apply(cache, events.PodUpdated(pod=pod(wanted)), seen, seen)
+        wanted, seen = rejection(name)
+        apply(cache, wanted, seen, seen)
 
-    assert cache.owner_backoff.refusal("Job/default/j", NOW_S) is None
+    assert backoff(cache, "Job/default/j", NOW_S) is None
 
 
 def test_rejections_are_counted_when_they_are_seen_to_happen() -> None:
     cache = cluster()
     for name in "abc":
-        wanted = Spec(name=name, owner="Job/default/j", node="n1")
-        apply(cache, events.PodUpdated(pod=pod(wanted)))
-        failed = pod(dataclasses.replace(wanted, phase="Failed"))
-        seen = events.PodUpdated(pod=failed, rejected=True)
-        apply(cache, seen)
+        apply(cache, *rejection(name))
 
-    assert cache.owner_backoff.refusal("Job/default/j", NOW_S) is not None
+    assert backoff(cache, "Job/default/j", NOW_S) is not None
 
 
 def test_pods_that_failed_before_we_came_are_no_storm() -> None:
     cache = cluster()
     for name in "abc":
-        old = pod(Spec(name=name, owner="Job/default/j", node="n1", phase="Failed"))
+        old = pod(name, owner="Job/default/j", node="n1", phase="Failed")
         apply(cache, events.PodUpdated(pod=old, rejected=True))
 
-    assert cache.owner_backoff.refusal("Job/default/j", NOW_S) is None
+    assert backoff(cache, "Job/default/j", NOW_S) is None
 
 
 def test_a_node_is_better_when_chips_become_free_and_not_when_they_are_taken() -> None:
     cache = cluster(tenant("train", "n1", (0, 1)))
-    cache.improved_nodes.clear()
+    take_improved(cache)
 
     apply(cache, tenant("next", "n1", (2,)))
-    taken = set(cache.improved_nodes)
+    taken = improved(cache)
     apply(cache, events.PodDeleted(uid="uid-train"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
-    assert (taken, cache.improved_nodes) == (set(), {"n1"})
+    assert (taken, improved(cache)) == (set(), {"n1"})
 
 
 def test_a_node_is_not_better_when_a_pod_has_come_to_what_it_was_promised() -> None:
     """Else each bind would have the scheduler try all pods again that wait."""
     cache = cluster()
-    reserved_uids = pod(Spec(name="a", count=2))
+    reserved_uids = pod("a", count=2)
     reservation = events.Reservation(
         uid=reserved_uids.uid,
         node="n1",
@@ -279,18 +284,18 @@ def test_a_node_is_not_better_when_a_pod_has_come_to_what_it_was_promised() -> N
         shape=reserved_uids.shape,
     )
     apply(cache, events.PodUpdated(pod=reserved_uids), reservation)
-    cache.improved_nodes.clear()
+    take_improved(cache)
 
-    bound = Spec(name="a", count=2, node="n1", annotations=claim((0, 1)))
-    apply(cache, events.PodUpdated(pod=pod(bound)))
+    bound = pod_update("a", count=2, node="n1", annotations=claim((0, 1)))
+    apply(cache, bound)
 
-    assert (cache.improved_nodes, cache.reservations) == (set(), {})
+    assert (improved(cache), reservations(cache)) == (set(), {})
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
 
 def test_a_node_is_better_when_its_promised_pod_has_come_to_another() -> None:
     cache = cluster(nodes=("n1", "n2"))
-    reserved_uids = pod(Spec(name="a", count=2))
+    reserved_uids = pod("a", count=2)
     reservation = events.Reservation(
         uid=reserved_uids.uid,
         node="n1",
@@ -299,33 +304,33 @@ def test_a_node_is_better_when_its_promised_pod_has_come_to_another() -> None:
         shape=reserved_uids.shape,
     )
     apply(cache, events.PodUpdated(pod=reserved_uids), reservation)
-    cache.improved_nodes.clear()
+    take_improved(cache)
 
-    bound = Spec(name="a", count=2, node="n2", annotations=claim((0, 1)))
-    apply(cache, events.PodUpdated(pod=pod(bound)))
+    bound = pod_update("a", count=2, node="n2", annotations=claim((0, 1)))
+    apply(cache, bound)
 
-    assert (cache.improved_nodes, cache.reservations) == ({"n1"}, {})
+    assert (improved(cache), reservations(cache)) == ({"n1"}, {})
     assert len(free(cache, "n1")) == 8
 
 
 def test_a_node_is_better_when_the_agent_has_released_what_it_held() -> None:
     cache = cluster(report("n1", held=(0, 1)))
-    cache.improved_nodes.clear()
+    take_improved(cache)
 
     apply(cache, report("n1"))
 
-    assert cache.improved_nodes == {"n1"}
+    assert improved(cache) == {"n1"}
 
 
 def test_a_node_is_better_when_a_claim_was_confirmed() -> None:
-    waiting = Spec(name="a", node="n1", count=2, annotations=claim((0, 1)))
-    cache = cluster(events.PodUpdated(pod=pod(waiting)))
-    confirmed = Spec(name="a", node="n1", count=2, annotations=served((0, 1)))
-    cache.improved_nodes.clear()
+    waiting = pod_update("a", node="n1", count=2, annotations=claim((0, 1)))
+    cache = cluster(waiting)
+    confirmed = pod_update("a", node="n1", count=2, annotations=served((0, 1)))
+    take_improved(cache)
 
-    apply(cache, events.PodUpdated(pod=pod(confirmed)))
+    apply(cache, confirmed)
 
-    assert cache.improved_nodes == {"n1"}
+    assert improved(cache) == {"n1"}
 
 
 def test_a_node_is_better_when_an_owner_has_waited_long_enough() -> None:
@@ -333,14 +338,14 @@ def test_a_node_is_better_when_an_owner_has_waited_long_enough() -> None:
     apply(cache, events.Ticked())
     for _ in range(3):
         cache.owner_backoff.record_rejection("Job/default/j", NOW_S)
-    cache.improved_nodes.clear()
+    take_improved(cache)
 
     apply(cache, events.Ticked(), now_s=NOW_S + 9)
-    during = set(cache.improved_nodes)
+    during = improved(cache)
     apply(cache, events.Ticked(), now_s=NOW_S + 10)
-    after = set(cache.improved_nodes)
-    cache.improved_nodes.clear()
+    after = improved(cache)
+    take_improved(cache)
     apply(cache, events.Ticked(), now_s=NOW_S + 11)
 
-    assert (during, after, cache.improved_nodes) == (set(), {"n1"}, set())
-    assert cache.owner_backoff.refusal("Job/default/j", NOW_S + 10) is None
+    assert (during, after, improved(cache)) == (set(), {"n1"}, set())
+    assert backoff(cache, "Job/default/j", NOW_S + 10) is None

@@ -7,8 +7,7 @@ from extender.cache import decode, events
 from extender.cache.requests import ONE_POD
 from kube import objects
 from scheduler_core.products.table import ATLAS_800_TRAINING
-from tests.extender.clusters import RESOURCE
-from tests.extender.lined import CARD, CARDS
+from tests.support.watched import CARD, CARDS, RESOURCE
 
 
 def node(**status: dict[str, Any]) -> objects.Node:

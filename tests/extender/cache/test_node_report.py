@@ -5,28 +5,17 @@ import dataclasses
 import pytest
 
 from extender.cache import events
-from extender.cache.cache import Cache
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
-from tests.extender.clusters import (
-    NOW_S,
-    RESOURCE,
-    apply,
-    barred,
-    claim,
-    cluster,
-    free,
-    node,
-    report,
-    running,
-    tenant,
-)
+from tests.support.caches import apply, barred, cluster, empty, free
+from tests.support.clock import NOW_S
+from tests.support.watched import RESOURCE, claim, node, report, running, tenant
 
 
 def test_the_report_may_come_before_the_node() -> None:
-    cache = Cache()
+    cache = empty()
 
     apply(cache, report("n1"), node("n1"))
 
@@ -45,29 +34,29 @@ def test_unhealthy_recovering_held_and_releasing_chips_are_not_free() -> None:
 
 @pytest.mark.seed("000-06")
 def test_in_the_agents_mode_its_list_bounds_what_is_free() -> None:
-    cache = Cache(self_maintain=False)
+    cache = empty(self_maintain=False)
 
-    apply(cache, node("n1"), report("n1", available=(4, 5, 6, 7)))
+    apply(cache, node("n1"), report("n1", there=(4, 5, 6, 7)))
 
     assert free(cache, "n1") == (4, 5, 6, 7)
 
 
 @pytest.mark.seed("000-08")
 def test_in_our_own_mode_the_agents_list_takes_no_effect() -> None:
-    cache = cluster(report("n1", available=()))
+    cache = cluster(report("n1", there=()))
 
     assert len(free(cache, "n1")) == 8
 
 
 def test_in_the_agents_mode_a_claim_newer_than_the_list_is_subtracted() -> None:
-    cache = Cache(self_maintain=False)
+    cache = empty(self_maintain=False)
     apply(cache, node("n1"), report("n1"), running("a", claim((0, 1))))
 
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
 
 def test_in_the_agents_mode_what_its_list_has_not_dropped_yet_is_not_free() -> None:
-    cache = Cache(self_maintain=False)
+    cache = empty(self_maintain=False)
 
     apply(cache, node("n1"), report("n1", held=(0,), releasing=(5,)))
 
@@ -84,7 +73,7 @@ def test_a_node_whose_kubelet_lost_ids_is_barred_until_that_is_settled() -> None
 
 
 def test_a_node_without_a_report_is_silent() -> None:
-    cache = Cache()
+    cache = empty()
     apply(cache, node("n1"))
 
     assert barred(cache) is Reason.AGENT_SILENT
@@ -110,7 +99,7 @@ def test_an_agent_is_silent_after_fifteen_minutes_without_a_new_report() -> None
 
 
 def test_an_old_report_is_silent_from_the_first() -> None:
-    cache = Cache()
+    cache = empty()
 
     apply(cache, node("n1"), report("n1", update_time=NOW_S - 901))
 
@@ -137,7 +126,7 @@ def test_a_new_report_is_a_sign_of_life_however_wrong_the_agents_clock_is() -> N
 
 
 def test_a_clock_that_runs_ahead_does_not_keep_a_dead_agent_alive() -> None:
-    cache = Cache()
+    cache = empty()
     apply(cache, node("n1"), report("n1", update_time=NOW_S + 10_000))
 
     apply(cache, events.Ticked(), now_s=NOW_S + 901)
@@ -162,7 +151,7 @@ def test_an_unreadable_inventory_bars_the_node() -> None:
 
 
 def test_a_report_of_another_make_of_agent_has_no_holds() -> None:
-    cache = Cache()
+    cache = empty()
 
     apply(cache, node("n1"), dataclasses.replace(report("n1"), affinity=""))
 
@@ -206,7 +195,7 @@ ALL_READ = events.Ticked(is_all_read=True)
 
 @pytest.mark.parametrize("ahead_s", [-10_000, 1_000, 10_000])
 def test_whose_clock_is_wrong_is_no_matter_to_the_first_reports(ahead_s: int) -> None:
-    cache, now_s = Cache(), NOW_S + ahead_s
+    cache, now_s = empty(), NOW_S + ahead_s
     apply(cache, node("young"), node("old"), now_s=now_s)
     apply(cache, report("young", update_time=NOW_S - 200), now_s=now_s)
     apply(cache, report("old", update_time=NOW_S - 1_200), now_s=now_s)

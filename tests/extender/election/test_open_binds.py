@@ -1,11 +1,10 @@
 import asyncio
 
-from tests.extender.binds import ALL_FREE, UNKNOWN, until, world
-from tests.extender.clusters import (
-    cluster,
-    free,
-)
-from tests.extender.fake_api import Fate
+from tests.support.caches import cluster, free, reservations
+from tests.support.extender import UNKNOWN, world
+from tests.support.fake_api import Fate
+from tests.support.until import until
+from tests.support.watched import ALL_FREE
 
 
 async def test_an_answer_that_is_lost_is_read_again() -> None:
@@ -16,13 +15,13 @@ async def test_an_answer_that_is_lost_is_read_again() -> None:
         assert await w.bind() == ""
 
         assert w.api.reads == 1
-        assert list(w.cache.reservations) == ["uid-a"]  # until the watch shows it
+        assert list(reservations(w.cache)) == ["uid-a"]  # until the watch shows it
 
 
 async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
     async with world(cluster()) as w:
-        w.add("a", 8)
-        w.add("b", 8)
+        w.add("a", count=8)
+        w.add("b", count=8)
         w.api.fates.append(Fate.CUT)
 
         assert await w.bind("a") == UNKNOWN
@@ -31,33 +30,33 @@ async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
 
 async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
     async with world(cluster(), open_s=0.5) as w:
-        w.add("a", 8)
+        w.add("a", count=8)
         w.api.fates.append(Fate.CUT)
         await w.bind()
         assert free(w.cache, "n1") == ()
 
-        await until(lambda: not w.cache.reservations)
+        await until(lambda: not reservations(w.cache))
 
         assert free(w.cache, "n1") == ALL_FREE
 
 
 async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
     async with world(cluster(), open_s=5) as w:
-        w.add("a", 8)
+        w.add("a", count=8)
         w.api.fates.append(Fate.CUT)
         await w.bind()
         assert w.api.execute(w.api.bindings[0]).status == 201
 
         await until(lambda: not w.binder._open_binds)
 
-        assert list(w.cache.reservations) == ["uid-a"]
+        assert list(reservations(w.cache)) == ["uid-a"]
         w.show("a")
         assert free(w.cache, "n1") == ()
 
 
 async def test_the_same_bind_tried_again_writes_the_same() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
+        w.add("a", count=2)
         w.api.fates.append(Fate.CUT)
         await w.bind()
 
@@ -69,22 +68,22 @@ async def test_the_same_bind_tried_again_writes_the_same() -> None:
 
 async def test_a_retry_that_succeeds_ends_the_looking() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
+        w.add("a", count=2)
         w.api.fates.append(Fate.CUT)
         await w.bind()
 
         await w.bind()
 
         assert w.binder._open_binds == {}
-        assert list(w.cache.reservations) == ["uid-a"]
+        assert list(reservations(w.cache)) == ["uid-a"]
 
 
 async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
     async with world(cluster(), open_s=0.06) as w:
-        w.add("a", 8)
+        w.add("a", count=8)
         w.api.fates.extend([Fate.CUT, Fate.WAIT])
         await w.bind()
-        again = asyncio.create_task(w.bind())
+        again = w.bind()
         await until(lambda: len(w.api.bindings) == 2)
 
         await asyncio.sleep(0.12)  # the first try is over by now
@@ -97,7 +96,7 @@ async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
 
 async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
+        w.add("a", count=2)
         w.api.fates.append(Fate.CUT)
         await w.bind()
         w.api.execute(w.api.bindings[0])
@@ -108,18 +107,18 @@ async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
 
 async def test_a_refused_retry_does_not_void_the_first_try() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
+        w.add("a", count=2)
         w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
         await w.bind()
 
         assert await w.bind() == UNKNOWN
 
-        assert list(w.cache.reservations) == ["uid-a"]
+        assert list(reservations(w.cache)) == ["uid-a"]
 
 
 async def test_a_bind_that_was_done_is_not_sent_again_while_the_watch_is_late() -> None:
     async with world(cluster()) as w:
-        w.add("a", 8)
+        w.add("a", count=8)
         assert await w.bind() == ""
         w.api.fates.append(Fate.FORBIDDEN)
 
@@ -147,7 +146,7 @@ async def test_a_server_error_is_no_outcome() -> None:
         w.api.fates.append(Fate.BROKEN)
 
         assert await w.bind() == UNKNOWN
-        assert list(w.cache.reservations) == ["uid-a"]
+        assert list(reservations(w.cache)) == ["uid-a"]
 
 
 async def test_without_an_answer_to_the_second_look_the_chips_stay_promised() -> None:
@@ -157,8 +156,8 @@ async def test_without_an_answer_to_the_second_look_the_chips_stay_promised() ->
         w.api.fates.append(Fate.CUT)
         assert await w.bind() == UNKNOWN
         await until(lambda: w.api.reads > 3)
-        assert list(w.cache.reservations) == ["uid-a"]
+        assert list(reservations(w.cache)) == ["uid-a"]
 
         w.api.is_readable = True
 
-        await until(lambda: not w.cache.reservations)
+        await until(lambda: not reservations(w.cache))

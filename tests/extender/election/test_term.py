@@ -22,8 +22,8 @@ from kube.errors import ConflictError, NotFoundError
 from kube.objects import Lease, LeaseSpec, Meta
 from service.endpoints import Endpoints
 from service.settings import load
-from tests.extender.binds import until
-from tests.extender.clusters import NOW_NS, NOW_S
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.until import until
 
 WALL = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
 

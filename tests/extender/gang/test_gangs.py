@@ -4,28 +4,24 @@ import asyncio
 from collections.abc import Awaitable
 
 from extender.cache import events
-from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.gang import events as gang_events
 from extender.gang.gangs import Phase
-from extender.queries import explain
-from extender.scheduling.decisions import LastDecisions
+from extender.planning.plan import TopologySnapshot
 from scheduler_core.placement.job_rules import Profile
-from tests.extender.binds import ALL_FREE
-from tests.extender.clusters import (
-    NOW_S,
-    Spec,
-    apply,
-    cluster,
-    free,
+from tests.support.caches import apply, cluster, empty, free, known_pod
+from tests.support.clock import NOW_S
+from tests.support.extender import NAMES, world
+from tests.support.fake_api import Fate
+from tests.support.watched import (
+    ALL_FREE,
+    member,
     node,
-    pod,
+    pod_update,
     report,
     tenant,
+    two,
 )
-from tests.extender.fake_api import Fate
-from tests.extender.gangworld import NAMES, two, world
-from tests.extender.jobpods import member
 
 
 async def both(*calls: Awaitable[str]) -> list[str]:
@@ -56,7 +52,7 @@ async def test_a_pod_whose_job_is_not_whole_waits_and_keeps_nothing() -> None:
 
         assert free(w.cache, "n1") == ALL_FREE
         w.add(member("b"))
-        assert w.jobs.wakes == 2  # the scheduler is to try the first again
+        assert w.calls.wakes == 2  # the scheduler is to try the first again
 
 
 async def test_filter_repeats_itself() -> None:
@@ -101,7 +97,7 @@ async def test_if_one_does_not_come_all_are_refused_and_all_is_given_back() -> N
             "all are tried again"
         )
         assert await call == said
-        assert w.jobs.told == [("b", "AscendGangTimeout", said)]
+        assert w.calls.told == [("b", "AscendGangTimeout", said)]
         assert (free(w.cache, "n1"), free(w.cache, "n2")) == (ALL_FREE, ALL_FREE)
         assert w.api.bindings == []
 
@@ -224,7 +220,7 @@ async def test_a_chip_that_fails_while_the_gate_is_closed_has_all_refused() -> N
         w.filter("a")
         first = w.bind("a", "n1")
         await w.until_came(1)
-        w.learn(report("n1", unhealthy=(3,), available=(), update_time=NOW_S + 1))
+        w.learn(report("n1", unhealthy=(3,), there=(), update_time=NOW_S + 1))
 
         second = w.bind("b", "n2")
 
@@ -268,7 +264,7 @@ async def test_a_job_that_stays_bound_in_part_is_told_of_once() -> None:
         w.pass_s(1)
 
         text = f"1 pods of the job are bound and 1 are not: {left}"
-        assert w.jobs.told == [(left, "AscendGangIncomplete", text)]
+        assert w.calls.told == [(left, "AscendGangIncomplete", text)]
         w.pass_s(600)
         assert w.is_(Phase.GATHERING)
         assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == ALL_FREE
@@ -288,7 +284,8 @@ async def test_pods_that_do_not_fit_a_node_together_go_to_two() -> None:
     cache = cluster(nodes=NAMES)
     for name in NAMES:
         apply(cache, _with(node(name), allocatable_resources))
-    async with world(cache, rules=Profile.PER_POD) as w:
+    per_pod = TopologySnapshot(profile=Profile.PER_POD)
+    async with world(cache, topology=lambda _gang: per_pod) as w:
         asks = Resources(600, 1 << 20)
         w.add(member("a", count=2, ask=asks), member("b", count=2, ask=asks))
 
@@ -325,7 +322,7 @@ async def test_jobs_are_planned_by_priority_then_age() -> None:
 
 
 async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
-    cache = Cache(limits=gang_events.Limits(gate_s=0.02))
+    cache = empty(limits=gang_events.Limits(gate_s=0.02))
     for name in NAMES:
         apply(cache, node(name), report(name))
     async with world(cache) as w:
@@ -352,13 +349,7 @@ async def test_a_plan_is_explained() -> None:
         w.add(*two())
         w.filter("a")
 
-        found = explain.explain(
-            w.cache,
-            LastDecisions(),
-            w.cache.pods["uid-b"],
-            name="default/b",
-            now_s=NOW_S,
-        )
+        found = w.explain("b")
 
     assert found.json["job"] == "Job of pods default/j"
     assert found.json["job_plan"] == {"a": "n1", "b": "n2"}
@@ -376,9 +367,9 @@ async def test_a_plan_is_explained() -> None:
 
 async def test_a_pod_by_itself_is_not_of_any_job() -> None:
     async with world(cluster()) as w:
-        w.learn(events.PodUpdated(pod=pod(Spec(name="s"))))
+        w.learn(pod_update("s"))
 
-        assert w.planner.filter_nodes(w.cache.pods["uid-s"], NAMES) is None
+        assert w.planner.filter_nodes(known_pod(w.cache, "s"), NAMES) is None
 
 
 def _with(

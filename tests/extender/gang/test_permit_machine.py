@@ -15,15 +15,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.cache import events
-from extender.cache.cache import Cache, step
-from extender.clocks import Clock
+from extender.cache.cache import Cache
 from extender.gang.events import Caller
 from extender.gang.gangs import Phase
 from extender.planning.planner import Planner
 from scheduler_core.node import chips
-from tests.extender.clusters import NOW_S, apply, cluster, report
-from tests.extender.jobpods import member
-from tests.extender.jobsapi import Jobs
+from tests.support.caches import (
+    apply,
+    cluster,
+    gangs,
+    known_pod,
+    known_pods,
+    reservations,
+)
+from tests.support.clock import Time
+from tests.support.extender import World
+from tests.support.watched import member, report
 
 NODES = ("n1", "n2", "n3", "n4")
 #: {job: its pods}
@@ -45,7 +52,7 @@ class ManyJobs(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.now_s = NOW_S
+        self.time = Time()
         self.cache, self.planner = self.extender()
         #: {pod: its call that waits}
         self.calls: dict[str, asyncio.Task[str | None]] = {}
@@ -66,13 +73,12 @@ class ManyJobs(RuleBasedStateMachine):
         """One that has read the nodes, and no pods yet."""
         cache = cluster(nodes=NODES)
         self.let_agents_report(cache)
-        wall = Clock(now_s=lambda: self.now_s, now_ns=lambda: int(self.now_s * 1e9))
-        return cache, Planner(cache, Jobs(), clock=wall)
+        return cache, World(cache, time=self.time).planner
 
     def let_agents_report(self, cache: Cache) -> None:
         for name in NODES:
-            alive = report(name, update_time=self.now_s)
-            apply(cache, alive, now_s=self.now_s)
+            alive = report(name, update_time=self.time.now_s)
+            apply(cache, alive, now_s=self.time.now_s)
 
     def settle(self) -> None:
         self.planner.carry_out_effects()
@@ -93,7 +99,7 @@ class ManyJobs(RuleBasedStateMachine):
 
     def go_on(self, name: str) -> None:
         """The gate let a bind through: it is promised for good, as binding does."""
-        reservation = self.cache.reservations[f"uid-{name}"]
+        reservation = reservations(self.cache)[f"uid-{name}"]
         now = events.Reservation(
             uid=reservation.uid,
             node=reservation.node,
@@ -101,7 +107,7 @@ class ManyJobs(RuleBasedStateMachine):
             predicate_time=reservation.predicate_time,
             shape=reservation.shape,
         )
-        step(self.cache, now, self.now_s)
+        apply(self.cache, now, now_s=self.time.now_s)
         self.open[name] = reservation.node
 
     def idle(self, name: str) -> bool:
@@ -109,16 +115,14 @@ class ManyJobs(RuleBasedStateMachine):
             name not in self.bound
             and name not in self.calls
             and name not in self.open
-            and f"uid-{name}" in self.cache.pods
+            and f"uid-{name}" in known_pods(self.cache)
         )
 
     @rule(name=pods, offered=lists)
     def filter_and_bind(self, name: str, offered: tuple[str, ...]) -> None:
         if not self.idle(name):
             return
-        filter_result = self.planner.filter_nodes(
-            self.cache.pods[f"uid-{name}"], offered
-        )
+        filter_result = self.planner.filter_nodes(known_pod(self.cache, name), offered)
         assert filter_result is not None
         assert set(filter_result.fitting) <= set(offered)
         if filter_result.fitting:
@@ -157,13 +161,13 @@ class ManyJobs(RuleBasedStateMachine):
         job = next(job for job, names in JOBS.items() if name in names)
         node = self.bound.get(name, "")
         seen = member(name, job=job, size=len(JOBS[job]), node=node)
-        apply(self.cache, seen, now_s=self.now_s)
+        apply(self.cache, seen, now_s=self.time.now_s)
 
     @rule(name=pods)
     def delete(self, name: str) -> None:
         if name in self.open:
             return  # what becomes of a bind under way is binding's own business
-        apply(self.cache, events.PodDeleted(uid=f"uid-{name}"), now_s=self.now_s)
+        apply(self.cache, events.PodDeleted(uid=f"uid-{name}"), now_s=self.time.now_s)
         self.bound.pop(name, None)
         self.settle()
 
@@ -174,7 +178,7 @@ class ManyJobs(RuleBasedStateMachine):
             if data.draw(st.booleans()):
                 self.bound[name] = node
         self.open.clear()
-        there = [name for name in PODS if f"uid-{name}" in self.cache.pods]
+        there = [name for name in PODS if f"uid-{name}" in known_pods(self.cache)]
         self.loop.run_until_complete(self.planner.stop())
         for task in self.calls.values():
             assert self.loop.run_until_complete(task) is not None  # nobody is let go on
@@ -188,16 +192,16 @@ class ManyJobs(RuleBasedStateMachine):
     @rule(job=st.sampled_from(sorted(JOBS)))
     def make_again(self, job: str) -> None:
         for name in JOBS[job]:
-            if f"uid-{name}" not in self.cache.pods and name not in self.calls:
+            if f"uid-{name}" not in known_pods(self.cache) and name not in self.calls:
                 seen = member(name, job=job, size=len(JOBS[job]))
-                apply(self.cache, seen, now_s=self.now_s)
+                apply(self.cache, seen, now_s=self.time.now_s)
         self.settle()
 
     @rule(seconds=st.sampled_from((1, 5, 25, 70, 700)))
     def pass_time(self, seconds: int) -> None:
-        self.now_s += seconds
+        self.time.pass_s(seconds)
         self.let_agents_report(self.cache)
-        apply(self.cache, events.Ticked(), now_s=self.now_s)
+        apply(self.cache, events.Ticked(), now_s=self.time.now_s)
         self.planner.carry_out_effects()
         self.planner.tick()
         self.settle()
@@ -205,7 +209,7 @@ class ManyJobs(RuleBasedStateMachine):
     @invariant()
     def no_chip_is_promised_twice(self) -> None:
         taken: defaultdict[str, int] = defaultdict(int)
-        for reservation in self.cache.reservations.values():
+        for reservation in reservations(self.cache).values():
             assert not taken[reservation.node] & reservation.chips, chips.ids_of(
                 reservation.chips
             )
@@ -213,11 +217,11 @@ class ManyJobs(RuleBasedStateMachine):
 
     @invariant()
     def what_is_planned_has_its_promise(self) -> None:
-        for gang in self.cache.gangs.jobs.values():
+        for gang in gangs(self.cache).values():
             for uid, node in gang.places.items():
-                assert self.cache.reservations[uid].node == node
-        planned = {u for u, p in self.cache.reservations.items() if p.planned}
-        places = {u for g in self.cache.gangs.jobs.values() for u in g.places}
+                assert reservations(self.cache)[uid].node == node
+        planned = {u for u, p in reservations(self.cache).items() if p.planned}
+        places = {u for g in gangs(self.cache).values() for u in g.places}
         assert planned <= places
 
     @invariant()
@@ -257,8 +261,8 @@ class ManyJobs(RuleBasedStateMachine):
         for _ in range(4):
             self.pass_time(700)
         assert not self.calls
-        assert not [p for p in self.cache.reservations.values() if p.planned]
-        assert {g.phase for g in self.cache.gangs.jobs.values()} <= {Phase.GATHERING}
+        assert not [p for p in reservations(self.cache).values() if p.planned]
+        assert {g.phase for g in gangs(self.cache).values()} <= {Phase.GATHERING}
         for job in JOBS:
             self.make_again(job)
         for _ in range(400):

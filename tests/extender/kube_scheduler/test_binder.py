@@ -4,24 +4,18 @@ import pytest
 
 from extender.cache import events
 from extender.kube_scheduler import binder
-from tests.extender.binds import ALL_FREE, World, until, world
-from tests.extender.clusters import (
-    NOW_NS,
-    RESOURCE,
-    Spec,
-    claim,
-    cluster,
-    free,
-    pod,
-    tenant,
-)
-from tests.extender.fake_api import Fate
+from tests.support.caches import cluster, free, reservations
+from tests.support.clock import NOW_NS
+from tests.support.extender import ServedWorld, world
+from tests.support.fake_api import Fate
+from tests.support.until import until
+from tests.support.watched import ALL_FREE, RESOURCE, claim, pod, tenant
 
 
 @pytest.mark.seed("000-02")
 async def test_bind_is_one_call_with_uid_chips_and_time() -> None:
     async with world(cluster()) as w:
-        w.add("a", 2)
+        w.add("a", count=2)
 
         assert await w.bind() == ""
 
@@ -43,7 +37,7 @@ async def test_bind_is_one_call_with_uid_chips_and_time() -> None:
             }
         ]
         assert w.api.reads == 0
-        assert [(pod.name, made.reservation.node) for pod, made in w.told] == [
+        assert [(pod.name, made.reservation.node) for pod, made in w.bound] == [
             ("a", "n1")
         ]
 
@@ -52,11 +46,11 @@ async def test_the_promise_lasts_until_the_watch_shows_the_pod() -> None:
     async with world(cluster()) as w:
         w.add("a")
         await w.bind()
-        assert list(w.cache.reservations) == ["uid-a"]
+        assert list(reservations(w.cache)) == ["uid-a"]
 
         w.show("a")
 
-        assert w.cache.reservations == {}
+        assert reservations(w.cache) == {}
         assert free(w.cache, "n1") == (1, 2, 3, 4, 5, 6, 7)
 
 
@@ -76,7 +70,7 @@ async def test_binds_at_the_same_moment_on_one_node_never_share_a_chip() -> None
 
 async def test_a_bind_that_no_longer_fits_is_refused_without_a_call() -> None:
     async with world(cluster(tenant("t", "n1", (0, 1, 2, 4, 5, 6)))) as w:
-        w.add("a", 2)
+        w.add("a", count=2)
 
         assert await w.bind() == "no HCCS ring has 2 free chips"
         assert w.api.bindings == []
@@ -123,7 +117,7 @@ async def test_a_pod_that_another_has_bound_elsewhere_gives_the_chips_back() -> 
 
 
 async def test_a_pod_that_is_bound_there_already_needs_no_call() -> None:
-    bound = pod(Spec(name="a", node="n1", annotations=claim((0,))))
+    bound = pod("a", node="n1", annotations=claim((0,)))
     async with world(cluster(events.PodUpdated(pod=bound))) as w:
         assert await w.bind() == ""
         assert await w.bind(where="n2") == "the pod is bound to n1 already"
@@ -153,7 +147,7 @@ async def test_a_second_call_for_a_pod_under_way_is_refused() -> None:
     async with world(cluster()) as w:
         w.add("a")
         w.api.fates.append(Fate.WAIT)
-        first = asyncio.create_task(w.bind())
+        first = w.bind()
         await until(lambda: bool(w.api.bindings))
 
         assert await w.bind() == "a bind of this pod is under way"
@@ -166,14 +160,14 @@ async def test_a_caller_that_goes_away_does_not_end_the_call() -> None:
     async with world(cluster()) as w:
         w.add("a")
         w.api.fates.append(Fate.WAIT)
-        caller = asyncio.create_task(w.bind())
+        caller = w.bind()
         await until(lambda: bool(w.api.bindings))
         caller.cancel()
 
         w.api.go_on.set()
 
-        await until(lambda: bool(w.told))
-        assert list(w.cache.reservations) == ["uid-a"]
+        await until(lambda: bool(w.bound))
+        assert list(reservations(w.cache)) == ["uid-a"]
 
 
 async def test_a_bound_pod_that_no_watch_ever_shows_is_looked_for() -> None:
@@ -182,7 +176,7 @@ async def test_a_bound_pod_that_no_watch_ever_shows_is_looked_for() -> None:
         await w.bind()
         del w.api.pods["default", "a"]  # while the watch was down
         await w.binder.audit()
-        assert list(w.cache.reservations) == ["uid-a"]  # it may still come
+        assert list(reservations(w.cache)) == ["uid-a"]  # it may still come
 
         await w.binder.audit(after_s=0)
 
@@ -196,7 +190,7 @@ async def test_a_bound_pod_that_the_watch_is_late_to_show_keeps_its_chips() -> N
 
         await w.binder.audit(after_s=0)
 
-        assert list(w.cache.reservations) == ["uid-a"]
+        assert list(reservations(w.cache)) == ["uid-a"]
 
 
 async def test_a_call_under_way_comes_to_its_end_before_we_do() -> None:
@@ -204,7 +198,7 @@ async def test_a_call_under_way_comes_to_its_end_before_we_do() -> None:
         w.add("a")
         w.add("b")
         w.api.fates.append(Fate.WAIT)
-        caller = asyncio.create_task(w.bind())
+        caller = w.bind()
         await until(lambda: bool(w.api.bindings))
 
         stopping = asyncio.create_task(w.binder.stop())
@@ -223,14 +217,13 @@ MANY = [f"p{number}" for number in range(binder.AT_ONCE + 4)]
 NODES = [f"n{number}" for number in range(4)]
 
 
-def begin_many(w: World) -> list[asyncio.Task[str]]:
+def begin_many(w: ServedWorld) -> list[asyncio.Task[str]]:
     """Bind more pods than are bound at the same time; the API server lets them wait."""
     w.api.fates.extend([Fate.WAIT] * len(MANY))
     for name in MANY:
         w.add(name)
     return [
-        asyncio.create_task(w.bind(name, NODES[number % len(NODES)]))
-        for number, name in enumerate(MANY)
+        w.bind(name, NODES[number % len(NODES)]) for number, name in enumerate(MANY)
     ]
 
 
@@ -260,4 +253,4 @@ async def test_a_bind_that_still_waits_for_its_turn_is_refused_when_we_stop() ->
         text = await asyncio.gather(*calls)
         assert sorted(text) == [""] * binder.AT_ONCE + ["the extender is stopping"] * 4
         assert len(w.api.bindings) == binder.AT_ONCE
-        assert len(w.cache.reservations) == binder.AT_ONCE
+        assert len(reservations(w.cache)) == binder.AT_ONCE

@@ -10,28 +10,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.cache import decode, events
 from extender.cache.cache import Cache
-from extender.clocks import Clock
-from extender.kube_scheduler.binder import Binder
-from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
-from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology, Rules
 from extender.queries.routes import QueryRoutes
-from extender.scheduling.decisions import LastDecisions
 from service.endpoints import Endpoints
-from tests.extender import fake_api
-from tests.extender.clusters import (
-    NOW_NS,
-    NOW_S,
-    Spec,
-    apply,
-    bind,
-    cluster,
-    pod,
-    tenant,
-)
-from tests.extender.jobsapi import Jobs
 from tests.extender.kube_scheduler.test_protocol import recorded
+from tests.support import fake_api
+from tests.support.caches import apply, bind, cluster, damage
+from tests.support.extender import world
+from tests.support.watched import pod, pod_update, tenant
 
 #: The nodes of the recorded bodies: one with its best ring, one empty, one full.
 NODES = (
@@ -80,43 +67,21 @@ async def served(
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     metrics.watch_cache(cache)
-    wall = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
-    async with fake_api.serving() as (api, pods):
-        planner = Planner(cache, Jobs(), clock=wall)
-        notes = LastDecisions()
-        binder = Binder(
-            cache,
-            pods,
-            permits=planner,
-            clock=wall,
-            metrics=metrics,
-            on_bound=lambda _pod, _made: None,
-        )
-        server = KubeSchedulerVerbs(
-            cache,
-            binder,
-            planner=planner,
-            notes=notes,
-            metrics=metrics,
-            clock=wall,
-            why_not_ready=lambda: waits,
-            on_refused=lambda: None,
-        )
+    async with world(cache, metrics=metrics, waits=waits) as w:
         reading = QueryRoutes(
             cache,
             NetworkTopology(cache, Rules()),
             lambda: waits,
-            notes=notes,
-            clock=wall,
+            notes=w.notes,
+            clock=w.clock,
         )
-        routes = [*server.routes(), *reading.routes()]
+        routes = [*w.verbs.routes(), *reading.routes()]
         endpoints = Endpoints(registry, lambda: waits, routes=routes)
         async with (
             endpoints.serving("127.0.0.1:0") as address,
             aiohttp.ClientSession(f"http://{address}") as session,
         ):
-            yield Served(session, registry), api
-        await binder.stop()
+            yield Served(session, registry), w.api
 
 
 async def test_a_recorded_filter_is_answered_with_the_best_class() -> None:
@@ -164,11 +129,11 @@ async def test_a_recorded_prioritize_is_scored_from_ten(form: str) -> None:
 
 
 async def test_a_recorded_bind_binds() -> None:
-    wanted = Spec(name="a1", uid="c78e0561-99a0-4e27-8949-ed66fcfd913d")
+    wanted = pod_update("a1", uid="c78e0561-99a0-4e27-8949-ed66fcfd913d")
     cache = recorded_cluster()
-    apply(cache, events.PodUpdated(pod=pod(wanted)))
+    apply(cache, wanted)
     async with served(cache) as (extender, api):
-        api.add("a1", wanted.uid)
+        api.add("a1", wanted.pod.uid)
 
         answer = await extender.post("bind", recorded("kube-scheduler-bind.json"))
 
@@ -208,7 +173,7 @@ async def test_a_failure_inside_is_an_answer_and_one_log_line(
 ) -> None:
     cache = recorded_cluster()
     async with served(cache) as (extender, _):
-        del cache.owner_backoff  # stands for whatever may break inside
+        damage(cache)  # stands for whatever may break inside
         answer = await extender.post(
             "filter", recorded("kube-scheduler-filter-names.json")
         )
@@ -244,8 +209,8 @@ async def test_decisions_and_refusals_are_counted() -> None:
 
 async def test_nodes_avoided_and_binds_refused_for_an_unlike_pod_are_counted() -> None:
     cache = cluster(nodes=("n1", "n2"))
-    bind(cache, pod(Spec(name="reader", reads_annotation=True)), "n1")
-    apply(cache, events.PodUpdated(pod=pod(Spec(name="p", uid="u"))))
+    bind(cache, pod("reader", reads_annotation=True), "n1")
+    apply(cache, pod_update("p", uid="u"))
     ask = json.dumps({"Pod": as_json("p", "u"), "NodeNames": ["n1", "n2"]}).encode()
     to_n1 = {"PodNamespace": "default", "PodName": "p", "PodUID": "u", "Node": "n1"}
 
@@ -265,7 +230,7 @@ async def test_nodes_avoided_and_binds_refused_for_an_unlike_pod_are_counted() -
 
 async def test_a_pending_pod_is_explained_with_counts_and_node_by_node() -> None:
     cache = cluster(tenant("t", "n1", range(8)), nodes=("n1",))
-    wanted = pod(Spec(name="p", uid="u"))
+    wanted = pod("p", uid="u")
     apply(cache, events.PodUpdated(pod=wanted))
     ask = json.dumps({"Pod": as_json("p", "u"), "NodeNames": ["n1", "gone"]})
     async with served(cache) as (extender, _):

@@ -3,18 +3,17 @@
 from extender.cache import decode, events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
-from extender.clocks import Clock
 from extender.gang.gangs import Gang
 from extender.planning.candidates import CandidateNodes
 from extender.planning.plan import TopologySnapshot
-from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology, Rules
 from extender.scheduling.node_filter import FilterResult
 from kube import objects
 from kube.objects import Container, Meta, Pod, PodSpec
-from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, tenant
-from tests.extender.jobsapi import Jobs
-from tests.extender.networked import switched
+from tests.support.caches import apply, gangs, known_pods, reservations, switched
+from tests.support.clock import NOW_S
+from tests.support.extender import World
+from tests.support.watched import RESOURCE, tenant
 
 NAMES = ("n1", "n2", "n3", "n4")
 #: More than a node takes.
@@ -39,8 +38,7 @@ class Asking:
         #: the jobs that plans were asked for
         self.asked: list[str] = []
         self._networks = NetworkTopology(cache, Rules())
-        clock = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
-        self.planner = Planner(cache, Jobs(), clock=clock, topology=self._topology)
+        self.planner = World(cache, topology=self._topology).planner
 
     def _topology(self, gang: Gang) -> TopologySnapshot:
         self.asked.append(gang.title)
@@ -49,7 +47,7 @@ class Asking:
     def filter_nodes(
         self, name: str, nodes: tuple[str, ...] = NAMES
     ) -> FilterResult | None:
-        return self.planner.filter_nodes(self.cache.pods[name], nodes)
+        return self.planner.filter_nodes(known_pods(self.cache)[name], nodes)
 
 
 def test_of_pods_alike_one_asks_for_all_until_something_changes() -> None:
@@ -71,7 +69,7 @@ def test_of_pods_alike_one_asks_for_all_until_something_changes() -> None:
     assert last is not None
     assert not last.fitting
     # the first gets it, the second is told no, and with it the others
-    assert cache.reservations["pod-0"].node == "n2"
+    assert reservations(cache)["pod-0"].node == "n2"
     assert asking.asked[1:] == ["Pod default/pod-0", "Pod default/pod-1"]
 
 
@@ -82,13 +80,13 @@ def test_what_has_room_again_for_others_is_asked_again() -> None:
     asking = Asking(cache)
     asking.filter_nodes("pod-0")
     asking.filter_nodes("pod-1")
-    assert (asking.asked, dict(cache.reservations)) == (["Pod default/pod-0"], {})
+    assert (asking.asked, dict(reservations(cache))) == (["Pod default/pod-0"], {})
 
     apply(cache, events.PodDeleted(uid="web-n3"))
 
     result = asking.filter_nodes("pod-1")
     assert result is not None
-    assert (cache.reservations["pod-0"].node, result.fitting) == ("n3", ())
+    assert (reservations(cache)["pod-0"].node, result.fitting) == ("n3", ())
 
 
 def test_pods_that_ask_for_something_else_ask_for_themselves() -> None:
@@ -118,7 +116,7 @@ def test_what_is_said_of_one_pod_by_name_is_said_of_no_other() -> None:
     asking.filter_nodes("pod-1")
 
     text = "a pod cannot have 3 chips of an Atlas 800 training server: "
-    said = {gang.title: gang.text for gang in cache.gangs.jobs.values()}
+    said = {gang.title: gang.text for gang in gangs(cache).values()}
     assert said == {f"Pod default/pod-{i}": f"{text}pod-{i}" for i in (0, 1)}
 
 

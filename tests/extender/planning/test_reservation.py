@@ -8,22 +8,20 @@ from extender.planning.plan import PLAIN
 from extender.planning.reservation import choose_nodes
 from extender.scheduling import node_filter, reserve
 from extender.scheduling.node_filter import Refusal
-from tests.extender.clusters import (
-    ALL,
-    NOW_NS,
-    NOW_S,
-    RESOURCE,
-    Spec,
+from tests.support.caches import (
     apply,
     cluster,
-    pod,
-    tenant,
+    known_pod,
+    node_states,
+    only_gang,
+    reserved_nodes,
 )
-from tests.extender.gangworld import NAMES, World, world
-from tests.extender.jobpods import member
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.extender import NAMES, ServedWorld, world
+from tests.support.watched import ALL, RESOURCE, member, pod_update, tenant
 
 
-async def waiting(w: World) -> None:
+async def waiting(w: ServedWorld) -> None:
     """A job that has had no room for more than five minutes."""
     w.add(member("a"), member("b"))
     assert w.filter("a") == []
@@ -36,9 +34,9 @@ def busy() -> Cache:
     return cluster(tenant("x", "n1", (0,)), tenant("y", "n2", (0, 1)), nodes=NAMES)
 
 
-def small(w: World, name: str, priority: int = 0) -> tuple[str, ...]:
+def small(w: ServedWorld, name: str, priority: int = 0) -> tuple[str, ...]:
     """The nodes that filter leaves to a pod of one chip."""
-    seen = events.PodUpdated(pod=pod(Spec(name=name)), priority=priority)
+    seen = pod_update(name, priority=priority)
     w.learn(seen)
     return tuple(
         node_filter.filter_nodes(w.cache, seen.pod, NAMES, w.time.now_s).fitting
@@ -52,11 +50,11 @@ async def test_nodes_are_kept_for_a_job_that_waits_long() -> None:
         assert small(w, "late") == ()
 
         result = node_filter.filter_nodes(
-            w.cache, w.cache.pods["uid-late"], NAMES, NOW_S
+            w.cache, known_pod(w.cache, "late"), NAMES, NOW_S
         )
         assert result.counts == (("kept for a large job that has waited long", 2),)
         made = reserve.choose_chips(
-            w.cache, w.cache.pods["uid-late"], "n1", now_s=NOW_S, now_ns=NOW_NS
+            w.cache, known_pod(w.cache, "late"), "n1", now_s=NOW_S, now_ns=NOW_NS
         )
         assert isinstance(made, Refusal)
         assert made is node_filter.RESERVED_NODE
@@ -88,23 +86,23 @@ async def test_the_job_gets_its_nodes_and_then_they_are_everybodys() -> None:
         assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
 
         w.pass_s(1)
-        assert w.cache.reserved_nodes == {}
+        assert reserved_nodes(w.cache) == set()
 
 
 @pytest.mark.parametrize("how", ["time", "job"])
 async def test_nodes_are_not_kept_for_ever(how: str) -> None:
     async with world(busy()) as w:
         await waiting(w)
-        assert set(w.cache.reserved_nodes[RESOURCE]) == set(NAMES)
+        assert reserved_nodes(w.cache) == set(NAMES)
 
         if how == "job":
             w.learn(*(events.PodDeleted(uid=f"uid-{name}") for name in "ab"))
         w.pass_s(1801 if how == "time" else 1)
 
-        assert w.cache.reserved_nodes == {}
+        assert reserved_nodes(w.cache) == set()
         if how == "time":  # nor again at once
             w.filter("a")
-            assert w.cache.reserved_nodes == {}
+            assert reserved_nodes(w.cache) == set()
 
 
 def test_as_few_nodes_as_will_do_and_the_freest_of_them() -> None:
@@ -115,19 +113,19 @@ def test_as_few_nodes_as_will_do_and_the_freest_of_them() -> None:
         nodes=("n1", "n2", "n3"),
     )
     apply(cache, member("a"), member("b"))
-    (gang,) = cache.gangs.jobs.values()
+    gang = only_gang(cache)
 
     found = choose_nodes(cache, gang, ("n1", "n2", "n3"), PLAIN)
 
     assert found == {"n2", "n3"}
     assert (
-        cache.cluster.nodes(RESOURCE)["n2"].free == sum(1 << chip for chip in ALL) - 1
+        node_states(cache, RESOURCE)["n2"].free == sum(1 << chip for chip in ALL) - 1
     )  # as before
 
 
 def test_nothing_is_kept_for_a_job_that_would_not_fit_anyway() -> None:
     cache = cluster(tenant("x", "n1", (0,)))
     apply(cache, member("a"), member("b"))
-    (gang,) = cache.gangs.jobs.values()
+    gang = only_gang(cache)
 
     assert choose_nodes(cache, gang, ("n1",), PLAIN) == frozenset()

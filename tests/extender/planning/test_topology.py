@@ -3,14 +3,12 @@
 import pytest
 
 from extender.cache import events
-from extender.cache.cache import Cache
 from extender.planning.topology import NetworkTopology, Rules
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.topology.leaves import Version
-from tests.extender.clusters import apply, tenant
-from tests.extender.jobpods import member
-from tests.extender.networked import A3, LARGE, add_node, planned, switched
+from tests.support.caches import add_node, apply, empty, gang, planned, switched
+from tests.support.watched import A3, LARGE, member, tenant
 
 
 def test_a_small_job_with_switch_affinity_lies_under_one_leaf() -> None:
@@ -35,7 +33,7 @@ def test_under_one_leaf_it_uses_no_spine_and_says_so() -> None:
 
 
 def test_without_the_switches_configmap_it_waits() -> None:
-    cache = Cache()
+    cache = empty()
     for name in ("n1", "n2"):
         add_node(cache, name, ATLAS_800_TRAINING)
     apply(cache, member("a", traits=LARGE), member("b", traits=LARGE))
@@ -81,7 +79,7 @@ def test_a_job_across_leaves_says_what_it_makes_of_them() -> None:
     # the next job finds the leaves as this one has left them
     apply(cache, member("o", job="k", traits=LARGE), member("p", job="k", traits=LARGE))
     network = NetworkTopology(cache, Rules(switches=Version.TWO)).snapshot(
-        cache.gangs.jobs["Job of pods/default/k"]
+        gang(cache, "k")
     )
     assert network.network is not None
     assert sorted(leaf.use.name for leaf in network.network.leaves) == [
@@ -94,7 +92,7 @@ def test_a_job_across_leaves_says_what_it_makes_of_them() -> None:
 
 
 def test_a_logical_superpod_lies_in_one_physical() -> None:
-    cache = Cache()
+    cache = empty()
     for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1), ("n4", 2)):
         add_node(cache, name, A3, superpod=superpod)
     traits = Traits(annotations={"sp-block": "32"})
@@ -111,7 +109,7 @@ def test_a_logical_superpod_lies_in_one_physical() -> None:
 
 
 def test_a_node_that_comes_to_another_superpod_is_noticed() -> None:
-    cache = Cache()
+    cache = empty()
     for name, superpod in (("n1", 0), ("n2", 1)):
         add_node(cache, name, A3, superpod=superpod)
     traits = Traits(annotations={"sp-block": "32"})

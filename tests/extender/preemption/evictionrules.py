@@ -31,6 +31,7 @@ from tests.extender.preemption.evictionworld import (
     Sent,
     Truth,
 )
+from tests.support.caches import gang_of, nominations
 
 PODS = {
     "a0": Kind(count=8, priority=0, job="a", size=2),
@@ -149,9 +150,9 @@ class Pushing(RuleBasedStateMachine):
 
     def filter_and_bind(self, name: str, offered: tuple[str, ...] = NODES) -> None:
         pod = self.truth.pods[name]
-        before = set(self.extender.cache.nominations)
-        fitting = self.extender.filter(pod, offered)
-        if before - set(self.extender.cache.nominations):
+        before = set(nominations(self.extender.cache))
+        fitting = self.extender.filter_pod(pod, offered)
+        if before - set(nominations(self.extender.cache)):
             happened["room taken by a " + ("job" if PODS[name].job else "pod")] += 1
         if fitting:
             args = BindArgs(
@@ -243,10 +244,10 @@ class Pushing(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.truth.pods)))
         uid = self.truth.pods[name].metadata.uid
         cache = self.extender.cache
-        gang = cache.gangs.gang_of(uid)
+        gang = gang_of(cache, uid)
         if gang is not None:
             happened[f"evicted by others while its job is {gang.phase}"] += 1
-        if self.extender.preemptor.owner(uid) in cache.nominations:
+        if self.extender.preemptor.owner(uid) in nominations(cache):
             happened["evicted by others while room is made for it"] += 1
         self.remove(name)
 
@@ -254,9 +255,9 @@ class Pushing(RuleBasedStateMachine):
     @rule(data=st.data(), job=st.sampled_from(["", "a", "b", "c"]))
     def relabel(self, data: st.DataObject, job: str) -> None:
         name = data.draw(st.sampled_from(self.idle()))
-        nominations = self.extender.cache.nominations
+        nominated = nominations(self.extender.cache)
         uid = self.truth.pods[name].metadata.uid
-        if self.extender.preemptor.owner(uid) in nominations:
+        if self.extender.preemptor.owner(uid) in nominated:
             happened["relabelled while room is made for it"] += 1
         size = str(len(JOBS[job])) if job else None
         self.truth.change(
@@ -320,19 +321,19 @@ class Pushing(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((1, 1, 6, 25, 65, 301)))
     def pass_time(self, seconds: int) -> None:
-        self.loop.now_s += seconds
-        for sent in [s for s in self.api.binds if self.loop.now_s - s.at_s > BIND_S]:
+        self.loop.at.pass_s(seconds)
+        for sent in [s for s in self.api.binds if self.loop.at.now_s - s.at_s > BIND_S]:
             self.api.binds.remove(sent)
             self.finish(sent, "cut")
-        self.late = [s for s in self.late if self.loop.now_s - s.at_s < 60]
+        self.late = [s for s in self.late if self.loop.at.now_s - s.at_s < 60]
         self.move_on(seconds)
         for name in NODES:
-            self.extender.learn(self.truth.report(name, self.loop.now_s))
+            self.extender.learn(self.truth.report(name, self.loop.at.now_s))
         self.truth.releasing.clear()
         self.settle()
         for _ in range(2):
             uids = [pod.metadata.uid for pod in self.truth.pods.values()]
-            self.loop.run_until_complete(self.extender.tick())
+            self.loop.run_until_complete(self.extender.second())
             self.settle()
             self.show(*uids)
 
@@ -352,7 +353,7 @@ class Pushing(RuleBasedStateMachine):
         """Another takes over, when all that was sent has been done or never will be."""
         cache = self.extender.cache
         self.failovers += 1
-        happened["failover while room is made"] += bool(cache.nominations)
+        happened["failover while room is made"] += bool(nominations(cache))
         for sent in [*self.late, *self.api.binds]:
             is_done = data.draw(st.booleans(), label="done")
             if is_done:

@@ -10,20 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from extender.cache import decode, events
-from extender.cache.cache import Cache, step
-from extender.clocks import Clock
 from extender.gang import membership
-from extender.kube_scheduler.binder import Binder
 from extender.kube_scheduler.protocol import BindArgs
-from extender.kube_scheduler.verbs import KubeSchedulerVerbs
-from extender.metrics import Metrics
-from extender.planning.planner import Planner
 from extender.preemption.attempt import Outcome, Victim
-from extender.preemption.preemptor import Preemptor
-from extender.scheduling.decisions import LastDecisions
 from kube import objects
 from kube.errors import ConflictError, NotFoundError
 from kube.objects import Container, Meta, PodSpec, PodStatus, Resources
@@ -31,8 +22,10 @@ from scheduler_core.node import chips
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-from tests.extender.clusters import ALL, NOW_S, RESOURCE, node, report, served
-from tests.extender.jobsapi import Jobs
+from tests.support.caches import empty
+from tests.support.clock import Time
+from tests.support.extender import World
+from tests.support.watched import ALL, RESOURCE, node, report, served
 
 NODES = ("n1", "n2", "n3")
 
@@ -40,10 +33,12 @@ NODES = ("n1", "n2", "n3")
 class Loop(asyncio.SelectorEventLoop):
     """A loop with a clock that only a test turns."""
 
-    now_s = NOW_S
+    def __init__(self) -> None:
+        self.at = Time()
+        super().__init__()
 
     def time(self) -> float:
-        return self.now_s
+        return self.at.now_s
 
     def turn(self) -> None:
         """Let everything that can go on go on."""
@@ -204,7 +199,7 @@ class Truth:
         free = [chip for chip in ALL if not (held | gone) >> chip & 1]
         return report(
             where,
-            available=free,
+            there=free,
             held=chips.ids_of(held),
             releasing=chips.ids_of(gone),
             update_time=now_s,
@@ -235,7 +230,7 @@ class Api:
             args=args,
             annotations=text,
             answer=self.loop.create_future(),
-            at_s=self.loop.now_s,
+            at_s=self.loop.at.now_s,
         )
         self.binds.append(sent)
         await sent.answer
@@ -270,69 +265,28 @@ class Api:
         """A test tries when it likes."""
 
 
-class Extender:
+class Extender(World):
     """One that has read everything, and remembers nothing else."""
 
     def __init__(self, api: Api) -> None:
-        loop = api.loop
-        clock = Clock(
-            now_s=lambda: loop.now_s, now_ns=lambda: int(loop.now_s * 1_000_000_000)
-        )
-        self.loop = loop
-        self.cache = Cache()
-        metrics = Metrics(CollectorRegistry())
-        self.planner = Planner(self.cache, Jobs(), clock=clock)
-        self.binder = Binder(
-            self.cache,
-            api,
-            permits=self.planner,
-            clock=clock,
-            metrics=metrics,
-            on_bound=lambda _pod, _made: None,
-        )
-        self.preemptor = Preemptor(
-            self.cache, api, clock=clock, why_wait=self.planner.why_wait
-        )
-        self.server = KubeSchedulerVerbs(
-            self.cache,
-            self.binder,
-            planner=self.planner,
-            notes=LastDecisions(),
-            metrics=metrics,
-            clock=clock,
-            why_not_ready=lambda: None,
-            on_refused=lambda: None,
-            preemptor=self.preemptor,
-        )
+        super().__init__(empty(), api, evictions=api, preempts=True, time=api.loop.at)
         for name in NODES:
-            self.learn(node(name), api.truth.report(name, loop.now_s))
+            self.learn(node(name), api.truth.report(name, self.time.now_s))
         self.learn(*map(decode.pod_change, api.truth.pods.values()))
 
-    def learn(self, *found: events.Change) -> None:
-        for each in found:
-            step(self.cache, each, self.loop.now_s)
-            self.planner.carry_out_effects()
-
-    def filter(self, pod: objects.Pod, names: tuple[str, ...]) -> list[str]:
+    def filter_pod(self, pod: objects.Pod, names: tuple[str, ...]) -> list[str]:
         """The nodes that filter leaves to a pod, as the server answers it."""
         ours = decode.npu_pod(pod)
         assert ours is not None
-        result = self.server._filter_nodes(pod, ours, names)
+        result = self.verbs._filter_nodes(pod, ours, names)
         return list(
-            self.server._apply_preemption(self.preemptor, pod, ours, result).fitting
+            self.verbs._apply_preemption(self.preemptor, pod, ours, result).fitting
         )
 
-    async def tick(self) -> None:
+    async def second(self) -> None:
         """What the program does each second."""
-        self.learn(events.Ticked())
-        self.planner.tick()
-        self.preemptor.tick()
+        self.pass_s(0)
         await self.binder.audit()
-
-    async def stop(self) -> None:
-        await self.preemptor.stop()
-        await self.planner.stop()
-        await self.binder.stop()
 
 
 def mask_of(pod: objects.Pod) -> int:

@@ -16,16 +16,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.cache import events
-from extender.cache.cache import Cache, step
-from extender.clocks import Clock
+from extender.cache.cache import Cache
 from extender.preemption.attempt import Outcome, Victim
 from extender.preemption.preemptor import Preemptor
 from extender.scheduling import node_filter, reserve
 from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
-from tests.extender.clusters import NOW_S, cluster, report
-from tests.extender.preemption.test_choosing_victims import high, low
+from tests.support.caches import (
+    apply,
+    cluster,
+    known_pods,
+    nominations,
+    priority,
+    reservations,
+    resource_states,
+    state_of,
+)
+from tests.support.clock import Time
+from tests.support.extender import clock_of
+from tests.support.watched import high, low, report
 
 NODES = ("n1", "n2")
 #: {pod that wants room: (chips, priority)}
@@ -51,18 +61,17 @@ class Rooms(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.now_s = NOW_S
+        self.time = Time()
         self.cache: Cache = cluster(nodes=NODES)
-        wall = Clock(now_s=lambda: self.now_s, now_ns=lambda: int(self.now_s * 1e9))
-        self.preemptor = Preemptor(self.cache, self, clock=wall)
+        self.preemptor = Preemptor(self.cache, self, clock=clock_of(self.time))
         #: {name of a running pod: what the API server says of it}
         self.says: dict[str, Outcome] = {}
         #: pods that were evicted and should not have been
         self.wrong: list[str] = []
         #: UIDs that may go, by the last rehearsal
         self.allowed: set[str] = set()
-        for name, (node, ids, priority) in RUNNING.items():
-            self.learn(low(name, node, ids, priority=priority))
+        for name, (node, ids, important) in RUNNING.items():
+            self.learn(low(name, node, ids, priority=important))
         for name in WANTING:
             self.wait_again(name)
 
@@ -76,7 +85,7 @@ class Rooms(RuleBasedStateMachine):
             )
             return outcome
         mine = RUNNING.get(victim.name, WANTING.get(victim.name, ("", 0, 0)))[-1]
-        asking = [self.cache.priorities[owner] for owner in self.cache.nominations]
+        asking = [priority(self.cache, owner) for owner in nominations(self.cache)]
         if victim.uid not in self.allowed or all(mine >= each for each in asking):
             self.wrong.append(victim.name)  # here it would be a task's own affair
         return outcome
@@ -91,29 +100,29 @@ class Rooms(RuleBasedStateMachine):
 
     def learn(self, *found: events.Change) -> None:
         for each in found:
-            step(self.cache, each, self.now_s)
+            apply(self.cache, each, now_s=self.time.now_s)
 
     def wait_again(self, name: str) -> None:
-        count, priority = WANTING[name]
-        self.learn(high(count, name, priority))
+        count, important = WANTING[name]
+        self.learn(high(count, name, important))
 
     @rule(name=wanting)
     def filter_and_bind(self, name: str) -> None:
-        pod = self.cache.pods.get(f"uid-{name}")
+        pod = known_pods(self.cache).get(f"uid-{name}")
         if pod is None or pod.node:
             return
         self.preemptor.reserve_freed_chips(pod, NODES)
-        result = node_filter.filter_nodes(self.cache, pod, NODES, self.now_s)
+        result = node_filter.filter_nodes(self.cache, pod, NODES, self.time.now_s)
         if not result.fitting:
             self.preemptor.refused(pod, NODES)
             return
-        now_ns = int(self.now_s * 1e9)
+        now_ns = self.time.now_ns()
         made = reserve.choose_chips(
-            self.cache, pod, result.fitting[0], now_s=self.now_s, now_ns=now_ns
+            self.cache, pod, result.fitting[0], now_s=self.time.now_s, now_ns=now_ns
         )
         if isinstance(made, Choice):
-            nominated = self.cache.ensure_resource(
-                made.reservation.node, pod.shape.resource
+            nominated = state_of(
+                self.cache, made.reservation.node, pod.shape.resource
             ).nominated
             others = [mask for owner, mask in nominated.items() if owner != pod.uid]
             assert _are_apart([made.reservation.chips, *others])
@@ -137,8 +146,8 @@ class Rooms(RuleBasedStateMachine):
 
     @rule(by_s=seconds)
     def tick(self, by_s: int) -> None:
-        self.now_s += by_s
-        self.learn(*(report(name, update_time=self.now_s) for name in NODES))
+        self.time.pass_s(by_s)
+        self.learn(*(report(name, update_time=self.time.now_s) for name in NODES))
         self.learn(events.Ticked())
         self.loop.run_until_complete(self._turn())
 
@@ -151,7 +160,7 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def no_chip_is_anybodys_twice(self) -> None:
-        for resource_state in self.cache.resource_states():
+        for resource_state in resource_states(self.cache):
             taken: defaultdict[str, int] = defaultdict(int)
             for uid, tenant in resource_state.tenants.items():
                 taken[uid] |= tenant.chips
@@ -169,15 +178,15 @@ class Rooms(RuleBasedStateMachine):
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
         nominated = {
-            owner for r in self.cache.resource_states() for owner in r.nominated
+            owner for r in resource_states(self.cache) for owner in r.nominated
         }
-        assert nominated == set(self.cache.nominations)
+        assert nominated == set(nominations(self.cache))
 
     def teardown(self) -> None:
         for _ in range(8):
             self.tick(301)  # nobody asks any more
-        assert self.cache.nominations == {}
-        assert not any(p.planned for p in self.cache.reservations.values())
+        assert nominations(self.cache) == {}
+        assert not any(p.planned for p in reservations(self.cache).values())
         self.loop.run_until_complete(self.preemptor.stop())
         self.loop.close()
 

@@ -9,9 +9,9 @@ from extender.cache.requests import Resources
 from extender.preemption import victims
 from extender.preemption.attempt import Attempt
 from scheduler_core.node import chips
-from tests.extender.clusters import RESOURCE, Spec, apply, claim, cluster, free, pod
-from tests.extender.clusters import node as node_seen
-from tests.extender.jobpods import member
+from tests.support.caches import apply, cluster, free, gangs, known_pod, requested
+from tests.support.watched import RESOURCE, claim, member, pod_update
+from tests.support.watched import node as node_seen
 
 HIGH = 100
 
@@ -31,11 +31,11 @@ def low(
 
 
 def high(count: int, name: str = "high", priority: int = HIGH) -> events.PodUpdated:
-    return events.PodUpdated(pod=pod(Spec(name=name, count=count)), priority=priority)
+    return pod_update(name, count=count, priority=priority)
 
 
 def for_pod(cache: Cache, *names: str, protected: Iterable[str] = ()) -> Attempt | None:
-    wanting = cache.pods["uid-high"]
+    wanting = known_pod(cache, "high")
     return victims.for_pod(cache, wanting, names or ("n1", "n2"), set(protected))
 
 
@@ -97,8 +97,8 @@ def test_who_may_not_go_stays_and_others_go() -> None:
 
 
 def test_a_pod_whose_chips_are_not_confirmed_is_no_victim() -> None:
-    waits = Spec(name="a", node="n1", annotations=claim(range(8)), count=8)
-    cache = cluster(events.PodUpdated(pod=pod(waits)), high(8))
+    waits = pod_update("a", node="n1", annotations=claim(range(8)), count=8)
+    cache = cluster(waits, high(8))
 
     assert for_pod(cache) is None
 
@@ -157,11 +157,11 @@ def test_cpu_that_nobody_would_free_is_no_room() -> None:
 
     apply(cache, replace(other, ask=Resources(6000, 0)))
     assert gone(for_pod(cache)) == ["a"]
-    assert cache.requested_resources.of("n1") == Resources(7000, 0, 2)  # as before
+    assert requested(cache, "n1") == Resources(7000, 0, 2)  # as before
 
 
 def job(cache: Cache, *names: str, protected: Iterable[str] = ()) -> Attempt | None:
-    (gang,) = (each for each in cache.gangs.jobs.values() if each.unbound)
+    (gang,) = (each for each in gangs(cache).values() if each.unbound)
     return victims.for_job(cache, gang, names or ("n1", "n2", "n3"), set(protected))
 
 

@@ -6,10 +6,19 @@ import pytest
 
 from extender.cache import events
 from scheduler_core.wire.pods import RawContainer, RawEnv
-from tests.extender.clusters import RESOURCE, Spec, apply, bind, cluster, free, pod
-from tests.extender.jobpods import member
-from tests.extender.preemption.test_choosing_victims import HIGH, high, low
-from tests.extender.preemption.test_preemptor import FULL, RING, world
+from tests.extender.preemption.test_preemptor import FULL, RING
+from tests.support.caches import (
+    apply,
+    bind,
+    cluster,
+    free,
+    nominations,
+    only_gang,
+    reservations,
+    set_limits,
+)
+from tests.support.extender import evicting
+from tests.support.watched import HIGH, RESOURCE, high, low, member, pod, pod_update
 
 LOST = events.Ticked(lost="pods")
 LITERAL = RawContainer(
@@ -30,68 +39,66 @@ JOB = (low("a", "n1", (0,)), low("b", "n2", (4,)), wanting("w0"), wanting("w1"))
 
 
 async def test_nobody_goes_for_a_pod_that_may_go_nowhere() -> None:
-    refused = pod(Spec(name="high", count=4, containers=(LITERAL,)))
+    refused = pod("high", count=4, containers=(LITERAL,))
     assert refused.problem
-    async with world(*FULL, events.PodUpdated(pod=refused, priority=HIGH)) as w:
+    async with evicting(*FULL, events.PodUpdated(pod=refused, priority=HIGH)) as w:
         assert w.filter("high") == []
         await w.tick()
 
-        assert (w.api.rehearsed, w.cache.nominations) == ([], {})
+        assert (w.calls.rehearsed, nominations(w.cache)) == ([], {})
 
 
 async def test_pods_that_may_go_nowhere_take_nobody_s_turn() -> None:
     hopeless = [
-        events.PodUpdated(
-            pod=pod(Spec(name=name, count=4, containers=(LITERAL,))), priority=HIGH + 1
-        )
+        pod_update(name, count=4, containers=(LITERAL,), priority=HIGH + 1)
         for name in ("h0", "h1", "h2")
     ]
-    async with world(*FULL, *hopeless, high(4)) as w:
+    async with evicting(*FULL, *hopeless, high(4)) as w:
         for name in ("h0", "h1", "h2", "high"):
             assert w.filter(name) == []
         await w.tick()
 
-        assert list(w.cache.nominations) == ["uid-high"]
+        assert list(nominations(w.cache)) == ["uid-high"]
 
 
 async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
-    async with world(*JOB) as w:
-        (gang,) = w.cache.gangs.jobs.values()
-        gang.again_s = w.now_s[0] + 60
+    async with evicting(*JOB) as w:
+        gang = only_gang(w.cache)
+        gang.again_s = w.time.now_s + 60
         assert w.filter("w0") == []
         await w.tick()
-        assert (w.api.rehearsed, w.cache.nominations) == ([], {})
+        assert (w.calls.rehearsed, nominations(w.cache)) == ([], {})
 
         gang.again_s = 0.0
         w.filter("w0")
         await w.tick()
-        assert sorted(w.api.evicted) == ["a", "b"]
+        assert sorted(w.calls.evicted) == ["a", "b"]
 
 
 async def test_nobody_goes_for_a_job_too_large_to_be_bound_together() -> None:
-    async with world(*JOB) as w:
-        w.cache.limits = replace(w.cache.limits, gate_s=0.01)
+    async with evicting(*JOB) as w:
+        set_limits(w.cache, gate_s=0.01)
         assert w.filter("w0") == []
         await w.tick()
 
-        assert (w.api.rehearsed, w.cache.nominations) == ([], {})
+        assert (w.calls.rehearsed, nominations(w.cache)) == ([], {})
 
 
 async def test_nobody_goes_if_the_pod_went_while_it_was_asked_who_may() -> None:
-    async with world(*FULL, high(4)) as w:
+    async with evicting(*FULL, high(4)) as w:
         w.filter("high")
         w.preemptor.tick()
-        assert list(w.cache.nominations) == ["uid-high"]
+        assert list(nominations(w.cache)) == ["uid-high"]
 
         w.learn(events.PodDeleted(uid="uid-high"))
         await w.settled()
 
-        assert (w.api.rehearsed, w.api.evicted) == (["b"], [])
-        assert w.cache.nominations == {}
+        assert (w.calls.rehearsed, w.calls.evicted) == (["b"], [])
+        assert nominations(w.cache) == {}
 
 
 async def test_a_job_of_which_a_pod_was_made_anew_gets_room_all_the_same() -> None:
-    async with world(*JOB) as w:
+    async with evicting(*JOB) as w:
         w.filter("w0")
         anew = wanting("w0")
         anew = replace(anew, pod=replace(anew.pod, uid="uid-new"))
@@ -99,47 +106,47 @@ async def test_a_job_of_which_a_pod_was_made_anew_gets_room_all_the_same() -> No
 
         await w.tick()
 
-        assert sorted(w.api.evicted) == ["a", "b"]
+        assert sorted(w.calls.evicted) == ["a", "b"]
 
 
 async def test_a_pod_that_joins_a_job_has_no_room_of_its_own_any_more() -> None:
-    async with world(*FULL, high(4)) as w:
+    async with evicting(*FULL, high(4)) as w:
         w.filter("high")
         await w.tick()
-        assert list(w.cache.nominations) == ["uid-high"]
+        assert list(nominations(w.cache)) == ["uid-high"]
 
         w.learn(replace(high(4), member=wanting("high").member))
         await w.tick()
 
-        assert w.cache.nominations == {}
+        assert nominations(w.cache) == {}
 
 
 @pytest.mark.parametrize("name", ["high", "w0"])
 async def test_what_was_freed_stays_kept_while_nothing_can_be_placed(name: str) -> None:
     seen = (*FULL, high(4)) if name == "high" else JOB
-    async with world(*seen) as w:
+    async with evicting(*seen) as w:
         w.filter(name)
         await w.tick()
         for victim in ("a", "b"):
-            if victim in w.api.evicted:
+            if victim in w.calls.evicted:
                 w.learn(events.PodDeleted(uid=f"uid-{victim}"))
         await w.tick(5)
-        nominations = dict(w.cache.nominations)
-        assert nominations
+        nominated = dict(nominations(w.cache))
+        assert nominated
 
         w.learn(LOST)
         assert w.filter(name) == []
-        assert w.cache.nominations == nominations
+        assert nominations(w.cache) == nominated
         w.learn(events.Ticked())
         assert w.filter(name, ["n2"]) == []
-        assert w.cache.nominations == nominations
+        assert nominations(w.cache) == nominated
 
         assert w.filter(name) != []
-        assert w.cache.nominations == {}
+        assert nominations(w.cache) == {}
 
 
 async def test_a_pod_that_joins_a_job_gives_back_what_was_freed_for_it() -> None:
-    async with world(*FULL, high(4)) as w:
+    async with evicting(*FULL, high(4)) as w:
         w.filter("high")
         await w.tick()
         w.learn(events.PodDeleted(uid="uid-b"))
@@ -149,12 +156,12 @@ async def test_a_pod_that_joins_a_job_gives_back_what_was_freed_for_it() -> None
         w.learn(replace(high(4), member=wanting("high").member), wanting("w1"))
         await w.tick()
 
-        assert w.cache.reservations == {}  # it is to come with its job
+        assert reservations(w.cache) == {}  # it is to come with its job
 
 
 def test_a_promise_on_another_node_takes_the_place_of_the_one_before() -> None:
     cache = cluster(nodes=("n1", "n2"))
-    wanted = pod(Spec(name="p", count=4))
+    wanted = pod("p", count=4)
     apply(cache, events.PodUpdated(pod=wanted))
     reservation = bind(cache, wanted, "n1").reservation
 

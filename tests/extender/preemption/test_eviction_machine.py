@@ -18,6 +18,14 @@ from extender.gang.gangs import Phase
 from extender.preemption.attempt import Attempt, Victim
 from tests.extender.preemption.evictionrules import PODS, Pushing, happened
 from tests.extender.preemption.evictionworld import NODES
+from tests.support.caches import (
+    gangs,
+    known_pods,
+    nominations,
+    priority,
+    reservations,
+    resource_states,
+)
 
 
 class Evictions(Pushing):
@@ -46,16 +54,16 @@ class Evictions(Pushing):
     def why_wrong(self, victim: Victim, attempt: Attempt) -> str:
         """Why a pod should not go for that, as far as the extender can know."""
         cache, preemptor = self.extender.cache, self.extender.preemptor
-        least = cache.priorities.get(victim.uid, 0)
-        if victim.uid in cache.pods and least >= attempt.priority:
+        least = priority(cache, victim.uid)
+        if victim.uid in known_pods(cache) and least >= attempt.priority:
             return "it is as important"
-        gang = cache.gangs.jobs.get(attempt.owner)
+        gang = gangs(cache).get(attempt.owner)
         waiting = [attempt.owner] if gang is None else gang.unbound
         for uid in waiting:
-            pod = cache.pods.get(uid)
+            pod = known_pods(cache).get(uid)
             if pod is None or pod.node or pod.deleting or pod.terminal:
                 return "a pod that it is for waits no more"
-            if uid in cache.reservations:
+            if uid in reservations(cache):
                 return "a pod that it is for has a place"
             if preemptor.owner(uid) != attempt.owner:
                 return "a pod that it is for is of another job"
@@ -71,7 +79,7 @@ class Evictions(Pushing):
     def no_chip_is_anybodys_twice(self) -> None:
         for where in NODES:
             self.truth.check(where)
-        for resource_state in self.extender.cache.resource_states():
+        for resource_state in resource_states(self.extender.cache):
             owned: defaultdict[str, int] = defaultdict(int)
             for uid, tenant in resource_state.tenants.items():
                 owned[uid] |= tenant.chips
@@ -85,27 +93,27 @@ class Evictions(Pushing):
         cache, binder = self.extender.cache, self.extender.binder
         by_node = {
             uid: r.node_info.name
-            for r in cache.resource_states()
+            for r in resource_states(cache)
             for uid in r.reservations
         }
-        assert by_node == {uid: p.node for uid, p in cache.reservations.items()}
-        places = {u: n for g in cache.gangs.jobs.values() for u, n in g.places.items()}
+        assert by_node == {uid: p.node for uid, p in reservations(cache).items()}
+        places = {u: n for g in gangs(cache).values() for u, n in g.places.items()}
         for uid, node in places.items():
-            assert cache.reservations[uid].node == node
-        planned = {uid for uid, p in cache.reservations.items() if p.planned}
+            assert reservations(cache)[uid].node == node
+        planned = {uid for uid, p in reservations(cache).items() if p.planned}
         assert (
             planned <= places.keys() | self.extender.preemptor._reserved_until_s.keys()
         )
         known = {*binder._under_way, *binder._open_binds, *binder._unconfirmed}
-        assert cache.reservations.keys() - planned <= known
+        assert reservations(cache).keys() - planned <= known
 
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
         cache = self.extender.cache
-        nominated = {owner for r in cache.resource_states() for owner in r.nominated}
+        nominated = {owner for r in resource_states(cache) for owner in r.nominated}
         assert (
             nominated
-            == set(cache.nominations)
+            == set(nominations(cache))
             == set(self.extender.preemptor._attempts.running)
         )
         happened["room made for a job"] += any("/" in owner for owner in nominated)
@@ -132,9 +140,9 @@ class Evictions(Pushing):
             self.pass_time(301)
         cache = self.extender.cache
         assert not self.calls
-        assert cache.nominations == {}
-        assert cache.reservations == {}
-        assert {g.phase for g in cache.gangs.jobs.values()} <= {Phase.GATHERING}
+        assert nominations(cache) == {}
+        assert reservations(cache) == {}
+        assert {g.phase for g in gangs(cache).values()} <= {Phase.GATHERING}
         self.get_all_through()
 
     def get_all_through(self) -> None:

@@ -8,9 +8,9 @@ import pytest
 from extender.cache import events
 from extender.preemption import victims
 from scheduler_core.wire.pods import NpuPod
-from tests.extender.clusters import RESOURCE, Spec, apply, cluster, pod, report, tenant
-from tests.extender.jobpods import member
 from tests.extender.kube_scheduler.test_verbs import served
+from tests.support.caches import apply, cluster, set_aside
+from tests.support.watched import RESOURCE, member, pod, report, tenant
 
 #: Of each ring one pod with two chips, and one with one.
 TENANTS = (
@@ -22,7 +22,7 @@ TENANTS = (
 
 
 def wanting(count: int) -> NpuPod:
-    return pod(Spec(name="high", count=count))
+    return pod("high", count=count)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_pods_do_not_help_where_their_chips_are_no_good_or_not_known() -> None:
 
 def test_nodes_that_are_kept_for_a_job_are_no_place_for_others() -> None:
     cache = cluster(*TENANTS)
-    cache.reserved_nodes = {RESOURCE: {"n1": ("Job/default/large", 0)}}
+    set_aside(cache, "n1", "Job/default/large")
 
     assert not victims.do_help(cache, wanting(4), "n1", ["uid-a", "uid-c"])
 
@@ -70,7 +70,7 @@ def test_chips_that_are_freed_for_another_are_nobody_elses() -> None:
         owner="uid-first", resource=RESOURCE, chips={"n1": 0b0111}, text="leaving"
     )
     apply(cache, attempt)
-    first = pod(Spec(name="first", count=4))
+    first = pod("first", count=4)
 
     assert victims.do_help(cache, first, "n1", ["uid-a", "uid-c"])
     assert not victims.do_help(cache, wanting(4), "n1", ["uid-a", "uid-c"])

@@ -21,10 +21,10 @@ from extender.scheduling.decisions import LastDecisions
 from scheduler_core import __main__ as program
 from scheduler_core.snapshot import document
 from service.endpoints import Endpoints
-from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, cluster, tenant
-from tests.extender.jobpods import member
 from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
-from tests.extender.networked import LARGE, switched
+from tests.support.caches import apply, cluster, index, switched, version
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.watched import LARGE, RESOURCE, member, tenant
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
 WALL = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
@@ -148,12 +148,12 @@ async def test_a_drained_node_takes_nothing_and_an_added_one_does() -> None:
 
 async def test_asking_changes_nothing() -> None:
     cache = half_full()
-    before = {state.name: state for state in cache.cluster}, cache.version
+    before = {state.name: state for state in index(cache)}, version(cache)
 
     await plan(cache, question(job(4)))
     await get(cache, "/v1/snapshot")
 
-    assert ({state.name: state for state in cache.cluster}, cache.version) == before
+    assert ({state.name: state for state in index(cache)}, version(cache)) == before
 
 
 async def test_the_answer_is_the_one_that_the_file_gives(

@@ -13,27 +13,32 @@ from scheduler_core.products.table import by_key
 from scheduler_core.snapshot import document
 from scheduler_core.snapshot.document import SnapshotJob, SnapshotPod
 from scheduler_core.topology.leaves import Version
-from tests.extender.clusters import (
-    Spec,
+from tests.support.caches import (
+    add_node,
     apply,
     bind,
     cluster,
-    node,
-    pod,
-    report,
-    tenant,
+    empty,
+    index,
+    lined,
+    planned,
+    switched,
 )
-from tests.extender.jobpods import member
-from tests.extender.lined import (
+from tests.support.watched import (
+    A3,
     INFERENCE,
+    LARGE,
     TRAINING,
     Line,
     asking,
-    lined,
     living,
-    node_of,
+    member,
+    node,
+    pod,
+    pod_update,
+    report,
+    tenant,
 )
-from tests.extender.networked import A3, LARGE, add_node, planned, switched
 
 FOUR = ("n1", "n2", "n3", "n4")
 TWO = Rules(switches=Version.TWO)
@@ -52,9 +57,9 @@ def busy() -> Cache:
         tenant("a", "n1", (2, 3)),
         node("n5", allocatable=0),
         events.NodeUpdated(name="plain"),
-        events.PodUpdated(pod=pod(Spec(name="waits", count=4))),
+        pod_update("waits", count=4),
     )
-    bound = pod(Spec(name="promised", count=4))
+    bound = pod("promised", count=4)
     apply(cache, events.PodUpdated(pod=bound, priority=7))
     bind(cache, bound, "n2")
     apply(cache, member("m0", traits=LARGE), member("m1", traits=LARGE))
@@ -67,7 +72,7 @@ def test_it_says_what_the_index_says() -> None:
 
     found = document.cluster_of(of(cache))
 
-    assert list(found) == list(cache.cluster)
+    assert list(found) == list(index(cache))
     assert [each.name for each in of(cache).nodes] == [*FOUR, "n5"]
 
 
@@ -120,8 +125,8 @@ def test_order_of_events_does_not_show() -> None:
 def test_of_pods_nothing_is_told_that_does_not_decide() -> None:
     cache = cluster()
     secret = {"token": "hunter2"}
-    spec = Spec(name="p", node="n1", phase="Running", annotations=secret)
-    apply(cache, events.PodUpdated(pod=pod(spec)))
+    spec = pod_update("p", node="n1", phase="Running", annotations=secret)
+    apply(cache, spec)
 
     assert "hunter2" not in document.render(of(cache))
 
@@ -155,7 +160,7 @@ def test_two_jobs_of_one_name_keep_their_kinds() -> None:
 
 
 def test_the_agents_list_is_told_where_it_counts() -> None:
-    cache = cluster(report("n1", available=(0, 1)))
+    cache = cluster(report("n1", there=(0, 1)))
     [self_maintained] = of(cache).nodes
 
     apply(cache, events.SelfMaintainSet(self_maintain=False))
@@ -166,7 +171,7 @@ def test_the_agents_list_is_told_where_it_counts() -> None:
 
 
 def test_the_superpod_of_a_node_is_told() -> None:
-    cache = Cache()
+    cache = empty()
     add_node(cache, "n1", A3, superpod=2)
     add_node(cache, "n2", A3)
 
@@ -211,7 +216,7 @@ def test_of_chips_that_a_node_has_no_more_a_pod_has_none(
     apply(cache, events.PodUpdated(pod=bound))
     bind(cache, bound, "n1")
 
-    apply(cache, node_of("n1", *left))
+    apply(cache, node("n1", *left))
     found = of(cache)
 
     assert found.pods == (

@@ -8,20 +8,9 @@ from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import pod as pod_placement
 from scheduler_core.wire.pods import NpuPod
-from tests.extender.clusters import (
-    NOW_NS,
-    NOW_S,
-    RESOURCE,
-    Spec,
-    apply,
-    bind,
-    claim,
-    cluster,
-    node,
-    pod,
-    report,
-    tenant,
-)
+from tests.support.caches import apply, bind, cluster, index
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.watched import RESOURCE, claim, node, pod, report, tenant
 
 
 def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Refusal:
@@ -36,9 +25,9 @@ def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Refusal:
 def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
     cache = cluster(tenant("a", "n1", (0, 1, 4)))
 
-    placed = pod_placement.place(RESOURCE, 2, cache.cluster)
+    placed = pod_placement.place(RESOURCE, 2, index(cache))
 
-    made = bind(cache, pod(Spec(name="p", count=2)), "n1")
+    made = bind(cache, pod("p", count=2), "n1")
 
     assert made.annotations == {
         RESOURCE: "Ascend910-2,Ascend910-3",
@@ -52,7 +41,7 @@ def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
 @pytest.mark.seed("004-10")
 def test_the_chips_are_those_of_the_moment_of_bind_not_of_filter() -> None:
     cache = cluster()
-    first, second = (pod(Spec(name=name, count=2)) for name in "ab")
+    first, second = (pod(name, count=2) for name in "ab")
     # Both were filtered on the empty node; then both are bound.
     chosen = [bind(cache, wanted, "n1").reservation.chips for wanted in (first, second)]
 
@@ -65,11 +54,11 @@ def test_tasks_of_one_moment_on_one_node_never_share_a_chip() -> None:
     cache = cluster()
     given = 0
     for i in range(8):
-        mask = bind(cache, pod(Spec(name=f"p{i}")), "n1").reservation.chips
+        mask = bind(cache, pod(f"p{i}"), "n1").reservation.chips
         assert not given & mask
         given |= mask
 
-    assert refused(cache, pod(Spec(name="late"))).reason is Reason.TOO_FEW_FREE
+    assert refused(cache, pod("late")).reason is Reason.TOO_FEW_FREE
 
 
 @pytest.mark.seed("000-09")
@@ -77,7 +66,7 @@ def test_times_grow_on_a_node_even_if_the_clock_stands_or_goes_back() -> None:
     cache = cluster()
     times = []
     for i, now_ns in enumerate((NOW_NS, NOW_NS, NOW_NS - 10**9, 5, NOW_NS + 7)):
-        wanted = pod(Spec(name=f"p{i}"))
+        wanted = pod(f"p{i}")
         made = reserve.choose_chips(cache, wanted, "n1", now_s=NOW_S, now_ns=now_ns)
         assert isinstance(made, reserve.Choice)
         apply(cache, made.reservation)
@@ -89,19 +78,19 @@ def test_times_grow_on_a_node_even_if_the_clock_stands_or_goes_back() -> None:
 @pytest.mark.seed("000-09")
 def test_times_grow_above_those_that_another_leader_wrote() -> None:
     ahead = NOW_NS + 10**12
-    other = pod(Spec(name="a", node="n1", annotations=claim((0,), ahead)))
+    other = pod("a", node="n1", annotations=claim((0,), ahead))
     cache = cluster(events.PodUpdated(pod=other))
 
-    made = bind(cache, pod(Spec(name="p")), "n1")
+    made = bind(cache, pod("p"), "n1")
 
     assert made.reservation.predicate_time == ahead + 1
 
 
 def test_a_time_that_no_clock_can_show_is_not_outdone() -> None:
-    poison = pod(Spec(name="a", node="n1", annotations=claim((0,), 2**64 - 2)))
+    poison = pod("a", node="n1", annotations=claim((0,), 2**64 - 2))
     cache = cluster(events.PodUpdated(pod=poison))
 
-    assert bind(cache, pod(Spec(name="p")), "n1").reservation.predicate_time == NOW_NS
+    assert bind(cache, pod("p"), "n1").reservation.predicate_time == NOW_NS
 
 
 @pytest.mark.parametrize(
@@ -118,30 +107,27 @@ def test_a_time_that_no_clock_can_show_is_not_outdone() -> None:
 def test_what_changed_since_filter_refuses_the_bind(
     change: events.Change, reason: Reason
 ) -> None:
-    assert refused(cluster(change), pod(Spec(name="p", count=2))).reason is reason
+    assert refused(cluster(change), pod("p", count=2)).reason is reason
 
 
 def test_a_node_that_is_not_known_is_refused() -> None:
-    assert refused(cluster(), pod(Spec(name="p")), "n9").reason is Reason.NO_SUCH_NPU
+    assert refused(cluster(), pod("p"), "n9").reason is Reason.NO_SUCH_NPU
 
 
 def test_a_conflict_is_refused_even_on_the_last_node() -> None:
     cache = cluster()
-    bind(cache, pod(Spec(name="a", reads_annotation=True)), "n1")
+    bind(cache, pod("a", reads_annotation=True), "n1")
 
-    assert refused(cache, pod(Spec(name="b"))).reason is Reason.CONFLICT
+    assert refused(cache, pod("b")).reason is Reason.CONFLICT
 
 
 def test_a_pod_that_is_ending_is_refused() -> None:
-    assert (
-        refused(cluster(), pod(Spec(name="p", deleting=True))).reason
-        is ExtenderReason.POD
-    )
+    assert refused(cluster(), pod("p", deleting=True)).reason is ExtenderReason.POD
 
 
 def test_an_open_bind_is_tried_again_with_the_same_chips_and_time() -> None:
     cache = cluster()
-    wanted = pod(Spec(name="p", count=2))
+    wanted = pod("p", count=2)
     first = bind(cache, wanted, "n1")
 
     again = reserve.choose_chips(cache, wanted, "n1", now_s=NOW_S, now_ns=NOW_NS + 99)
@@ -153,7 +139,7 @@ def test_an_open_bind_is_tried_again_with_the_same_chips_and_time() -> None:
 
 def test_an_open_bind_is_not_tried_on_another_node_or_a_broken_one() -> None:
     cache = cluster(nodes=("n1", "n2"))
-    wanted = pod(Spec(name="p", count=2))
+    wanted = pod("p", count=2)
     bind(cache, wanted, "n1")
 
     assert refused(cache, wanted, "n2").reason is ExtenderReason.OPEN_BIND

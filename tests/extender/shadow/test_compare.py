@@ -6,25 +6,16 @@ from dataclasses import replace
 import pytest
 
 from extender.cache import events
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.planning.plan import TopologySnapshot
 from extender.shadow import compare
 from extender.shadow.compare import Finding, Rule, Shadow
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.topology.leaves import Leaf, Network, Server
-from tests.extender.clusters import (
-    NOW_S,
-    Spec,
-    apply,
-    claim,
-    cluster,
-    node,
-    pod,
-    report,
-    tenant,
-)
-from tests.extender.jobpods import member
+from tests.support.caches import apply, cluster
+from tests.support.clock import NOW_S
+from tests.support.watched import claim, member, node, pod_update, report, tenant
 
 #: n1 has one chip of its first ring taken, n2 is empty.
 TENANT = tenant("t", "n1", (0,))
@@ -33,8 +24,7 @@ TENANT = tenant("t", "n1", (0,))
 def bound(where: str, ids: Iterable[int], name: str = "p") -> events.PodUpdated:
     ids = tuple(ids)
     marks = claim(ids) if ids else {}
-    spec = Spec(name=name, count=len(ids) or 1, node=where, annotations=marks)
-    return events.PodUpdated(pod=pod(spec))
+    return pod_update(name, len(ids) or 1, node=where, annotations=marks)
 
 
 def beside(*seen: events.Change) -> tuple[Cache, Shadow, list[Finding]]:
@@ -94,11 +84,11 @@ def test_a_node_that_takes_no_pods_is_refused() -> None:
 
 
 def test_pods_are_looked_at_once_when_they_get_their_node() -> None:
-    cache, beheld, found = beside(events.PodUpdated(pod=pod(Spec(name="p"))))
+    cache, beheld, found = beside(pod_update("p"))
     seen = bound("n2", (0,))
     for each in (seen, seen, bound("n1", (1,), "never-seen-waiting")):
         beheld.compare_bound(each)
-        step(cache, each, NOW_S)
+        apply(cache, each)
 
     text = "chips 0 of n2: n1 fits better"
     assert found == [
@@ -133,7 +123,7 @@ def test_a_job_is_compared_once_all_its_pods_have_nodes() -> None:
         marks = claim(range(4))
         got = replace(each, pod=replace(each.pod, node=where, annotations=marks))
         beheld.compare_bound(got)
-        step(cache, got, NOW_S)
+        apply(cache, got)
 
     assert [each.rule for each in found] == [Rule.AGREES, Rule.AGREES, Rule.JOB_NODES]
     assert found[-1].text == "on 2 nodes, 1 had been enough"

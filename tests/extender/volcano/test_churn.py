@@ -7,10 +7,10 @@ import pytest
 
 from kube.errors import UnreachableError
 from scheduler_core.wire.annotations import ALLOCATED_ON
-from tests.extender.binds import until
-from tests.extender.clusters import RESOURCE, claim, cluster
-from tests.extender.jobpods import member
-from tests.extender.volcanos import World, volcano
+from tests.extender.volcanos import VolcanoWorld, volcano
+from tests.support.caches import cluster
+from tests.support.until import until
+from tests.support.watched import RESOURCE, claim, member
 
 NODES = ("n1", "n2", "n3", "n4")
 #: {job: its pods}; together they ask for more than there is
@@ -20,7 +20,7 @@ JOBS = {"j": ("a", "b"), "k": ("c", "d", "e"), "l": ("f", "g")}
 class Sessions:
     """Volcano's side: what it has bound, and chance."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: VolcanoWorld, seed: int) -> None:
         self.world = world
         self.chance = random.Random(seed)  # noqa: S311  # no secret is made
         #: {pod: (node, its annotations)}
@@ -36,7 +36,7 @@ class Sessions:
                     self.end(job)
             elif await self.world.vote(*names) == 0:
                 await self.allocate(job)
-        self.world.tick(self.chance.choice((1.0, 5.0, 40.0)))
+        self.world.pass_s(self.chance.choice((1.0, 5.0, 40.0)))
 
     async def allocate(self, job: str) -> None:
         done: list[tuple[str, str]] = []

@@ -12,8 +12,10 @@ from extender.http.body import BodyError
 from extender.volcano import podgroup_conditions, protocol
 from kube.errors import ConflictError, ForbiddenError, KubeError, UnreachableError
 from service.clock import rfc3339
-from tests.extender.clusters import ALL, NOW_S, cluster, tenant
-from tests.extender.volcanos import World, single, volcano
+from tests.extender.volcanos import VolcanoWorld, volcano
+from tests.support.caches import cluster
+from tests.support.clock import NOW_S
+from tests.support.watched import ALL, pod_update, tenant
 
 BODIES = Path(__file__).parents[1] / "bodies"
 SAID = "1 without 8 free chips"
@@ -37,7 +39,7 @@ OURS = {
 }
 
 
-async def vote(world: World, *conditions: Mapping[str, object]) -> int:
+async def vote(world: VolcanoWorld, *conditions: Mapping[str, object]) -> int:
     """Ask for the PodGroup `g` of one pod, with what Volcano knows of it."""
     world.groups.on.setdefault("g", ("7", list(conditions)))
     version, found = world.groups.on["g"]
@@ -64,7 +66,7 @@ async def settled() -> None:
 
 async def test_the_reason_stands_behind_volcanos_own_and_is_written_once() -> None:
     async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(single("p", 8))
+        world.learn(pod_update("p", 8))
 
         assert [await vote(world, THEIRS) for _ in range(3)] == [-1, -1, -1]
 
@@ -73,7 +75,7 @@ async def test_the_reason_stands_behind_volcanos_own_and_is_written_once() -> No
 
 async def test_before_volcano_has_a_condition_of_its_own_nothing_is_written() -> None:
     async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(single("p", 8))
+        world.learn(pod_update("p", 8))
 
         assert await vote(world, SCHEDULED) == -1
 
@@ -82,35 +84,35 @@ async def test_before_volcano_has_a_condition_of_its_own_nothing_is_written() ->
 
 async def test_a_reason_that_changes_is_written_again_but_not_soon() -> None:
     async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(single("p", 8))
+        world.learn(pod_update("p", 8))
         await vote(world, THEIRS, OURS | {"message": "another"})
         world.groups.on["g"] = ("20", [THEIRS, OURS | {"message": "another"}])
         await vote(world)
 
         assert world.groups.writes == [("g", [THEIRS, OURS])]
 
-        world.now_s += podgroup_conditions.SPACING_S
+        world.time.now_s += podgroup_conditions.SPACING_S
         await vote(world)
         assert [len(found) for _, found in world.groups.writes] == [2, 2]
 
 
 async def test_a_write_that_crosses_volcanos_is_done_again_later() -> None:
     async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(single("p", 8))
+        world.learn(pod_update("p", 8))
         world.groups.fates.append(ConflictError(409, "Conflict"))
 
         await vote(world, THEIRS)
         await vote(world)
         assert world.groups.writes == []
 
-        world.now_s += podgroup_conditions.SPACING_S
+        world.time.now_s += podgroup_conditions.SPACING_S
         await vote(world)
         assert [name for name, _ in world.groups.writes] == ["g"]
 
 
 async def test_when_there_is_room_the_reason_goes_after_volcano_has_written() -> None:
     async with volcano(cluster(nodes=("n1",))) as world:
-        world.learn(single("p", 8))
+        world.learn(pod_update("p", 8))
 
         assert await vote(world, THEIRS, OURS) == 0
         world.volcano.tick()
@@ -118,7 +120,7 @@ async def test_when_there_is_room_the_reason_goes_after_volcano_has_written() ->
         assert world.groups.writes == []
 
         world.groups.on["g"] = ("9", [THEIRS, OURS, SCHEDULED])
-        world.now_s += podgroup_conditions.SETTLED_S
+        world.time.now_s += podgroup_conditions.SETTLED_S
         for _ in range(2):
             world.volcano.tick()
             await settled()
@@ -127,12 +129,12 @@ async def test_when_there_is_room_the_reason_goes_after_volcano_has_written() ->
 
 async def test_a_reason_is_taken_away_until_it_is_gone_but_not_for_ever() -> None:
     async with volcano(cluster(nodes=("n1",))) as world:
-        world.learn(single("p", 8))
+        world.learn(pod_update("p", 8))
         world.groups.fates.extend(UnreachableError("nobody") for _ in range(100))
         await vote(world, THEIRS, OURS)
 
         for _ in range(20):
-            world.now_s += podgroup_conditions.SETTLED_S
+            world.time.now_s += podgroup_conditions.SETTLED_S
             world.volcano.tick()
             await settled()
 
@@ -142,13 +144,13 @@ async def test_a_reason_is_taken_away_until_it_is_gone_but_not_for_ever() -> Non
 
 async def test_without_the_right_nothing_more_is_tried() -> None:
     async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(single("p", 8))
+        world.learn(pod_update("p", 8))
         refused: list[KubeError] = [ForbiddenError(403, "Forbidden")] * 9
         world.groups.fates.extend(refused)
 
         for _ in range(3):
             await vote(world, THEIRS)
-            world.now_s += podgroup_conditions.SPACING_S
+            world.time.now_s += podgroup_conditions.SPACING_S
 
         assert len(world.groups.fates) == 8
 

@@ -4,14 +4,16 @@ import pytest
 
 from extender.gang.gangs import Phase
 from scheduler_core.wire.annotations import ALLOCATED_ON
-from tests.extender.clusters import ALL, RESOURCE, cluster, free, tenant
-from tests.extender.jobpods import member
-from tests.extender.volcanos import World, single, volcano
+from tests.extender.volcanos import VolcanoWorld, volcano
+from tests.support.caches import cluster, free, gang_of
+from tests.support.watched import ALL, RESOURCE, member, pod_update, tenant
 
 NODES = ("n1", "n2", "n3")
 
 
-async def session(world: World, names: list[str], nodes: tuple[str, ...]) -> list[str]:
+async def session(
+    world: VolcanoWorld, names: list[str], nodes: tuple[str, ...]
+) -> list[str]:
     """One session as Volcano holds it; the pods that were allocated in the end."""
     refused: set[str] = set()
     done: list[tuple[str, str]] = []
@@ -42,7 +44,7 @@ async def test_a_job_is_allocated_whole_in_one_session() -> None:
 
         nodes = {world.pods.on[f"uid-{name}"][ALLOCATED_ON] for name in "abc"}
         assert nodes == set(NODES)
-        gang = cache.gangs.gang_of("uid-a")
+        gang = gang_of(cache, "uid-a")
         assert gang is not None
         assert gang.phase is Phase.BINDING
         for name in "abc":
@@ -61,8 +63,8 @@ async def test_a_job_that_does_not_fit_is_refused_and_nothing_is_written() -> No
             assert await session(world, ["a", "b", "c"], ("n1", "n2")) == []
 
         text = "its job does not fit: 2 of 3 pods fit"
-        assert await world.why("a", "n1") == text
-        assert await world.why("a", "n3") == "without 8 free chips"
+        assert await world.predicate("a", "n1") == text
+        assert await world.predicate("a", "n3") == "without 8 free chips"
         assert world.pods.writes == []
         assert world.told == [("g", "a", "2 of 3 pods fit")]
 
@@ -91,7 +93,7 @@ async def test_nodes_that_volcano_does_not_offer_are_not_planned_on_again() -> N
         assert await session(world, ["a", "b"], offered) == []
         sessions = 0
         while not await session(world, ["a", "b"], offered):
-            world.now_s += 1.0
+            world.time.now_s += 1.0
             sessions += 1
             assert sessions < 10
         assert [world.pods.on[f"uid-{n}"][ALLOCATED_ON] for n in "ab"] == ["n2", "n3"]
@@ -102,7 +104,7 @@ async def test_what_volcano_keeps_taking_back_is_tried_ever_more_seldom() -> Non
         world.learn(*(member(name) for name in "ab"))
         for _ in range(80):
             assert await session(world, ["a", "b"], ("n1",)) == []
-            world.now_s += 1.0
+            world.time.now_s += 1.0
 
         assert len(world.pods.writes) < 14
         assert world.pods.on["uid-a"] == {}
@@ -114,13 +116,15 @@ async def test_a_member_before_the_others_waits_for_them() -> None:
         world.learn(member("a", size=3))
 
         assert await world.vote("a") == 0
-        assert await world.why("a", "n1") == "waits for 2 of the 3 pods of its job"
+        assert (
+            await world.predicate("a", "n1") == "waits for 2 of the 3 pods of its job"
+        )
 
 
 @pytest.mark.seed("004-08")
 async def test_a_job_that_breaks_the_rules_is_not_taken_up() -> None:
     async with volcano(cluster(nodes=NODES)) as world:
-        world.learn(*(member(name, count=4) for name in "ab"), single("p", 3))
+        world.learn(*(member(name, count=4) for name in "ab"), pod_update("p", 3))
 
         assert await world.vote("a", "b") == -1
         assert await world.vote("p") == -1
@@ -133,7 +137,7 @@ async def test_a_large_job_has_no_gate_to_be_too_large_for() -> None:
     async with volcano(cluster(nodes=NODES)) as world:
         world.learn(*(member(name, size=2_001) for name in names))
 
-        said = await world.why(names[0], "n1")
+        said = await world.predicate(names[0], "n1")
 
         assert said == "its job does not fit: 3 of 2001 pods fit"
 

@@ -6,24 +6,15 @@ from typing import Any
 import pytest
 
 from extender.cache import events
-from extender.cache.cache import step
 from extender.volcano.protocol import Status
 from extender.volcano.verbs import OPEN_S, UNBOUND_S
 from kube.errors import ApiError, UnreachableError
 from scheduler_core.wire.annotations import ALLOCATED_ON
-from tests.extender.binds import until
-from tests.extender.clusters import (
-    ALL,
-    RESOURCE,
-    Spec,
-    claim,
-    cluster,
-    free,
-    pod,
-    tenant,
-)
 from tests.extender.kube_scheduler.test_protocol import recorded
-from tests.extender.volcanos import single, task, volcano
+from tests.extender.volcanos import task, volcano
+from tests.support.caches import apply, cluster, damage, free
+from tests.support.until import until
+from tests.support.watched import ALL, RESOURCE, claim, pod_update, tenant
 
 NODES = ("n1", "n2", "n3")
 
@@ -36,7 +27,7 @@ async def test_predicate_says_of_each_node_why_not_and_if_eviction_can_help() ->
         tenant("a", "n1", ALL), tenant("b", "n2", (0, 1, 4, 5)), nodes=NODES
     )
     async with volcano(cache) as world:
-        world.learn(single("p", 4))
+        world.learn(pod_update("p", 4))
         answers = [
             await world.ask("predicate", task=task("p"), node={"Name": node})
             for node in (*NODES, "elsewhere")
@@ -53,7 +44,7 @@ async def test_predicate_says_of_each_node_why_not_and_if_eviction_can_help() ->
 async def test_prioritize_tells_classes_apart_by_more_than_others_can_add() -> None:
     cache = cluster(tenant("a", "n2", (0, 1, 2)), nodes=NODES)
     async with volcano(cache) as world:
-        world.learn(single("p", 1))
+        world.learn(pod_update("p", 1))
         nodes = [{"Name": node} for node in NODES]
         answer = await world.ask("prioritize", task=task("p"), nodes=nodes)
 
@@ -65,7 +56,7 @@ async def test_prioritize_tells_classes_apart_by_more_than_others_can_add() -> N
 
 async def test_allocated_means_promised_and_written_and_given_back_means_gone() -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         assert await world.allocate("p", "n1") == ""
 
         written = dict(world.pods.on["uid-p"])
@@ -88,11 +79,11 @@ async def test_allocated_means_promised_and_written_and_given_back_means_gone() 
 
 async def test_two_pods_of_one_session_never_share_a_chip() -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 4), single("q", 4), single("r", 4))
+        world.learn(pod_update("p", 4), pod_update("q", 4), pod_update("r", 4))
         assert await world.allocate("p", "n1") == ""
         assert await world.allocate("q", "n1") == ""
 
-        assert await world.why("r", "n1") == "without 4 free chips"
+        assert await world.predicate("r", "n1") == "without 4 free chips"
         assert await world.allocate("r", "n1") == "without 4 free chips"
 
         chips = [world.pods.on[f"uid-{name}"][RESOURCE] for name in "pq"]
@@ -105,7 +96,7 @@ async def test_two_pods_of_one_session_never_share_a_chip() -> None:
 @pytest.mark.parametrize("status", [Status.PIPELINED, Status.RUNNING])
 async def test_only_allocated_tasks_get_chips(status: Status) -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         body = task("p", status, "n1")
         answer = await world.ask("allocateFunc", task=body)
 
@@ -116,10 +107,10 @@ async def test_only_allocated_tasks_get_chips(status: Status) -> None:
 
 async def test_both_verbs_leave_bound_pods_alone() -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         await world.allocate("p", "n1")
-        bound = Spec(name="p", count=2, node="n1", annotations=claim((0, 1)))
-        world.learn(events.PodUpdated(pod=pod(bound)))
+        bound = pod_update("p", count=2, node="n1", annotations=claim((0, 1)))
+        world.learn(bound)
         before = dict(world.pods.on["uid-p"])
 
         assert await world.deallocate("p", status=Status.RELEASING) == ""
@@ -134,7 +125,7 @@ async def test_both_verbs_leave_bound_pods_alone() -> None:
 
 async def test_a_victim_that_no_watch_has_shown_as_bound_keeps_its_chips() -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         await world.allocate("p", "n1")
 
         await world.deallocate("p", status=Status.RELEASING)
@@ -145,7 +136,7 @@ async def test_a_victim_that_no_watch_has_shown_as_bound_keeps_its_chips() -> No
 
 async def test_what_cannot_be_written_is_refused_given_back_and_taken_away() -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         world.pods.fates.append(UnreachableError("cut off"))  # written all the same
 
         said = await world.allocate("p", "n1")
@@ -158,7 +149,7 @@ async def test_what_cannot_be_written_is_refused_given_back_and_taken_away() -> 
 
 async def test_what_cannot_be_taken_away_is_tried_until_it_is() -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         await world.allocate("p", "n1")
         world.pods.fates.extend([ApiError(500, "InternalError", "no")] * 2)
         world.pods.go_on.clear()
@@ -180,13 +171,13 @@ async def test_what_cannot_be_taken_away_is_tried_until_it_is() -> None:
 async def test_a_pod_that_is_asked_for_again_long_after_has_lost_its_chips() -> None:
     cache = cluster(nodes=("n1", "n2"))
     async with volcano(cache) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         await world.allocate("p", "n1")
-        assert "earlier bind" in await world.why("p", "n2")
-        assert await world.why("p", "n1") == ""
+        assert "earlier bind" in await world.predicate("p", "n2")
+        assert await world.predicate("p", "n1") == ""
 
-        world.now_s += OPEN_S
-        assert await world.why("p", "n2") == ""
+        world.time.now_s += OPEN_S
+        assert await world.predicate("p", "n2") == ""
 
         assert free(world.cache, "n1") == tuple(ALL)
         await until(lambda: world.pods.on["uid-p"] == {})
@@ -194,13 +185,13 @@ async def test_a_pod_that_is_asked_for_again_long_after_has_lost_its_chips() -> 
 
 async def test_what_volcano_never_binds_is_given_back_in_the_end() -> None:
     async with volcano(cluster()) as world:
-        world.learn(single("p", 2))
+        world.learn(pod_update("p", 2))
         await world.allocate("p", "n1")
-        world.now_s += UNBOUND_S - 1
+        world.time.now_s += UNBOUND_S - 1
         world.volcano.tick()
         assert free(world.cache, "n1") == (2, 3, 4, 5, 6, 7)
 
-        world.now_s += 1
+        world.time.now_s += 1
         world.volcano.tick()
 
         assert free(world.cache, "n1") == tuple(ALL)
@@ -216,7 +207,7 @@ async def test_a_pod_that_no_watch_shows_yet_is_not_forgotten() -> None:
         placed = task("p", Status.ALLOCATED, "n1", Pod=sent)
         assert (await world.ask("allocateFunc", task=placed))["errorMessage"] == ""
 
-        world.tick(1)
+        world.pass_s(1)
         assert await world.deallocate("p") == ""
 
         assert free(world.cache, "n1") == tuple(ALL)
@@ -226,8 +217,8 @@ async def test_who_starts_anew_takes_over_what_was_allocated_before() -> None:
     marked = {**claim((0, 1), 7), ALLOCATED_ON: "n1"}
     stale = {**claim((0, 1), 8), ALLOCATED_ON: "n1", "mine": "yes"}
     cache = cluster(
-        events.PodUpdated(pod=pod(Spec(name="p", count=2, annotations=marked))),
-        events.PodUpdated(pod=pod(Spec(name="q", count=2, annotations=stale))),
+        pod_update("p", count=2, annotations=marked),
+        pod_update("q", count=2, annotations=stale),
     )
     async with volcano(cache) as world:
         world.pods.on = {"uid-p": dict(marked), "uid-q": dict(stale)}
@@ -262,7 +253,7 @@ async def test_the_least_important_whose_chips_make_a_ring_are_the_victims() -> 
         )
     }
     async with volcano(cache) as world:
-        world.learn(single("p", 4), single("q", 8))
+        world.learn(pod_update("p", 4), pod_update("q", 8))
         evictees = list(running.values())
 
         some = await world.ask("preemptable", evictor=task("p"), evictees=evictees)
@@ -278,7 +269,7 @@ async def test_the_least_important_whose_chips_make_a_ring_are_the_victims() -> 
 async def test_where_eviction_gives_no_ring_there_are_no_victims() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)), tenant("b", "n1", (2, 4)))
     async with volcano(cache) as world:
-        world.learn(single("p", 4))
+        world.learn(pod_update("p", 4))
         one = [task("a", Status.RUNNING, "n1")]
         assert await world.ask("preemptable", evictor=task("p"), evictees=one) == {
             "status": -1,
@@ -289,8 +280,8 @@ async def test_where_eviction_gives_no_ring_there_are_no_victims() -> None:
 async def test_nobody_is_a_victim_for_a_pod_that_may_go_nowhere_now() -> None:
     cache = cluster(tenant("a", "n1", ALL))
     async with volcano(cache) as world:
-        world.learn(single("p", 4))
-        step(cache, events.Ticked(lost="pods"), world.now_s)
+        world.learn(pod_update("p", 4))
+        apply(cache, events.Ticked(lost="pods"), now_s=world.time.now_s)
         one = [task("a", Status.RUNNING, "n1")]
         assert await world.ask("preemptable", evictor=task("p"), evictees=one) == {
             "status": -1,
@@ -335,8 +326,8 @@ async def test_a_failure_of_ours_never_looks_like_a_node_that_does_not_fit(
     verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with volcano(cluster(nodes=("node3",))) as world:
-        world.learn(single("p"))
-        del world.cache.cluster  # whatever looks at it breaks
+        world.learn(pod_update("p"))
+        damage(world.cache)  # whatever looks at it breaks
         bodies = {
             "jobEnqueueable": {"job": {"Tasks": {"uid-p": {}}}},
             "preemptable": {"evictor": task("p"), "evictees": [task("p")]},

@@ -1,0 +1,275 @@
+"""Extender caches: fed by events, and read.
+
+Tests build caches and look into them with these functions only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from extender.cache import events
+from extender.cache.cache import Cache, step
+from extender.cache.node_state import ResourceState
+from extender.cache.requests import Resources
+from extender.gang.gangs import Gang
+from extender.planning import plan
+from extender.planning.topology import NetworkTopology, Rules
+from extender.scheduling import reserve
+from extender.scheduling.reserve import Choice
+from scheduler_core.index.cluster import Cluster
+from scheduler_core.node import chips
+from scheduler_core.node.reasons import Reason
+from scheduler_core.node.state import NodeState
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product
+from scheduler_core.wire.addresses import Addresses
+from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import Shape
+from tests.support.clock import NOW_NS, NOW_S
+from tests.support.watched import (
+    BOTH,
+    RESOURCE,
+    Line,
+    leaves,
+    node,
+    report,
+)
+
+# -- built ---------------------------------------------------------------------
+
+
+def cluster(
+    *extra: events.Change,
+    nodes: Iterable[str] = ("n1",),
+    lines: Iterable[Line] = (),
+    **settings: Any,
+) -> Cache:
+    """A cache of nodes with an agent each, then of what else has been seen.
+
+    Args:
+        nodes: Names.
+        lines: What each node has; nothing: eight chips for training.
+        settings: Arguments of `Cache`.
+    """
+    cache = Cache(**settings)
+    for name in nodes:
+        apply(cache, node(name, *lines), report(name, *lines))
+    apply(cache, *extra)
+    return cache
+
+
+def empty(**settings: Any) -> Cache:
+    """A cache that has seen nothing."""
+    return cluster(nodes=(), **settings)
+
+
+def apply(cache: Cache, *found: events.Change, now_s: float = NOW_S) -> None:
+    for change in found:
+        step(cache, change, now_s)
+
+
+def lined(*extra: events.Change, names: Iterable[str] = ("n1",)) -> Cache:
+    """A cluster of nodes that have chips of both lines."""
+    return cluster(*extra, nodes=names, lines=BOTH)
+
+
+def add_node(
+    cache: Cache,
+    name: str,
+    product: Product = ATLAS_800_TRAINING,
+    *,
+    address: str = "",
+    superpod: int = -2,
+    addresses: Addresses | None = None,
+) -> None:
+    """Add a node with all chips of a product."""
+    line = Line(product=product, there=tuple(range(product.chip_count)))
+    apply(
+        cache,
+        node(name, line, address=address, addresses=addresses),
+        report(name, line, superpod=superpod),
+    )
+
+
+def superpods(product: Product, **ids: int) -> Cache:
+    """Nodes, each in the SuperPoD with this id."""
+    cache = empty()
+    for name, superpod in ids.items():
+        add_node(cache, name, product, superpod=superpod)
+    return cache
+
+
+def switched(*names: str) -> Cache:
+    """Nodes with the addresses 10.0.0.1 and so on, two to a leaf."""
+    cache = empty()
+    ips = [f"10.0.0.{number}" for number in range(1, len(names) + 1)]
+    for name, ip in zip(names, ips, strict=True):
+        add_node(cache, name, address=ip)
+    apply(cache, leaves(*(tuple(ips[at : at + 2]) for at in range(0, len(ips), 2))))
+    return cache
+
+
+def bind(cache: Cache, wanted: NpuPod, name: str) -> Choice:
+    """Choose and reserve, as bind does."""
+    made = reserve.choose_chips(cache, wanted, name, now_s=NOW_S, now_ns=NOW_NS)
+    assert isinstance(made, Choice), made
+    apply(cache, made.reservation)
+    return made
+
+
+def planned(
+    cache: Cache, names: tuple[str, ...], rules: Rules, job: str = "j"
+) -> dict[str, tuple[str, Mapping[str, str]]] | str:
+    """{pod: its node, and what is written on it}, or why there is no room."""
+    wanted = gang(cache, job)
+    topology = NetworkTopology(cache, rules).snapshot(wanted)
+    found = plan.plan(cache, wanted, names, NOW_NS, topology)
+    if isinstance(found, str):
+        return found
+    apply(cache, *found)
+    return {known_pods(cache)[p.uid].name: (p.node, p.extra) for p in found}
+
+
+# -- read ----------------------------------------------------------------------
+
+
+def index(cache: Cache) -> Cluster:
+    return cache.cluster
+
+
+def node_states(
+    cache: Cache, resource: Product | str = RESOURCE
+) -> Mapping[str, NodeState]:
+    """{node: its entry in the index} of a resource."""
+    return cache.cluster.nodes(resource)
+
+
+def free(cache: Cache, name: str, resource: str = RESOURCE) -> tuple[int, ...]:
+    return chips.ids_of(node_states(cache, resource)[name].free)
+
+
+def barred(cache: Cache, name: str = "n1", resource: str = RESOURCE) -> Reason | None:
+    """Why the index takes no pod for a node; None: it does."""
+    return node_states(cache, resource)[name].barred
+
+
+def state_of(cache: Cache, name: str = "n1", resource: str = RESOURCE) -> ResourceState:
+    """What is known of the chips of a node."""
+    return cache.ensure_resource(name, resource)
+
+
+def resource_states(cache: Cache) -> Iterable[ResourceState]:
+    return cache.resource_states()
+
+
+def known_nodes(cache: Cache) -> set[str]:
+    return set(cache.nodes)
+
+
+def known_pods(cache: Cache) -> Mapping[str, NpuPod]:
+    """{uid: pod} of pods that ask for chips."""
+    return cache.pods
+
+
+def known_pod(cache: Cache, name: str) -> NpuPod:
+    """The pod whose uid is `uid-<name>`."""
+    return known_pods(cache)[f"uid-{name}"]
+
+
+def known_uid(cache: Cache, name: str, namespace: str = "default") -> str:
+    """The uid of the newest pod of this name."""
+    return cache.uids[namespace, name]
+
+
+def has_unconfirmed(cache: Cache) -> bool:
+    """Whether a claim waits for its Allocate."""
+    return bool(cache.unconfirmed_claims)
+
+
+def conflicts(cache: Cache, shape: Shape) -> frozenset[str]:
+    """The nodes where Allocate could mix up a pod of this shape with another."""
+    return cache.unconfirmed_claims.conflicts(shape)
+
+
+def requested(cache: Cache, node: str) -> Resources:
+    """What living pods of a node request besides chips."""
+    return cache.requested_resources.of(node)
+
+
+def version(cache: Cache) -> int:
+    """What grows with every change that may change a plan."""
+    return cache.version
+
+
+def recompute(cache: Cache, state: ResourceState) -> None:
+    """Compute the free chips again, after a test has damaged the state."""
+    cache.recompute(state)
+
+
+def priority(cache: Cache, uid: str) -> int:
+    return cache.priorities.get(uid, 0)
+
+
+def reservations(cache: Cache) -> Mapping[str, events.Reservation]:
+    """{uid: reservation}."""
+    return cache.reservations
+
+
+def nominations(cache: Cache) -> Mapping[str, events.Nominated]:
+    """{uid of a pod, or job: chips that preemption frees for it}."""
+    return cache.nominations
+
+
+def gangs(cache: Cache) -> Mapping[str, Gang]:
+    """{key: job of several pods}."""
+    return cache.gangs.jobs
+
+
+def gang(cache: Cache, job: str = "j") -> Gang:
+    """The job of this name whose pods say their number."""
+    return gangs(cache)[f"Job of pods/default/{job}"]
+
+
+def gang_of(cache: Cache, uid: str) -> Gang | None:
+    """The job of a pod; None: it is a job by itself."""
+    return cache.gangs.gang_of(uid)
+
+
+def only_gang(cache: Cache) -> Gang:
+    (found,) = gangs(cache).values()
+    return found
+
+
+def improved(cache: Cache) -> set[str]:
+    """The nodes that offer more than before."""
+    return set(cache.improved_nodes)
+
+
+def take_improved(cache: Cache) -> set[str]:
+    """The same; from now on they are no news."""
+    found = improved(cache)
+    cache.improved_nodes.clear()
+    return found
+
+
+def reserved_nodes(cache: Cache, resource: str = RESOURCE) -> set[str]:
+    """The nodes that are set aside for jobs."""
+    return set(cache.reserved_nodes.get(resource, {}))
+
+
+def set_aside(cache: Cache, name: str, job: str) -> None:
+    """Reserve a node for a job of priority 0."""
+    cache.reserved_nodes = {RESOURCE: {name: (job, 0)}}
+
+
+def backoff(cache: Cache, job: str, now_s: float = NOW_S) -> object | None:
+    """Why pods of a controller have to wait; None: they do not."""
+    return cache.owner_backoff.refusal(job, now_s)
+
+
+def set_limits(cache: Cache, **limits: Any) -> None:
+    cache.limits = replace(cache.limits, **limits)
+
+
+def damage(cache: Cache) -> None:
+    """Let whatever looks into the index fail, as an error of ours would."""
+    del cache.cluster

@@ -1,0 +1,312 @@
+"""The extender's parts around a cache, put together as the program does it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.clocks import Clock
+from extender.gang.gangs import Gang, Phase
+from extender.gang.membership import SizeSource
+from extender.gang.size import Size
+from extender.kube_scheduler.binder import Binder, PodApi
+from extender.kube_scheduler.protocol import BindArgs
+from extender.kube_scheduler.verbs import KubeSchedulerVerbs
+from extender.metrics import Metrics
+from extender.planning import plan
+from extender.planning.plan import TopologySnapshot
+from extender.planning.planner import Planner
+from extender.preemption.attempt import Outcome, Victim
+from extender.preemption.preemptor import EvictionApi, Preemptor
+from extender.queries import explain
+from extender.scheduling import node_filter, reserve
+from extender.scheduling.decisions import LastDecisions
+from extender.scheduling.reserve import Choice
+from scheduler_core.node import chips
+from scheduler_core.wire.pods import NpuPod
+from tests.support import fake_api
+from tests.support.caches import apply, cluster, gang_of, known_pod, only_gang
+from tests.support.clock import Time
+from tests.support.until import until
+from tests.support.watched import pod_update
+
+NAMES = ("n1", "n2")
+UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
+
+
+@dataclass(slots=True)
+class ApiCalls:
+    """What planner and preemptor ask of the API server, written down."""
+
+    #: {path of a job's object: its size}
+    sizes: dict[str, Size] = field(default_factory=dict)
+    #: {name of a pod: what the Eviction API answers}; all others may go
+    says: dict[str, Outcome] = field(default_factory=dict)
+    #: (pod, reason, sentence) of each event
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+    #: names of pods: evicted of an incomplete job; rehearsed, evicted by preemption
+    removed: list[str] = field(default_factory=list)
+    rehearsed: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    wakes: int = 0
+
+    async def size(self, told: SizeSource) -> Size | str:
+        return self.sizes.get(told.path, f"its {told.kind} cannot be read")
+
+    async def remove(self, pod: NpuPod) -> None:
+        self.removed.append(pod.name)
+
+    async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
+        (self.rehearsed if rehearse else self.evicted).append(victim.name)
+        return self.says.get(victim.name, Outcome.YES)
+
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        self.told.append((pod.name, reason, text))
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+def clock_of(time: Time) -> Clock:
+    return Clock(now_s=time, now_ns=time.now_ns)
+
+
+class World:
+    """Planner, binder, verbs and, if asked for, a preemptor, in simulated time."""
+
+    def __init__(  # noqa: PLR0913  # what tests may differ in
+        self,
+        cache: Cache,
+        pods: PodApi | None = None,
+        *,
+        evictions: EvictionApi | None = None,
+        preempts: bool = False,
+        time: Time | None = None,
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
+        metrics: Metrics | None = None,
+        waits: str | None = None,
+        **binding: Any,
+    ) -> None:
+        """Put the parts together.
+
+        Args:
+            cache: What they share.
+            pods: Where binds go; a world without one binds nothing.
+            evictions: Where preemption evicts; by itself in `calls`.
+            preempts: Whether there is a preemptor.
+            time: Seconds since the epoch.
+            topology: What jobs are planned with.
+            metrics: Where the parts count.
+            waits: Why no verb may be answered.
+            binding: Further arguments of the binder.
+        """
+        self.cache = cache
+        self.time = time or Time()
+        self.clock = clock_of(self.time)
+        self.calls = ApiCalls()
+        self.metrics = metrics or Metrics(CollectorRegistry())
+        self.notes = LastDecisions()
+        #: each pod that was bound, and its chips
+        self.bound: list[tuple[NpuPod, Choice]] = []
+        #: whether callers of bind wait for their answers
+        self.there = True
+        self.planner = Planner(
+            cache,
+            self.calls,
+            clock=self.clock,
+            topology=topology,
+            metrics=self.metrics,
+        )
+        self.binder = Binder(
+            cache,
+            pods or _NoPods(),
+            permits=self.planner,
+            clock=self.clock,
+            metrics=self.metrics,
+            on_bound=lambda pod, made: self.bound.append((pod, made)),
+            **binding,
+        )
+        self._preemptor = (
+            Preemptor(
+                cache,
+                evictions or self.calls,
+                clock=self.clock,
+                why_wait=self.planner.why_wait,
+            )
+            if preempts
+            else None
+        )
+        self.verbs = KubeSchedulerVerbs(
+            cache,
+            self.binder,
+            planner=self.planner,
+            notes=self.notes,
+            metrics=self.metrics,
+            clock=self.clock,
+            why_not_ready=lambda: waits,
+            on_refused=lambda: None,
+            preemptor=self._preemptor,
+        )
+
+    @property
+    def preemptor(self) -> Preemptor:
+        assert self._preemptor is not None
+        return self._preemptor
+
+    async def stop(self) -> None:
+        if self._preemptor is not None:
+            await self._preemptor.stop()
+        await self.planner.stop()
+        await self.binder.stop()
+
+    # -- what is seen, and time ----------------------------------------------------
+
+    def learn(self, *found: events.Change) -> None:
+        for each in found:
+            apply(self.cache, each, now_s=self.time.now_s)
+            self.planner.carry_out_effects()
+
+    def pass_s(self, seconds: float = 1.0) -> None:
+        """Let time pass, and do what the program does each second."""
+        self.time.pass_s(seconds)
+        self.learn(events.Ticked())
+        self.planner.tick()
+        if self._preemptor is not None:
+            self._preemptor.tick()
+
+    async def tick(self, seconds: float = 1.0) -> None:
+        """Let time pass, and evictions that were begun come to their end."""
+        self.pass_s(seconds)
+        await self.settled()
+
+    async def settled(self) -> None:
+        while self.preemptor._tasks:
+            await asyncio.gather(*self.preemptor._tasks)
+
+    # -- what a scheduler asks -----------------------------------------------------
+
+    def _filter(self, name: str, names: Sequence[str]) -> node_filter.FilterResult:
+        wanting = known_pod(self.cache, name)
+        if self._preemptor is not None:
+            self._preemptor.reserve_freed_chips(wanting, names)
+        result = self.planner.filter_nodes(wanting, names)
+        job = gang_of(self.cache, wanting.uid)
+        assert (result is None) == (job is None or not job.is_several)
+        if result is None:
+            now_s = self.time.now_s
+            result = node_filter.filter_nodes(self.cache, wanting, names, now_s)
+        if self._preemptor is not None and not result.fitting:
+            self._preemptor.refused(wanting, names)
+        return result
+
+    def filter(self, name: str, names: Sequence[str] = NAMES) -> list[str]:
+        """The nodes that filter leaves to a pod."""
+        return list(self._filter(name, names).fitting)
+
+    def why(self, name: str, names: Sequence[str] = NAMES) -> tuple[str, ...]:
+        """What filter says where it leaves no node."""
+        result = self._filter(name, names)
+        assert result.fitting == ()
+        return tuple(text for text, _ in result.counts)
+
+    def reserve(self, name: str, node: str) -> tuple[int, ...] | str:
+        """The chips that bind would give, reserved; or why none."""
+        now_s, now_ns = self.time.now_s, self.time.now_ns()
+        wanting = known_pod(self.cache, name)
+        made = reserve.choose_chips(
+            self.cache, wanting, node, now_s=now_s, now_ns=now_ns
+        )
+        if not isinstance(made, Choice):
+            return made.text
+        self.learn(made.reservation)
+        return chips.ids_of(made.reservation.chips)
+
+    def bind(
+        self, name: str = "a", where: str = "n1", uid: str = ""
+    ) -> asyncio.Task[str]:
+        """A bind call; the task gives what it is answered, "" if the pod is bound."""
+        uid = uid or f"uid-{name}"
+        args = BindArgs(namespace="default", name=name, uid=uid, node=where)
+        call = self.binder.bind(args, is_there=lambda: self.there)
+        return asyncio.create_task(call)
+
+    async def until_came(self, count: int) -> None:
+        await until(lambda: len(self.planner._waiting_binds) == count)
+
+    def explain(self, name: str) -> explain.Explanation:
+        return explain.explain(
+            self.cache,
+            self.notes,
+            known_pod(self.cache, name),
+            name=f"default/{name}",
+            now_s=self.time.now_s,
+        )
+
+    @property
+    def phase(self) -> Phase:
+        """How far the only job is."""
+        return only_gang(self.cache).phase
+
+    def is_(self, phase: Phase) -> bool:
+        """Whether the only job is that far."""
+        return self.phase is phase
+
+
+@asynccontextmanager
+async def evicting(*seen: events.Change) -> AsyncIterator[World]:
+    """Two nodes on which this is seen, and preemption."""
+    found = World(cluster(*seen, nodes=NAMES), preempts=True)
+    try:
+        yield found
+    finally:
+        await found.stop()
+
+
+class _NoPods:
+    """No API server: a test that binds needs one."""
+
+    async def get(self, _namespace: str, name: str) -> Any:
+        raise AssertionError(f"{name} is read, and there is no API server")
+
+    async def bind(self, args: BindArgs, _annotations: object) -> None:
+        raise AssertionError(f"{args} is bound, and there is no API server")
+
+
+class ServedWorld(World):
+    """A world beside an API server that binds pods."""
+
+    def __init__(
+        self, cache: Cache, api: fake_api.Api, pods: PodApi, **options: Any
+    ) -> None:
+        super().__init__(cache, pods, **options)
+        self.api = api
+
+    def add(self, *seen: events.PodUpdated | str, count: int = 1) -> None:
+        """Pods that API server and watch know; those by name ask for `count` chips."""
+        for each in seen:
+            found = pod_update(each, count=count) if isinstance(each, str) else each
+            self.api.add(found.pod.name, found.pod.uid, found.pod.total)
+            self.learn(found)
+
+    def show(self, name: str) -> None:
+        """Let the watch show a pod as the API server has it."""
+        meta = self.api.pods["default", name]["metadata"]
+        texts = meta.get("annotations", {})
+        node = self.api.node_of(name)
+        self.learn(pod_update(name, uid=meta["uid"], node=node, annotations=texts))
+
+
+@asynccontextmanager
+async def world(cache: Cache, **options: Any) -> AsyncIterator[ServedWorld]:
+    """A world beside an API server; the options are those of `World`."""
+    async with fake_api.serving() as (api, pods):
+        found = ServedWorld(cache, api, pods, **options)
+        try:
+            yield found
+        finally:
+            await found.stop()
