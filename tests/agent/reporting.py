@@ -19,6 +19,7 @@ from kube.client import Client
 from kube.errors import NotFoundError
 from kube.objects import ConfigMap, Node, OwnerReference, encode
 from scheduler_core.wire.deviceinfo import Affinity
+from tests.support.until import until
 
 T = TypeVar("T")
 FindOwner = Callable[[], Awaitable[OwnerReference | None]]
@@ -78,21 +79,14 @@ class World:
             right = found and data.items() <= (found.data or {}).items()
             return found if right else None
 
-        return await eventually(stands)
+        return await until(stands)
 
     async def node_with(self, check: Callable[[Node], bool]) -> Node:
         async def found() -> Node | None:
             node = await nodes.get(self.client, "node-1")
             return node if check(node) else None
 
-        return await eventually(found)
-
-
-async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
-    async with asyncio.timeout(60):
-        while (found := await look()) is None:
-            await asyncio.sleep(0.01)
-    return found
+        return await until(found)
 
 
 @asynccontextmanager

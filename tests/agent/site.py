@@ -1,14 +1,14 @@
 """One node in this process: API server, embedded kubelet, and the agent itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agent import app
 from agent.settings import Settings
-from sandbox.apiclient import ApiClient, ApiStatusError
+from sandbox.apiclient import ApiClient, ApiStatusError, Object
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from sandbox.kubelet.profiles import NEWEST, Profile
@@ -17,26 +17,15 @@ from scheduler_core.products.columns import Product
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations, deviceinfo
 from service.settings import load
+from tests.support.objects import CONFIGMAPS, NODES, PODS, binding, pod
+from tests.support.servers import short_folder
+from tests.support.until import equal, until
 
 NODE = "node-1"
+REPORT = f"{CONFIGMAPS}/{deviceinfo.configmap_name(NODE)}"
+T = TypeVar("T")
 RESOURCE = PRODUCT.resource
-PODS = "/api/v1/namespaces/default/pods"
 SETTLED_S = 60.0
-
-
-async def until(look: Callable[[], Awaitable[Any]], wanted: object) -> None:
-    """Wait until a look at the cluster shows what is wanted."""
-    found: object = None
-    try:
-        async with asyncio.timeout(SETTLED_S):
-            while True:
-                with suppress(ApiStatusError):
-                    found = await look()
-                if found == wanted:
-                    return
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"expected {wanted!r}, found {found!r}") from None
 
 
 class Site:
@@ -114,15 +103,48 @@ class Site:
         await self.api.__aexit__(None, None, None)
         await self.server.stop()
 
+    async def offered(self, *resources: str) -> list[str]:
+        """How many devices of each resource the node offers, as its Node says it."""
+        status = (await self.api.get(f"{NODES}/{NODE}"))["status"]
+        return [status.get("allocatable", {}).get(each, "none") for each in resources]
+
+    async def until_offered(self, **counts: int) -> None:
+        """Wait until the node offers so many devices of each `huawei.com/` resource."""
+        names = [f"huawei.com/{each}" for each in counts]
+        wanted = [str(count) for count in counts.values()]
+        await self.until(lambda: self.offered(*names), equal(wanted))
+
     async def until_allocatable(self, count: int = 8) -> None:
-        async with asyncio.timeout(SETTLED_S):
-            while True:
-                with suppress(ApiStatusError):
-                    node = await self.api.get(f"/api/v1/nodes/{NODE}")
-                    offered = node["status"].get("allocatable", {})
-                    if offered.get(self.product.resource) == str(count):
-                        return
-                await asyncio.sleep(0.02)
+        await self.until_offered(**{self.product.resource.partition("/")[2]: count})
+
+    async def until(
+        self, look: Callable[[], Awaitable[T]], is_so: Callable[[T], object] = bool
+    ) -> T:
+        """Look at the cluster until what is seen is as wanted; return that."""
+        return await until(look, is_so, within_s=SETTLED_S, ignoring=ApiStatusError)
+
+    async def until_phase(self, name: str, phase: str) -> Object:
+        """Wait until a pod has come so far; return it."""
+        return await self.until(
+            lambda: self.api.get(f"{PODS}/{name}"),
+            lambda found: found["status"].get("phase") == phase,
+        )
+
+    async def until_mounted(self, name: str) -> None:
+        """Wait until containers of a pod see their chips."""
+        await until(lambda: name in self.mounted(), within_s=SETTLED_S)
+
+    async def report(self) -> Object:
+        """The ConfigMap in which the agent reports."""
+        return await self.api.get(REPORT)
+
+    async def affinity(self) -> deviceinfo.Affinity:
+        data = (await self.report())["data"]
+        return deviceinfo.parse_affinity(data[deviceinfo.AFFINITY_KEY], self.product)
+
+    async def events(self, reason: str) -> list[Object]:
+        found = await self.api.items("/api/v1/events")
+        return [event for event in found if event["reason"] == reason]
 
     async def pods(self) -> list[dict[str, Any]]:
         return [
@@ -134,54 +156,33 @@ class Site:
     async def bind(self, name: str, count: int) -> bool:
         """Create a pod and bind it to free chips, as the extender does."""
         taken = 0
-        for pod in await self.pods():
+        for each in await self.pods():
             for key in (self.product.resource, annotations.ASCEND_REAL):
-                text = pod["metadata"].get("annotations", {}).get(key, "")
+                text = each["metadata"].get("annotations", {}).get(key, "")
                 if text:
                     chips = annotations.parse_chips(text, self.product)
                     taken |= chip_sets.mask_of(chips)
-        report = await self.api.get(
-            "/api/v1/namespaces/kube-system/configmaps/"
-            + deviceinfo.configmap_name(NODE)
-        )
-        found = deviceinfo.parse_affinity(
-            report["data"][deviceinfo.AFFINITY_KEY], self.product
-        )
+        found = await self.affinity()
         taken |= chip_sets.mask_of((*found.held, *found.releasing, *found.lost))
         chosen = chip_sets.choose(self.product, self.product.all_chips & ~taken, count)
         if not chosen or found.lost:
             return False
-        self.predicate_time += 1
-        await self.api.create(PODS, self.pod(name, count))
-        uid = (await self.api.get(f"{PODS}/{name}"))["metadata"]["uid"]
-        claim = {
-            self.product.resource: annotations.render_chips(
-                chip_sets.ids_of(chosen), self.product
-            ),
-            annotations.PREDICATE_TIME: str(self.predicate_time),
-        }
-        await self.api.create(
-            f"{PODS}/{name}/binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": name, "uid": uid, "annotations": claim},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
-            },
-        )
+        text = annotations.render_chips(chip_sets.ids_of(chosen), self.product)
+        await self.bind_to(self.pod(name, count), {self.product.resource: text})
         return True
 
+    async def bind_to(self, made: Object, claims: dict[str, str]) -> None:
+        """Create a pod and bind it to these chips: {resource: their names}."""
+        name = made["metadata"]["name"]
+        uid = (await self.api.create(PODS, made))["metadata"]["uid"]
+        self.predicate_time += 1
+        said = {**claims, annotations.PREDICATE_TIME: str(self.predicate_time)}
+        bound = binding(name, NODE, uid=uid, annotations=said)
+        await self.api.create(f"{PODS}/{name}/binding", bound)
+
     @staticmethod
-    def pod(name: str, count: int) -> dict[str, Any]:
-        limits = {"limits": {RESOURCE: str(count)}}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {
-                "containers": [{"name": "main", "image": "x", "resources": limits}]
-            },
-        }
+    def pod(name: str, count: int) -> Object:
+        return pod(name, count)
 
     def mounted(self) -> dict[str, tuple[int, ...]]:
         """{pod: the chips that its containers see}.
@@ -208,13 +209,9 @@ class Site:
 
     async def settle(self) -> None:
         """Wait until everything agrees; fail with what does not."""
-        found: list[str] = []
-        try:
-            async with asyncio.timeout(SETTLED_S):
-                while found := await self.problems():
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
-            raise AssertionError("\n".join(found)) from None
+        await until(
+            self.problems, lambda found: not found, within_s=SETTLED_S, every_s=0.05
+        )
 
     async def problems(self) -> list[str]:
         """What does not agree: mounts, annotations and holds."""
@@ -234,13 +231,41 @@ class Site:
                 or written[annotations.PREDICATE_TIME] != str(annotations.SERVED)
             ):
                 found.append(f"{name} sees {each}, its annotations say {written}")
-        report = await self.api.get(
-            "/api/v1/namespaces/kube-system/configmaps/"
-            + deviceinfo.configmap_name(NODE)
-        )
-        held = deviceinfo.parse_affinity(
-            report["data"][deviceinfo.AFFINITY_KEY], self.product
-        ).held
+        held = (await self.affinity()).held
         if sorted(held) != sorted(chips):
             found.append(f"held {held}, mounted {sorted(chips)}")
         return found
+
+
+@asynccontextmanager
+async def running_site(  # what nodes may differ in
+    *more: str,
+    machine: str = "",
+    count: int | None = 8,
+    starts: bool = True,
+    of: type[Site] = Site,
+    **kinds: Any,
+) -> AsyncIterator[Site]:
+    """A node whose agent offers its chips.
+
+    Args:
+        more: What the agent is told besides; `{root}` is the folder of the node.
+        machine: What the driver shows, in place of the product, as YAML.
+        count: Chips that are waited for; None: nothing is.
+        starts: Whether there is an agent at first.
+        of: The site's class.
+        kinds: Further arguments of the site.
+    """
+    with short_folder() as root:
+        site = of(root, *(each.format(root=root) for each in more), **kinds)
+        await site.start()
+        try:
+            if machine:
+                (root / "npu.yaml").write_text(machine)
+            if starts:
+                site.start_agent()
+                if count is not None:
+                    await site.until_allocatable(count)
+            yield site
+        finally:
+            await site.stop()

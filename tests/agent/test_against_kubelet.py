@@ -26,7 +26,8 @@ from hypothesis.stateful import (
 )
 
 from sandbox.apiclient import Object
-from tests.agent.site import NODE, PODS, RESOURCE, Site
+from tests.agent.site import NODE, Site
+from tests.support.objects import PODS, container, pod
 
 #: Examples of a run in CI; each starts an API server, a kubelet and an agent.
 EXAMPLES = int(os.environ.get("KUBELET_EXAMPLES", "8"))
@@ -139,18 +140,9 @@ class Standalone(AgainstKubelet):
 
 def standalone_pod(name: str, counts: list[int], has_init: bool) -> Object:
     """A pod that some scheduler has put onto the node."""
-    made = Site.pod(name, 1)
-    asking = [
-        {
-            "name": f"c{index}",
-            "image": "x",
-            "resources": {"limits": {RESOURCE: str(count)}},
-        }
-        for index, count in enumerate(counts)
-    ]
+    asking = [container(f"c{index}", count) for index, count in enumerate(counts)]
     first = [{**asking[0], "name": "init"}] if has_init else []
-    made["spec"] = {"nodeName": NODE, "initContainers": first, "containers": asking}
-    return made
+    return pod(name, node=NODE, initContainers=first, containers=asking)
 
 
 @pytest.mark.property

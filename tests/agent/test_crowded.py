@@ -4,16 +4,15 @@ How long it takes is measured by `benchmarks/crowd.py`.
 """
 
 import asyncio
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
 
 import pytest
 
 from scheduler_core.products.table import by_key
 from scheduler_core.wire import annotations
-from tests.agent.site import NODE, PODS, Site
+from tests.agent.site import NODE, Site, running_site
+from tests.support.objects import PODS, pod
 
 PRODUCT = by_key("atlas-310p")
 WITHOUT_CHIPS = 250 - PRODUCT.chip_count
@@ -23,33 +22,24 @@ PATIENCE_S = 120.0
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="cr-") as root:
-        site = Site(Path(root), product=PRODUCT)
-        await site.start()
-        site.start_agent()
-        await site.until_allocatable(PRODUCT.chip_count)
+    async with running_site(count=PRODUCT.chip_count, product=PRODUCT) as site:
         yield site
-        await site.stop()
 
 
 async def come(site: Site, names: Iterable[str], chips: Iterable[int | None]) -> None:
     """Create pods that are bound already, all at once."""
     pods = []
     for name, chip in zip(names, chips, strict=True):
-        pod = Site.pod(name, 0)
-        pod["spec"]["nodeName"] = NODE
-        (container,) = pod["spec"]["containers"]
-        container["resources"] = {}
+        meta = {}
         if chip is not None:
             site.predicate_time += 1
-            container["resources"] = {"limits": {PRODUCT.resource: "1"}}
-            pod["metadata"]["annotations"] = {
+            meta["annotations"] = {
                 PRODUCT.resource: annotations.render_chips((chip,), PRODUCT),
                 annotations.PREDICATE_TIME: str(site.predicate_time),
             }
-        pods.append(pod)
-    await asyncio.gather(*(site.api.create(PODS, pod) for pod in pods))
+        asked, resource = int(chip is not None), PRODUCT.resource
+        pods.append(pod(name, asked, resource=resource, meta=meta, node=NODE))
+    await asyncio.gather(*(site.api.create(PODS, each) for each in pods))
 
 
 async def served(site: Site, count: int) -> Counter[str]:

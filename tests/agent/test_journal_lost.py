@@ -1,8 +1,6 @@
 """An agent that starts with a journal it cannot use; plugin and kubelet are real."""
 
-import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,19 +8,14 @@ import pytest
 
 from agent.journal import file
 from agent.settings import boot_id
-from tests.agent.site import NODE, SETTLED_S, Site
+from tests.agent.site import NODE, SETTLED_S, Site, running_site
+from tests.support.until import until
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="jl-") as root:
-        site = Site(Path(root))
-        await site.start()
-        site.start_agent()
-        await site.until_allocatable()
+    async with running_site() as site:
         yield site
-        await site.stop()
 
 
 def torn(path: Path) -> None:
@@ -63,8 +56,7 @@ async def said(site: Site) -> list[str]:
     """Why journals could not be used, as the events say it, one for each time."""
     return sorted(
         event["message"].partition(", kept as")[0].partition("holds: ")[2]
-        for event in await site.api.items("/api/v1/events")
-        if event["reason"] == "NpuJournalUnusable"
+        for event in await site.events("NpuJournalUnusable")
         for _ in range(event.get("count", 1))
     )
 
@@ -73,20 +65,11 @@ async def has_said(site: Site, count: int) -> bool:
     return len(await said(site)) >= count
 
 
-async def until(holds: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(SETTLED_S):
-        while True:
-            found = holds()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.02)
-
-
 async def test_holds_are_found_again_whatever_became_of_the_journal(
     site: Site,
 ) -> None:
     assert await site.bind("stays", 2)
-    await until(lambda: "stays" in site.mounted())
+    await site.until_mounted("stays")
     await site.settle()
     before = site.mounted()
 
@@ -96,7 +79,7 @@ async def test_holds_are_found_again_whatever_became_of_the_journal(
         spoil(site.root / "holds")
         site.start_agent()
         await site.until_allocatable()
-        await until(partial(has_said, site, number))
+        await until(partial(has_said, site, number), within_s=SETTLED_S)
         await site.settle()
 
     assert site.mounted() == before

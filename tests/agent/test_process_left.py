@@ -3,7 +3,7 @@
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ import aiohttp
 import pytest
 
 from agent.status import socket as status_socket
-from sandbox.world import RESOURCE, World, running
+from sandbox.world import World, running
+from tests.support.objects import PODS, pod
+from tests.support.until import until
 
 NODE = "node-1"
-PODS = "/api/v1/namespaces/default/pods"
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
 #: A bound for a machine many times slower; nothing waits for it.
 PATIENCE_S = 60.0
@@ -37,14 +38,6 @@ async def process() -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-async def until(is_so: Callable[[], Awaitable[Any]]) -> Any:
-    """Wait until something is there, and return it."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not (found := await is_so()):
-            await asyncio.sleep(0.05)
-    return found
-
-
 def show(world: World, *processes: tuple[int, int]) -> None:
     """Have the driver see these processes: (chip, pid)."""
     node = world.nodes[NODE]
@@ -56,15 +49,7 @@ def show(world: World, *processes: tuple[int, int]) -> None:
 
 
 async def create(world: World, name: str, count: int) -> None:
-    limits = {"limits": {RESOURCE: str(count)}}
-    container = {"name": "main", "image": "x", "resources": limits}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [container]},
-    }
-    await world.api.create(PODS, body)
+    await world.api.create(PODS, pod(name, count))
 
 
 async def chips_of(world: World, name: str) -> str:

@@ -2,15 +2,15 @@
 
 import asyncio
 import json
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler_core.wire import annotations, deviceinfo, inventory
-from tests.agent.site import NODE, PODS, Site, until
+from scheduler_core.wire import annotations, inventory
+from tests.agent.site import NODE, REPORT, Site, running_site
+from tests.support.objects import PODS, container, pod
+from tests.support.until import equal
 
 MACHINE = """
 product: atlas-800-training
@@ -18,38 +18,23 @@ beside: [{product: atlas-310p, chips: [8, 9]}]
 """
 FAULT = 'faults: [{chip: 9, code: "80E18402", level: SeparateNPU}]\n'
 TRAINING, INFERENCE = "huawei.com/Ascend910", "huawei.com/Ascend310P"
-REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="li-") as root:
-        site = Site(Path(root), "--recover-s", "0.1")
-        await site.start()
-        (site.root / "npu.yaml").write_text(MACHINE)
-        site.start_agent()
-        try:
-            await until_offered(site, 8, 2)
-            yield site
-        finally:
-            await site.stop()
+    async with running_site("--recover-s", "0.1", machine=MACHINE, count=None) as site:
+        await until_offered(site, 8, 2)
+        yield site
 
 
 async def until_offered(site: Site, training: int, inference: int) -> None:
     """Wait until the kubelet offers so many chips of the two lines."""
-
-    async def look() -> list[str]:
-        node = await site.api.get(f"/api/v1/nodes/{NODE}")
-        offered = node["status"].get("allocatable", {})
-        return [offered.get(each, "none") for each in (TRAINING, INFERENCE)]
-
-    await until(look, [str(training), str(inference)])
+    await site.until_offered(Ascend910=training, Ascend310P=inference)
 
 
 async def report(site: Site) -> dict[str, Any]:
     """What the ConfigMap says, parsed."""
-    data = (await site.api.get(REPORT))["data"]
+    data = (await site.report())["data"]
     listed = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     return {**data, **listed, "affinity": json.loads(data["AscendAffinity"])}
 
@@ -64,29 +49,8 @@ async def run(site: Site, name: str, **chips: str) -> None:
     """
     claims = {f"huawei.com/{line}": names for line, names in chips.items()}
     limits = {line: str(len(names.split(","))) for line, names in claims.items()}
-    container = {"name": "main", "image": "x", "resources": {"limits": limits}}
-    meta = {"name": name, "namespace": "default"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
-    await site.api.create(PODS, {**pod, "spec": {"containers": [container]}})
-    uid = (await site.api.get(f"{PODS}/{name}"))["metadata"]["uid"]
-    site.predicate_time += 1
-    said = {**claims, annotations.PREDICATE_TIME: str(site.predicate_time)}
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name, "uid": uid, "annotations": said},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
-    }
-    await site.api.create(f"{PODS}/{name}/binding", binding)
-
-
-async def until_phase(site: Site, name: str, phase: str) -> dict[str, Any]:
-    async def look() -> str:
-        return str((await site.api.get(f"{PODS}/{name}"))["status"].get("phase"))
-
-    await until(look, phase)
-    found: dict[str, Any] = await site.api.get(f"{PODS}/{name}")
-    return found
+    made = pod(name, containers=[container(limits=limits)])
+    await site.bind_to(made, claims)
 
 
 async def until_confirmed(site: Site, *names: str) -> dict[str, str]:
@@ -97,7 +61,7 @@ async def until_confirmed(site: Site, *names: str) -> dict[str, str]:
         said = [pod["metadata"]["annotations"] for pod in pods]
         return [each.get(annotations.PREDICATE_TIME) for each in said]
 
-    await until(look, [str(annotations.SERVED)] * len(names))
+    await site.until(look, equal([str(annotations.SERVED)] * len(names)))
     pods = [await site.api.get(f"{PODS}/{name}") for name in names]
     real = annotations.ASCEND_REAL
     return {p["metadata"]["name"]: p["metadata"]["annotations"][real] for p in pods}
@@ -135,7 +99,7 @@ async def test_pods_of_both_lines_get_their_chips_and_keep_them_through_a_restar
         return [said["affinity"]["held"], said[TRAINING], said[INFERENCE]]
 
     free = ",".join(f"Ascend910-{chip}" for chip in (0, 1, 2, 3, 6, 7))
-    await until(look, [held, free, ""])
+    await site.until(look, equal([held, free, ""]))
 
 
 async def test_a_fault_and_a_name_take_out_chips_of_their_own_line(site: Site) -> None:
@@ -147,7 +111,7 @@ async def test_a_fault_and_a_name_take_out_chips_of_their_own_line(site: Site) -
         keys = (f"{INFERENCE}-Unhealthy", f"{TRAINING}-Unhealthy", INFERENCE)
         return [said[key] for key in keys]
 
-    await until(look, ["Ascend310P-9", "", "Ascend310P-8"])
+    await site.until(look, equal(["Ascend310P-9", "", "Ascend310P-8"]))
     (site.root / "npu.yaml").write_text(MACHINE)
     await until_offered(site, 8, 2)
     names = {"data": {"ManuallySeparateNPU": "Ascend310P-8, Ascend910-3"}}
@@ -173,14 +137,14 @@ async def test_the_node_names_all_chips_and_a_pod_may_ask_for_one_line(
         return [meta["labels"].get("accelerator"), list(json.loads(text))]
 
     every = ["Ascend310P-8", "Ascend310P-9", *(f"Ascend910-{n}" for n in range(8))]
-    await until(look, ["huawei-Ascend910", every])
+    await site.until(look, equal(["huawei-Ascend910", every]))
 
     await run(site, "both", Ascend910="Ascend910-0", Ascend310P="Ascend310P-8")
-    pod = await until_phase(site, "both", "Failed")
+    refused = await site.until_phase("both", "Failed")
     assert (
         "a pod gets NPUs of one kind: ask for huawei.com/Ascend910 or "
         "huawei.com/Ascend310P"
-    ) in pod["status"]["message"]
+    ) in refused["status"]["message"]
     assert site.mounted() == {}
 
 
@@ -204,4 +168,4 @@ async def test_what_is_known_of_a_line_that_is_away_for_a_while_is_kept(
         said = await report(site)
         return [said["affinity"]["held"], said["ManuallySeparateNPU"], said[INFERENCE]]
 
-    await until(look, [["Ascend310P-9"], "Ascend310P-8,Ascend910-3", ""])
+    await site.until(look, equal([["Ascend310P-9"], "Ascend310P-8,Ascend910-3", ""]))

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib import metadata
@@ -17,7 +16,9 @@ import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from tests.agent.plugin.conftest import LOCALHOST
-from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
+from tests.agent.site import NODE, RESOURCE, SETTLED_S, Site, running_site
+from tests.support.objects import PODS
+from tests.support.until import until
 
 REGISTERED_ONCE = "ascend_agent_registrations_total 1.0"
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
@@ -46,11 +47,7 @@ class Program:
             return ""
 
     async def until(self, wanted: Callable[[str], bool]) -> str:
-        said = ""
-        async with asyncio.timeout(SETTLED_S):
-            while not wanted(said := await self.readiness()):
-                await asyncio.sleep(0.02)
-        return said
+        return await until(self.readiness, wanted, within_s=SETTLED_S)
 
     async def until_ready(self) -> None:
         await self.until(lambda said: said == "ok")
@@ -66,12 +63,8 @@ Start = Callable[..., Awaitable[Program]]
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="ag-") as root:
-        site = Site(Path(root))
-        await site.start()
+    async with running_site(starts=False) as site:
         yield site
-        await site.stop()
 
 
 @pytest.fixture
@@ -93,16 +86,6 @@ async def start(site: Site) -> AsyncIterator[Start]:
             return program
 
         yield start
-
-
-async def running(site: Site, name: str) -> None:
-    """Wait until a pod runs."""
-    async with asyncio.timeout(SETTLED_S):
-        while True:
-            pod = await site.api.get(f"{PODS}/{name}")
-            if pod["status"]["phase"] == "Running":
-                return
-            await asyncio.sleep(0.02)
 
 
 async def test_it_becomes_ready_and_ends_cleanly(site: Site, start: Start) -> None:
@@ -212,7 +195,7 @@ async def test_a_disk_that_hangs_is_told_on_the_node_and_holds_up_no_pod(
     await agent.until_ready()
     await site.until_allocatable()
     assert await site.bind("train", 2)
-    await running(site, "train")
+    await site.until_phase("train", "Running")
     await site.settle()
 
     (event,) = [
@@ -235,13 +218,11 @@ async def test_a_kubelet_that_restarts_is_served_again(
     assert REGISTERED_ONCE in await agent.read("metrics")
 
     await site.kubelet.restart()
-    async with asyncio.timeout(SETTLED_S):
-        while REGISTERED_ONCE in await agent.read("metrics"):
-            await asyncio.sleep(0.02)
+    await until(lambda: agent.read("metrics"), lambda text: REGISTERED_ONCE not in text)
     await site.until_allocatable()
 
     assert await site.bind("train", 2)
-    await running(site, "train")
+    await site.until_phase("train", "Running")
     await site.settle()
     await agent.until_ready()
 
@@ -293,37 +274,14 @@ async def test_what_was_mounted_is_published_by_the_next_agent(
 async def test_a_pod_that_was_started_without_devices_is_named(
     site: Site, start: Start
 ) -> None:
-    await site.api.create(PODS, site.pod("bare", 1))
-    pod = await site.api.get(f"{PODS}/bare")
-    await site.api.create(
-        f"{PODS}/bare/binding",
-        {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {
-                "name": "bare",
-                "uid": pod["metadata"]["uid"],
-                "annotations": {RESOURCE: "Ascend910-3", "predicate-time": "1"},
-            },
-            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
-        },
-    )
-    await running(site, "bare")
+    await site.bind_to(site.pod("bare", 1), {RESOURCE: "Ascend910-3"})
+    await site.until_phase("bare", "Running")
 
     agent = await start("a")
     await agent.until_ready()
 
-    async with asyncio.timeout(SETTLED_S):
-        while not (
-            texts := [
-                event["message"]
-                for event in await site.api.items("/api/v1/namespaces/default/events")
-                if event["reason"] == "NpuDevicesMissing"
-            ]
-        ):
-            await asyncio.sleep(0.05)
-    (text,) = texts
-    assert text == (
+    (event,) = await site.until(lambda: site.events("NpuDevicesMissing"))
+    assert event["message"] == (
         "container main runs without its huawei.com/Ascend910 devices: it was "
         "started before the device plugin had registered, or the kubelet has lost "
         "them; delete the pod to have it started again"
@@ -341,7 +299,7 @@ async def test_a_pod_that_was_started_without_devices_is_named(
     async with asyncio.timeout(SETTLED_S):
         while not await site.bind("next", 8):
             await asyncio.sleep(0.1)
-    await running(site, "next")
+    await site.until_phase("next", "Running")
     await site.settle()
     assert site.mounted() == {"next": tuple(range(8))}
     assert 'ascend_agent_claims{state="bare"} 0.0' in await agent.read("metrics")

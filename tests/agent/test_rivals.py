@@ -1,20 +1,18 @@
 """Another device plugin for our resource: seen, said, not fought, and replaced."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import TypeVar
 
 import aiohttp
 import pytest
 
-from sandbox.apiclient import ApiStatusError, Object
+from sandbox.apiclient import ApiStatusError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, render
-from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
+from tests.agent.site import NODE, REPORT, RESOURCE, Site, running_site
 from tests.contract.kubelet.plugin import Plugin
+from tests.support.objects import PODS
 
 #: Longer than it takes to notice, so that what has not happened by then does not.
 CALM_S = 2.0
@@ -22,15 +20,10 @@ CALM_S = 2.0
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="ri-") as root:
-        site = Site(Path(root), "--address-file", f"{root}/address")
-        await site.start()
+    async with running_site("--address-file", "{root}/address", starts=False) as site:
         yield site
-        await site.stop()
 
 
-T = TypeVar("T")
 Serve = Callable[..., Awaitable[Plugin]]
 
 
@@ -65,22 +58,8 @@ async def told(site: Site, page: str = "readyz") -> str:
         return ""
 
 
-async def until(look: Callable[[], Awaitable[T | None]]) -> T:
-    """Look until something is there."""
-    async with asyncio.timeout(SETTLED_S):
-        while (found := await look()) is None:
-            await asyncio.sleep(0.02)
-    return found
-
-
 async def until_told(site: Site, words: str) -> str:
-    async def says() -> str | None:
-        return said if words in (said := await told(site)) else None
-
-    try:
-        return await until(says)
-    except TimeoutError:
-        raise AssertionError(await told(site)) from None
+    return await site.until(lambda: told(site), lambda said: words in said)
 
 
 async def registrations(site: Site) -> float:
@@ -91,37 +70,24 @@ async def registrations(site: Site) -> float:
 
 
 async def events(site: Site, reason: str) -> list[str]:
+    node = ("Node", NODE)
     return [
         event["message"]
-        for event in await site.api.items("/api/v1/namespaces/default/events")
-        if event["reason"] == reason
-        and event["involvedObject"]["kind"] == "Node"
-        and event["involvedObject"]["name"] == NODE
+        for event in await site.events(reason)
+        if (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == node
     ]
 
 
 async def until_event(site: Site, reason: str) -> str:
-    async def last() -> str | None:
-        found = await events(site, reason)
-        return found[-1] if found else None
-
-    return await until(last)
-
-
-async def report(site: Site) -> Object:
-    path = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
-    return await site.api.get(path)
+    return (await site.until(lambda: events(site, reason)))[-1]
 
 
 async def serves(site: Site, name: str) -> None:
     """Bind a pod to free chips and see it run on them."""
 
-    async def is_mounted() -> bool | None:
-        return name in site.mounted() or None
-
     assert await site.bind(name, 2)
     await site.settle()
-    await until(is_mounted)
+    await site.until_mounted(name)
     await site.settle()
 
 
@@ -145,7 +111,7 @@ async def test_a_plugin_that_was_there_first_is_left_alone_until_it_goes(
     node = await site.api.get(f"/api/v1/nodes/{NODE}")
     assert "baseDeviceInfos" not in node["metadata"].get("annotations", {})
     with pytest.raises(ApiStatusError, match="not found"):
-        await report(site)
+        await site.report()
 
     await rival.stop()
     await until_told(site, "ok")
@@ -177,7 +143,7 @@ async def test_a_plugin_that_takes_our_socket_over_is_noticed_and_outlives_us(
 ) -> None:
     site.start_agent()
     await until_told(site, "ok")
-    before = await report(site)
+    before = await site.report()
 
     rival = await serve("Ascend910.sock")
     said = await until_told(site, "another device plugin")
@@ -185,7 +151,7 @@ async def test_a_plugin_that_takes_our_socket_over_is_noticed_and_outlives_us(
 
     assert "has put its socket in the place of ours" in said
     assert (rival.streams, await registrations(site)) == (1, 1)
-    assert (await report(site))["data"] == before["data"]
+    assert (await site.report())["data"] == before["data"]
     await rival.stop()
     (site.kubelet.device_plugin_dir / "Ascend910.sock").unlink(missing_ok=True)
     await until_told(site, "ok")
@@ -241,10 +207,7 @@ async def test_a_kubelet_that_has_dropped_us_in_silence_is_registered_with_again
     # the kubelet drops whom it knows, and our stream stays open
     await rival.stop()
 
-    async def is_registered_again() -> bool | None:
-        return await registrations(site) > 1 or None
-
-    await until(is_registered_again)
+    await site.until(lambda: registrations(site), lambda count: count > 1)
     await until_told(site, "ok")
     await serves(site, "train")
 
@@ -284,34 +247,31 @@ async def test_a_configmap_that_another_program_writes_is_left_to_it(
 ) -> None:
     site.start_agent()
     await until_told(site, "ok")
-    found = await report(site)
-    path = f"/api/v1/namespaces/kube-system/configmaps/{found['metadata']['name']}"
+    found = await site.report()
 
     # edited by hand: set right again
     found["data"]["DeviceInfoCfg"] = "{}"
-    await site.api.patch(path, {"data": {"DeviceInfoCfg": "{}"}})
+    await site.api.patch(REPORT, {"data": {"DeviceInfoCfg": "{}"}})
 
-    async def restored() -> Object | None:
-        now = await report(site)
-        return now if now["data"]["DeviceInfoCfg"] != "{}" else None
-
-    found = await until(restored)
+    found = await site.until(
+        site.report, lambda now: now["data"]["DeviceInfoCfg"] != "{}"
+    )
 
     # replaced by a program, as MindCluster's does: left as it is
     theirs = deviceinfo_of_another_make()
     del found["metadata"]["resourceVersion"], found["metadata"]["annotations"]
     found["data"] = {"DeviceInfoCfg": theirs}
-    await site.api.request("PUT", path, body=found)
+    await site.api.request("PUT", REPORT, body=found)
     said = await until_told(site, "a program that gives no name")
     await asyncio.sleep(CALM_S)
 
-    assert (await report(site))["data"] == {"DeviceInfoCfg": theirs}
+    assert (await site.report())["data"] == {"DeviceInfoCfg": theirs}
     assert 'ascend_agent_rival{of="configmap"} 1.0' in await told(site, "metrics")
     assert await until_event(site, "NpuRival") == said
 
-    await site.api.delete(path)
+    await site.api.delete(REPORT)
     await until_told(site, "ok")
-    with_key = (await report(site))["data"]
+    with_key = (await site.report())["data"]
     assert "AscendAffinity" in with_key
 
 

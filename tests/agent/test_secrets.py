@@ -1,8 +1,6 @@
 """What the agent shows the API server it shows nobody else."""
 
-import asyncio
 import logging
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,21 +8,16 @@ import pytest
 
 from kube.credentials import from_url
 from kube.errors import CredentialsError
-from tests.agent.site import SETTLED_S, Site
+from tests.agent.site import SETTLED_S, Site, running_site
+from tests.support.until import until
 
 TOKEN = "user:ascend-agent"  # noqa: S105  # what the site gives its agent
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="se-") as root:
-        site = Site(Path(root), "--log-level", "debug")
-        await site.start()
-        site.start_agent()
-        await site.until_allocatable()
+    async with running_site("--log-level", "debug") as site:
         yield site
-        await site.stop()
 
 
 async def test_its_token_is_in_no_log_whatever_the_api_server_does(
@@ -33,17 +26,13 @@ async def test_its_token_is_in_no_log_whatever_the_api_server_does(
     caplog.set_level(logging.DEBUG)
     assert (site.root / "token").read_text() == TOKEN
     assert await site.bind("train", 2)
-    async with asyncio.timeout(SETTLED_S):
-        while "train" not in site.mounted():
-            await asyncio.sleep(0.02)  # it happens on the node
+    await site.until_mounted("train")
     await site.settle()
     before = len(caplog.records)
 
     await site.server.stop()
 
-    async with asyncio.timeout(SETTLED_S):
-        while not _complaints(caplog.records[before:]):
-            await asyncio.sleep(0.02)  # until it has noticed, and says so
+    await until(lambda: _complaints(caplog.records[before:]), within_s=SETTLED_S)
     # All that a record has, whichever of it a formatter shows.
     told = "\n".join(
         f"{record.getMessage()} {vars(record)}" for record in caplog.records

@@ -1,27 +1,16 @@
 """A chip that is separated by name, from the ConfigMap to the kubelet and back."""
 
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from scheduler_core.wire import deviceinfo
-from tests.agent.site import NODE, Site
-
-REPORT = "/api/v1/namespaces/kube-system/configmaps/" + deviceinfo.configmap_name(NODE)
+from tests.agent.site import REPORT, Site, running_site
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="sp-") as root:
-        made = Site(Path(root))
-        await made.start()
-        made.start_agent()
-        await made.until_allocatable()
-        yield made
-        await made.stop()
+    async with running_site() as site:
+        yield site
 
 
 async def name(site: Site, text: str) -> None:

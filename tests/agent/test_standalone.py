@@ -1,10 +1,6 @@
 """Standalone mode: no scheduler of ours; plugin, kubelet and API server are real."""
 
-import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
 
 import grpc
 import pytest
@@ -14,7 +10,10 @@ from sandbox.apiclient import Object
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.plugin.conftest import LOCALHOST
-from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
+from tests.agent.site import NODE, RESOURCE, Site, running_site
+from tests.support import objects
+from tests.support.objects import PODS, container
+from tests.support.until import equal
 
 READS_ANNOTATION = {
     "name": "ASCEND_VISIBLE_DEVICES",
@@ -24,14 +23,8 @@ READS_ANNOTATION = {
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="sa-") as root:
-        site = Site(Path(root), "--mode", "standalone")
-        await site.start()
-        site.start_agent()
-        await site.until_allocatable()
+    async with running_site("--mode", "standalone") as site:
         yield site
-        await site.stop()
 
 
 def pod(name: str, *counts: int, **init: int) -> Object:
@@ -42,50 +35,23 @@ def pod(name: str, *counts: int, **init: int) -> Object:
         counts: Of its app containers; `init` and `sidecar` come before them.
         init: By kind.
     """
-    made = Site.pod(name, 1)
-    made["spec"] = {
-        "nodeName": NODE,
-        "initContainers": [
-            container(kind, count)
-            | ({"restartPolicy": "Always"} if kind == "sidecar" else {})
+    always: dict[str, Object] = {"sidecar": {"restartPolicy": "Always"}}
+    return objects.pod(
+        name,
+        node=NODE,
+        initContainers=[
+            container(kind, count, **always.get(kind, {}))
             for kind, count in init.items()
         ],
-        "containers": [container(f"c{i}", count) for i, count in enumerate(counts)],
-    }
-    return made
-
-
-def container(name: str, count: int) -> dict[str, Any]:
-    return {
-        "name": name,
-        "image": "x",
-        "resources": {"limits": {RESOURCE: str(count)}},
-    }
-
-
-async def until(
-    site: Site, name: str, wanted: Callable[[Object], bool]
-) -> dict[str, Any]:
-    """Wait until a pod is as wanted; fail with how it is."""
-    found: dict[str, Any] = {}
-    try:
-        async with asyncio.timeout(SETTLED_S):
-            while not wanted(found := await site.api.get(f"{PODS}/{name}")):
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(found) from None
-    return found
-
-
-def runs(found: Object) -> bool:
-    return bool(found["status"]["phase"] == "Running")
+        containers=[container(f"c{i}", count) for i, count in enumerate(counts)],
+    )
 
 
 async def run(site: Site, *pods: Object) -> None:
     for each in pods:
         await site.api.create(PODS, each)
     for each in pods:
-        await until(site, each["metadata"]["name"], runs)
+        await site.until_phase(each["metadata"]["name"], "Running")
 
 
 def mounted(site: Site, name: str) -> dict[str, int]:
@@ -159,9 +125,8 @@ async def test_an_init_container_hands_its_chips_on(site: Site) -> None:
 
     assert union(mounted(site, "staged")).bit_count() == 2
     assert chip_sets.is_legal(PRODUCT, union(mounted(site, "staged")))
-    await until(
-        site,
-        "staged",
+    await site.until(
+        lambda: site.api.get(f"{PODS}/staged"),
         lambda found: (
             found["metadata"].get("annotations", {}).get("huawei.com/AscendReal")
             == "Ascend910-0,Ascend910-1"
@@ -193,9 +158,7 @@ async def test_chips_come_back_when_a_pod_has_ended(site: Site) -> None:
     await site.settle()
 
     await site.api.delete(f"{PODS}/all")
-    async with asyncio.timeout(SETTLED_S):
-        while await site.api.items(PODS):
-            await asyncio.sleep(0.02)
+    await site.until(lambda: site.api.items(PODS), equal([]))
     await run(site, pod("next", 8))
     await site.settle()
 
@@ -219,16 +182,8 @@ async def test_a_pod_whose_chips_are_apart_runs_and_is_told_so(site: Site) -> No
     await site.settle()
 
     assert site.mounted() == {"a": (0,), "b": (4,), "four": (1, 2, 3, 5)}
-    async with asyncio.timeout(SETTLED_S):
-        while not (
-            told := [
-                (event["involvedObject"]["name"], event["message"])
-                for event in await site.api.items("/api/v1/namespaces/default/events")
-                if event["reason"] == "NpuChipsApart"
-            ]
-        ):
-            await asyncio.sleep(0.02)
-    ((name, text),) = told
+    (told,) = await site.until(lambda: site.events("NpuChipsApart"))
+    name, text = told["involvedObject"]["name"], told["message"]
     assert name == "four"
     assert text == (
         "the pod's chips are not together: when it came, no group of chips on this "
@@ -237,22 +192,15 @@ async def test_a_pod_whose_chips_are_apart_runs_and_is_told_so(site: Site) -> No
 
 
 async def test_the_kubelet_is_told_numa_nodes_by_setting() -> None:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="sa-") as root:
-        site = Site(Path(root), "--mode", "standalone", "--numa-topology")
-        await site.start()
-        machine = site.root / "npu.yaml"
-        machine.write_text(f"{machine.read_text()}numa: [0, 0, 0, 0, 1, 1, 1, 1]\n")
-        site.start_agent()
-        await site.until_allocatable()
-
+    numa = "product: atlas-800-training\nnuma: [0, 0, 0, 0, 1, 1, 1, 1]\n"
+    mode = ("--mode", "standalone", "--numa-topology")
+    async with running_site(*mode, machine=numa) as site:
         socket = site.kubelet.device_plugin_dir / "Ascend910.sock"
         async with grpc.aio.insecure_channel(
             f"unix://{socket}", options=LOCALHOST
         ) as channel:
             plugin = api_pb2_grpc.DevicePluginStub(channel)
             told = await anext(aiter(plugin.ListAndWatch(api_pb2.Empty())))
-        await site.stop()
 
     assert [[node.ID for node in device.topology.nodes] for device in told.devices] == [
         [0]
@@ -266,7 +214,7 @@ async def test_a_pod_that_reads_its_annotation_is_refused_with_what_to_do(
     reader["spec"]["containers"][0]["env"] = [READS_ANNOTATION]
 
     await site.api.create(PODS, reader)
-    found = await until(site, "reader", lambda f: f["status"]["phase"] == "Failed")
+    found = await site.until_phase("reader", "Failed")
 
     assert found["status"]["reason"] == "UnexpectedAdmissionError"
     assert (
@@ -284,7 +232,7 @@ async def test_a_pod_that_says_itself_what_to_mount_is_refused(site: Site) -> No
     ]
 
     await site.api.create(PODS, literal)
-    found = await until(site, "literal", lambda f: f["status"]["phase"] == "Failed")
+    found = await site.until_phase("literal", "Failed")
 
     assert (
         "default/literal: ASCEND_VISIBLE_DEVICES is set by the pod: leave it out"

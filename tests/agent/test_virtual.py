@@ -1,17 +1,15 @@
 """Virtual devices: a plugin for each kind, beside the one for whole chips."""
 
 import json
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.devices.simulated import file
 from agent.plugin import vnpu
 from scheduler_core.wire import deviceinfo
-from tests.agent.site import NODE, PODS, Site, until
+from tests.agent.site import NODE, Site, running_site
+from tests.support.objects import PODS, pod
 
 MACHINE = """
 product: atlas-800-training
@@ -23,57 +21,27 @@ virtual:
 FAULT = 'faults: [{chip: 7, code: "80E18402", level: SeparateNPU}]\n'
 QUARTER = "huawei.com/Ascend910-4c.3cpu"
 HALF = "huawei.com/Ascend910-16c"
-REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    with tempfile.TemporaryDirectory(prefix="vi-") as root:
-        site = Site(Path(root), "--recover-s", "0.1")
-        await site.start()
-        (site.root / "npu.yaml").write_text(MACHINE)
-        site.start_agent()
-        try:
-            yield site
-        finally:
-            await site.stop()
+    async with running_site("--recover-s", "0.1", machine=MACHINE, count=None) as site:
+        yield site
 
 
 async def until_allocatable(site: Site, **counts: int) -> None:
     """Wait until the node offers so many whole chips, halves and quarters."""
-    names = {"whole": "huawei.com/Ascend910", "half": HALF, "quarter": QUARTER}
-
-    async def look() -> dict[str, str]:
-        node = await site.api.get(f"/api/v1/nodes/{NODE}")
-        offered = node["status"].get("allocatable", {})
-        return {each: offered.get(names[each], "none") for each in counts}
-
-    await until(look, {each: str(count) for each, count in counts.items()})
+    names = {
+        "whole": "Ascend910",
+        "half": "Ascend910-16c",
+        "quarter": "Ascend910-4c.3cpu",
+    }
+    await site.until_offered(**{names[each]: count for each, count in counts.items()})
 
 
 async def run(site: Site, name: str, resource: str, count: int) -> None:
     """Create a pod for the node, as a scheduler without an extender does."""
-    limits = {"limits": {resource: str(count)}}
-    container = {"name": "main", "image": "x", "resources": limits}
-    await site.api.create(
-        PODS,
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"nodeName": NODE, "containers": [container]},
-        },
-    )
-
-
-async def until_status(site: Site, name: str, phase: str) -> dict[str, Any]:
-    async def look() -> str:
-        pod = await site.api.get(f"{PODS}/{name}")
-        return str(pod["status"].get("phase"))
-
-    await until(look, phase)
-    pod: dict[str, Any] = await site.api.get(f"{PODS}/{name}")
-    return pod
+    await site.api.create(PODS, pod(name, count, resource=resource, node=NODE))
 
 
 async def test_each_kind_is_a_resource_and_its_chips_are_not_given_out_whole(
@@ -81,7 +49,7 @@ async def test_each_kind_is_a_resource_and_its_chips_are_not_given_out_whole(
 ) -> None:
     await until_allocatable(site, whole=6, half=1, quarter=2)
 
-    report = await site.api.get(REPORT)
+    report = await site.report()
     info = json.loads(report["data"][deviceinfo.DEVICE_INFO_KEY])
     listed = info["DeviceInfo"]["DeviceList"]
     assert listed == {
@@ -99,22 +67,22 @@ async def test_a_container_gets_the_device_that_the_kubelet_has_chosen(
     await until_allocatable(site, whole=6, half=1, quarter=2)
     await run(site, "part", HALF, 1)
 
-    await until_status(site, "part", "Running")
+    await site.until_phase("part", "Running")
     (record,) = site.kubelet.containers()
     assert record.env == {
         "ASCEND_VISIBLE_DEVICES": "102",
         "ASCEND_RUNTIME_OPTIONS": "VIRTUAL",
     }
     assert await site.bind("whole", 4)
-    await until_status(site, "whole", "Running")
+    await site.until_phase("whole", "Running")
 
 
 async def test_a_container_gets_one_virtual_device_and_no_more(site: Site) -> None:
     await until_allocatable(site, quarter=2)
     await run(site, "greedy", QUARTER, 2)
 
-    pod = await until_status(site, "greedy", "Failed")
-    assert f"a container gets 1 {QUARTER}, not 2" in pod["status"]["message"]
+    refused = await site.until_phase("greedy", "Failed")
+    assert f"a container gets 1 {QUARTER}, not 2" in refused["status"]["message"]
 
 
 async def test_parts_are_as_healthy_as_their_chip(site: Site) -> None:

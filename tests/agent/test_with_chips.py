@@ -1,8 +1,6 @@
 """The whole agent on the libdcmi of the tests: what kubelet and cluster see of it."""
 
-import asyncio
 import json
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +9,8 @@ import pytest
 from scheduler_core.wire import deviceinfo
 from tests.agent.devices import fake_machine
 from tests.agent.devices.fake_machine import FakeMachine
-from tests.agent.site import NODE, Site
+from tests.agent.site import NODE, Site, running_site
+from tests.support.until import equal
 
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
 PATIENCE_S = 60.0
@@ -27,33 +26,22 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
 
 @pytest.fixture
 async def site(libdcmi: Path) -> AsyncIterator[Site]:
-    with tempfile.TemporaryDirectory(prefix="wc-") as root:
-        site = Site(
-            Path(root),
-            *("--driver", "dcmi", "--dcmi-library", str(libdcmi)),
-            *("--driver-deadline-s", "2", "--recover-s", "0.1"),
-        )
-        await site.start()
-        site.start_agent()
-        try:
-            yield site
-        finally:
-            await site.stop()
+    told = (
+        *("--driver", "dcmi", "--dcmi-library", str(libdcmi)),
+        *("--driver-deadline-s", "2", "--recover-s", "0.1"),
+    )
+    async with running_site(*told, count=None) as site:
+        yield site
 
 
 async def until_unhealthy(site: Site, chips: str) -> None:
     """Wait until the ConfigMap lists exactly these chips as unhealthy."""
-    found: object = None
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while found != chips:
-                await asyncio.sleep(0.02)
-                report = await site.api.get(REPORT)
-                document = json.loads(report["data"][deviceinfo.DEVICE_INFO_KEY])
-                listed = document["DeviceInfo"]["DeviceList"]
-                found = listed["huawei.com/Ascend910-Unhealthy"]
-    except TimeoutError:
-        raise AssertionError(f"expected {chips!r}, found {found!r}") from None
+    await site.until(lambda: unhealthy(site), equal(chips))
+
+
+async def unhealthy(site: Site) -> str:
+    document = json.loads((await site.report())["data"][deviceinfo.DEVICE_INFO_KEY])
+    return str(document["DeviceInfo"]["DeviceList"]["huawei.com/Ascend910-Unhealthy"])
 
 
 async def test_a_fault_takes_a_chip_out_of_service_until_it_is_over(

@@ -6,10 +6,8 @@ program uses at all, so that a new one cannot be forgotten in the run.
 """
 
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,10 +17,12 @@ from extender import app as extender_app
 from extender.gang.membership import SizeSource
 from extender.settings import Settings
 from service.settings import load
-from tests.agent.site import NODE, PODS, RESOURCE, Site
+from tests.agent.site import NODE, RESOURCE, Site, running_site
 from tests.daemonset import calls
 from tests.daemonset.rendered import Object, needs_kubectl, objects, of_kind
 from tests.extender.gang.test_membership import CASES
+from tests.support.objects import PODS
+from tests.support.until import until
 
 PROGRAMS = ("agent", "extender")
 #: What each use of `kube` asks of the API server: verbs, and the resource.
@@ -269,22 +269,11 @@ class Cluster:
         }
 
 
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await is_so():  # what changes has no event to wait for
-            await asyncio.sleep(0.02)
-
-
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        # Not tmp_path: the sockets' paths must stay below 108 bytes.
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rb-")))
-        site = Site(root, "--pod-name", "agent", "--pod-namespace", "kube-system")
-        await site.start()
-        stack.push_async_callback(site.stop)
-        site.start_agent()
-        await site.until_allocatable()
+        told = ("--pod-name", "agent", "--pod-namespace", "kube-system")
+        site = await stack.enter_async_context(running_site(*told))
         address = await _start_extender(stack, site)
         http = await stack.enter_async_context(aiohttp.ClientSession())
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from kube.client import Client
 from kube.credentials import Credentials
+from tests.support.servers import listening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +101,8 @@ async def scripted() -> AsyncIterator[Script]:
     script = Script()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", script.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    script.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with listening(app, shutdown_s=0.01) as script.url:
         yield script
-    finally:
-        await runner.cleanup()
 
 
 def client_of(script: Script) -> Client:

@@ -14,6 +14,8 @@ from aiohttp import web
 from extender.apiserver.writers import KubePods
 from kube import credentials
 from kube.client import Client
+from tests.support import objects
+from tests.support.servers import listening
 
 
 class Fate(Enum):
@@ -47,12 +49,8 @@ class Api:
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, name: str, uid: str, count: int = 1) -> None:
-        limits = {"huawei.com/Ascend910": str(count)} if count else {}
-        self.pods["default", name] = {
-            "metadata": {"namespace": "default", "name": name, "uid": uid},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
-            "status": {"phase": "Pending"},
-        }
+        made = objects.pod(name, count, meta={"uid": uid})
+        self.pods["default", name] = {**made, "status": {"phase": "Pending"}}
 
     def node_of(self, name: str) -> str:
         found: str = self.pods["default", name]["spec"].get("nodeName", "")
@@ -108,13 +106,8 @@ async def serving() -> AsyncIterator[tuple[Api, KubePods]]:
     app = web.Application()
     app.router.add_get("/api/v1/namespaces/{ns}/pods/{name}", api.read)
     app.router.add_post("/api/v1/namespaces/{ns}/pods/{name}/binding", api.bind)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        async with Client(credentials.from_url(api.url)) as client:
-            yield api, KubePods(client)
-    finally:
-        await runner.cleanup()
+    async with (
+        listening(app) as api.url,
+        Client(credentials.from_url(api.url)) as client,
+    ):
+        yield api, KubePods(client)

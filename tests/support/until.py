@@ -3,64 +3,76 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, overload
+from contextlib import suppress
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 
 @overload
 async def until(
-    look: Callable[[], Awaitable[T]],
+    look: Callable[[], Awaitable[T | None]],
+    is_so: Callable[[Any], object] = ...,
     *,
     within_s: float = ...,
     every_s: float = ...,
-    why: Callable[[], object] = ...,
+    ignoring: type[Exception] | tuple[type[Exception], ...] = ...,
 ) -> T: ...
 
 
 @overload
 async def until(
-    look: Callable[[], T],
+    look: Callable[[], T | None],
+    is_so: Callable[[Any], object] = ...,
     *,
     within_s: float = ...,
     every_s: float = ...,
-    why: Callable[[], object] = ...,
+    ignoring: type[Exception] | tuple[type[Exception], ...] = ...,
 ) -> T: ...
 
 
 async def until(
-    look: Callable[[], Awaitable[object] | object],
+    look: Callable[[], Awaitable[Any] | Any],
+    is_so: Callable[[Any], object] = bool,
     *,
     within_s: float = 60.0,
-    every_s: float = 0.005,
-    why: Callable[[], object] = lambda: "",
-) -> object:
-    """Call `look` until it returns something true; return that.
+    every_s: float = 0.01,
+    ignoring: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Any:
+    """Look until what is seen is as wanted; return that.
 
     Args:
         look: Returns what is waited for, or an awaitable of it.
+        is_so: Whether that is as wanted; by itself, whether it is true.
         within_s: Seconds until the wait fails.
         every_s: Pause between two looks, in seconds.
-        why: Called when the time is out: what the failure shows of the world.
+        ignoring: Errors of `look` after which it looks again.
 
     Raises:
-        AssertionError: The time is out; with the last value that `look` gave.
+        AssertionError: The time is out; with what was seen last.
     """
     seen: object = "nothing yet"
+    ignored = ignoring if isinstance(ignoring, tuple) else (ignoring,)
     limit = asyncio.timeout(within_s)
     try:
         async with limit:
             while True:
-                found = look()
-                seen = await found if inspect.isawaitable(found) else found
-                if seen:
-                    return seen
+                with suppress(*ignored):
+                    found = look()
+                    seen = await found if inspect.isawaitable(found) else found
+                    if is_so(seen):
+                        return seen
                 await asyncio.sleep(every_s)
     except TimeoutError:
         if not limit.expired():
             raise
-    message = f"{_name(look)} is not so after {within_s:g} s; last seen: {seen!r}"
-    raise AssertionError(f"{message} {why()}".rstrip())
+    message = f"{_name(look)} is not as wanted after {within_s:g} s"
+    raise AssertionError(f"{message}; last seen: {seen!r}")
+
+
+def equal(wanted: object) -> Callable[[object], bool]:
+    """Whether what is seen is this."""
+    return lambda seen: seen == wanted
 
 
 def _name(look: Callable[[], object]) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,7 +13,8 @@ from kube import configmaps
 from kube.client import Client
 from kube.credentials import from_url
 from kube.objects import ConfigMap
-from sandbox.apiserver import ApiServer
+from tests.support.servers import api_server
+from tests.support.until import until
 
 NAMESPACE = "kube-system"
 MILD = {"faultCode.json": json.dumps({"NotHandleFaultCodes": ["80E3A201"]})}
@@ -51,31 +52,23 @@ class World:
             self.client, namespace=NAMESPACE, name=fault_config.NAME, data=data
         )
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not is_so():  # what changes has no event to wait for
-                await asyncio.sleep(0.01)
-
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    server = ApiServer()
-    await server.start()
-    async with Client(from_url(server.url)) as client:
+    async with api_server() as server, Client(from_url(server.url)) as client:
         found = World(client)
         task = asyncio.create_task(found.watch.run())
-        await found.until(lambda: found.watch.watch.synced)
+        await until(lambda: found.watch.watch.synced)
         yield found
         task.cancel()
         await asyncio.wait({task})
-    await server.stop()
 
 
 async def test_it_counts_from_the_moment_it_is_written(world: World) -> None:
     await world.create(MILD)
-    await world.until(lambda: len(world.applied) == 1)
+    await until(lambda: len(world.applied) == 1)
     await world.write({"faultCode.json": "{}"})
-    await world.until(lambda: len(world.applied) == 2)
+    await until(lambda: len(world.applied) == 2)
 
     assert world.applied == [
         fault_config.parse(MILD),
@@ -86,9 +79,9 @@ async def test_it_counts_from_the_moment_it_is_written(world: World) -> None:
 
 async def test_one_that_is_wrong_changes_nothing_and_is_told(world: World) -> None:
     await world.create(MILD)
-    await world.until(lambda: len(world.applied) == 1)
+    await until(lambda: len(world.applied) == 1)
     await world.write(WRONG)
-    await world.until(lambda: len(world.told) == 2)
+    await until(lambda: len(world.told) == 2)
 
     assert world.applied == [fault_config.parse(MILD)]
     assert world.told == ["", UNUSABLE]
@@ -97,9 +90,9 @@ async def test_one_that_is_wrong_changes_nothing_and_is_told(world: World) -> No
 async def test_without_it_the_built_in_one_holds_again(world: World) -> None:
     await world.create(MILD)
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{fault_config.NAME}"
-    await world.until(lambda: len(world.applied) == 1)
+    await until(lambda: len(world.applied) == 1)
     await world.client.request("DELETE", path)
-    await world.until(lambda: len(world.applied) == 2)
+    await until(lambda: len(world.applied) == 2)
 
     assert world.applied[1] is DEFAULT
 
@@ -109,6 +102,6 @@ async def test_other_configmaps_are_not_followed(world: World) -> None:
         world.client, namespace=NAMESPACE, name="other", labels={}, data=WRONG
     )
     await world.create(MILD)
-    await world.until(lambda: len(world.applied) == 1)
+    await until(lambda: len(world.applied) == 1)
 
     assert world.told == [""]

@@ -1,10 +1,7 @@
 """With whom the ConfigMap goes, against an API server on a real socket."""
 
-import asyncio
 import logging
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,7 @@ from kube.errors import KubeError
 from kube.objects import OwnerReference
 from sandbox.apiclient import ApiClient, Object
 from sandbox.apiserver import ApiServer
-from tests.agent.site import NODE, SETTLED_S, Site
+from tests.agent.site import NODE, running_site
 
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
@@ -145,28 +142,21 @@ async def test_owners_of_others_stay_beside_ours(
 
 
 async def test_the_report_of_an_agent_in_a_pod_belongs_to_its_daemonset() -> None:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="ow-") as root:
-        told = ("--pod-name", "agent-x", "--pod-namespace", "kube-system")
-        site = Site(Path(root), *told)
-        await site.start()
+    told = ("--pod-name", "agent-x", "--pod-namespace", "kube-system")
+    async with running_site(*told, starts=False) as site:
         controller = REFERENCE | {"controller": True}
         await site.api.create(SYSTEM_PODS, agents_pod("agent-x", controller))
         site.start_agent()
         await site.until_allocatable()
 
-        made = await site.api.get(REPORT)
+        made = await site.report()
         # one that was made without an owner is owned from the next write on
         await site.api.patch(
             REPORT, {"metadata": {"ownerReferences": None}, "data": {"Description": ""}}
         )
-        async with asyncio.timeout(SETTLED_S):
-            while (
-                "ownerReferences"
-                not in (mended := await site.api.get(REPORT))["metadata"]
-            ):
-                await asyncio.sleep(0.02)
-        await site.stop()
+        mended = await site.until(
+            site.report, lambda found: "ownerReferences" in found["metadata"]
+        )
 
     assert made["metadata"]["ownerReferences"] == [REFERENCE]
     assert mended["metadata"]["ownerReferences"] == [REFERENCE]

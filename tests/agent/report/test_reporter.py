@@ -23,9 +23,9 @@ from tests.agent.reporting import (
     create_node,
     drawn,
     edit,
-    eventually,
     reporting,
 )
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -122,9 +122,7 @@ async def test_the_administrators_key_comes_back_if_it_was_removed(
             there = found and "ManuallySeparateNPU" in (found.data or {})
             return found if there else None
 
-        assert (await eventually(back)).data == content.configmap_data(
-            ONE, update_time=1000
-        )
+        assert (await until(back)).data == content.configmap_data(ONE, update_time=1000)
 
 
 async def test_the_heartbeat_renews_the_time(client: Client) -> None:
@@ -148,7 +146,7 @@ async def test_an_outage_delays_the_truth_and_does_not_lose_it(
         async def has_failed() -> bool | None:
             return world.metric("report_writes_total", outcome="failed") > 0 or None
 
-        await eventually(has_failed)
+        await until(has_failed)
         await server.resume()
 
         await world.standing(TWO)
@@ -167,7 +165,7 @@ async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
             async def noticed() -> str | None:
                 return first.reporter.problem() if first.told else None
 
-            text = await eventually(noticed)
+            text = await until(noticed)
             assert text == (
                 f"other writes the ConfigMap kube-system/{NAME} besides this agent, "
                 "which leaves it alone until the other one has been silent for 900 s "
@@ -201,7 +199,7 @@ async def test_a_nameless_program_is_noticed_at_once_and_not_fought(
         async def noticed() -> str | None:
             return world.reporter.problem()
 
-        text = await eventually(noticed)
+        text = await until(noticed)
         world.reporter.publish(drawn(3))
         await asyncio.sleep(0.1)
         left = await configmaps.get(client, NAMESPACE, NAME)

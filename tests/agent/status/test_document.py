@@ -3,7 +3,6 @@
 import asyncio
 import json
 import stat
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from agent.status import document, socket
 from agent.status.document import View
 from tests.agent.node import current, pod
 from tests.agent.rules.kubelet import mounts, shows
+from tests.support.servers import short_folder
 
 BAD = file.parse(
     """
@@ -127,9 +127,8 @@ def test_a_pod_that_has_gone_is_named_beside_the_process_that_it_has_left() -> N
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory(prefix="st-") as root:
-        yield Path(root) / "status.sock"
+    with short_folder() as root:
+        yield root / "status.sock"
 
 
 def tell() -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""API servers and folders that last as long as a test."""
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from sandbox.apiserver import ApiServer
+from sandbox.kubelet import Kubelet
+from sandbox.kubelet.profiles import NEWEST, Profile
+
+
+@asynccontextmanager
+async def api_server() -> AsyncIterator[ApiServer]:
+    """The sandbox's API server, on a real socket."""
+    server = ApiServer()
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def embedded_kubelet(
+    api_url: str, node: str, profile: Profile = NEWEST
+) -> AsyncIterator[Kubelet]:
+    """The sandbox's kubelet, in a folder of its own."""
+    with short_folder() as root:
+        kubelet = Kubelet(
+            node_name=node,
+            api_url=api_url,
+            token=f"user:system:node:{node}",
+            root=root,
+            profile=profile,
+        )
+        await kubelet.start()
+        try:
+            yield kubelet
+        finally:
+            await kubelet.stop()
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A folder for sockets: unlike those of tmp_path, theirs stay below 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="t-") as root:
+        yield Path(root)
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, shutdown_s: float = 1.0
+) -> AsyncIterator[str]:
+    """Serve an application on a port of its own; its URL."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=shutdown_s)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
