@@ -176,9 +176,10 @@ async def test_hardware_that_does_not_answer_does_not_keep_it_from_ending(
     machine = site.root / "npu.yaml"
     machine.unlink()
     os.mkfifo(machine)  # whoever opens it waits for ever
-    async with asyncio.timeout(SETTLED_S):
-        while "ascend_agent_driver_stale 1.0" not in await agent.read("metrics"):
-            await asyncio.sleep(0.05)
+    await until(
+        lambda: agent.read("metrics"),
+        lambda text: "ascend_agent_driver_stale 1.0" in text,
+    )
 
     async with asyncio.timeout(SETTLED_S):
         assert await agent.end() == 0
@@ -296,9 +297,7 @@ async def test_a_pod_that_was_started_without_devices_is_named(
 
     # and not a moment longer
     await site.api.delete(f"{PODS}/bare")
-    async with asyncio.timeout(SETTLED_S):
-        while not await site.bind("next", 8):
-            await asyncio.sleep(0.1)
+    await until(lambda: site.bind("next", 8), every_s=0.1)
     await site.until_phase("next", "Running")
     await site.settle()
     assert site.mounted() == {"next": tuple(range(8))}
@@ -315,11 +314,7 @@ async def test_a_pod_that_went_around_the_scheduler_reads_why_and_what_to_do(
 
     await site.api.create(PODS, around)
 
-    async with asyncio.timeout(SETTLED_S):
-        while (pod := await site.api.get(f"{PODS}/around"))["status"][
-            "phase"
-        ] != "Failed":
-            await asyncio.sleep(0.05)
+    pod = await site.until_phase("around", "Failed")
     assert pod["status"]["reason"] == "UnexpectedAdmissionError"
     assert "did not come through the Ascend scheduler" in pod["status"]["message"]
     await site.settle()

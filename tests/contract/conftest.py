@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sandbox.apiserver import ApiServer
+from tests.support.servers import api_server
 
 
 @pytest.fixture
@@ -17,10 +17,8 @@ async def api_url() -> AsyncIterator[str]:
     if url := os.environ.get("CONTRACT_API_URL"):
         yield url.rstrip("/")
         return
-    server = ApiServer()
-    await server.start()
-    yield server.url
-    await server.stop()
+    async with api_server() as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from sandbox.inspect import pods
 from sandbox.world import running
 from tests.e2e.places import chosen
 from tests.sandbox.apiserver.waiting import watches
+from tests.support.servers import api_server
 
 POD = {
     "apiVersion": "v1",
@@ -77,10 +78,8 @@ class Kubectl:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer()
-    await server.start()
-    yield server
-    await server.stop()
+    async with api_server() as server:
+        yield server
 
 
 @pytest.fixture

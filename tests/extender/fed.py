@@ -2,8 +2,7 @@
 
 import json
 import random  # noqa: TID251  # seeded: the same churn each time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -16,11 +15,12 @@ from sandbox.apiserver.requests import Request
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
 from tests.kube.fire import Bed
-from tests.support.watched import RESOURCE, claim, report
+from tests.support import objects
+from tests.support.objects import PODS
+from tests.support.watched import RESOURCE, TRAINING, claim, texts
 
 NODES = ("n1", "n2")
-PODS = "/api/v1/namespaces/default/pods"
-REPORTS = "/api/v1/namespaces/kube-system/configmaps"
+REPORTS = objects.CONFIGMAPS
 
 
 @dataclass(kw_only=True, slots=True)
@@ -54,16 +54,13 @@ class World:
     def add_nodes(self) -> None:
         for name in NODES:
             listed = inventory.render(range(8), ATLAS_800_TRAINING)
-            meta = {"name": name, "annotations": {inventory.BASE_DEVICE_INFOS: listed}}
-            self.write("POST", "/api/v1/nodes", {"metadata": meta})
-            has = {RESOURCE: "8", "cpu": "100", "pods": "110"}
-            status = {"status": {"capacity": has, "allocatable": has}}
-            self.write("PATCH", f"/api/v1/nodes/{name}/status", status)
-            meta = {
-                "name": deviceinfo.configmap_name(name),
-                "labels": dict(deviceinfo.LABELS),
-            }
-            self.write("POST", REPORTS, {"metadata": meta, "data": texts(name, ())})
+            notes = {inventory.BASE_DEVICE_INFOS: listed}
+            self.write("POST", objects.NODES, objects.node(name, annotations=notes))
+            has = objects.offered(**{RESOURCE: "8", "cpu": "100", "pods": "110"})
+            self.write("PATCH", f"{objects.NODES}/{name}/status", has)
+            reported, labels = deviceinfo.configmap_name(name), dict(deviceinfo.LABELS)
+            made = objects.configmap(reported, texts(TRAINING), labels=labels)
+            self.write("POST", REPORTS, made)
 
     def change(self) -> None:
         """Let one thing happen to some pod, node or report."""
@@ -86,25 +83,21 @@ class World:
     def make(self, chips: int = 2) -> str:
         self.made += 1
         name = f"p{self.made}"
-        asked = {"cpu": "1"} | ({RESOURCE: str(chips)} if chips else {})
-        one = {"name": "c", "image": "i", "resources": {"limits": asked}}
-        body = {"metadata": {"name": name}, "spec": {"containers": [one]}}
-        self.write("POST", PODS, body)
+        self.write("POST", PODS, objects.pod(name, chips, limits={"cpu": "1"}))
         self.pods[name] = ""
         return name
 
     def bind(self, name: str, node: str) -> None:
         first = self.chance.randrange(7)
-        meta = {"name": name, "annotations": claim((first, first + 1), self.made)}
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        body = {"metadata": meta, "target": target}
+        notes = claim((first, first + 1), self.made)
+        body = objects.binding(name, node, annotations=notes)
         self.write("POST", f"{PODS}/{name}/binding", body)
         self.pods[name] = node
 
     def tell_report(self, node: str) -> None:
-        held = self.chance.sample(range(8), 2)
+        held = tuple(self.chance.sample(range(8), 2))
         path = f"{REPORTS}/{deviceinfo.configmap_name(node)}"
-        self.write("PATCH", path, {"data": texts(node, held)})
+        self.write("PATCH", path, {"data": texts(replace(TRAINING, held=held))})
 
     def repaired(self, resource: str) -> float:
         name = "ascend_extender_cache_repairs_total"
@@ -118,11 +111,3 @@ class World:
     def swept(self, result: str) -> float:
         name = "ascend_extender_sweeps_total"
         return self.registry.get_sample_value(name, {"result": result}) or 0.0
-
-
-def texts(node: str, held: Iterable[int]) -> dict[str, str]:
-    made = report(node, held=held)
-    return {
-        deviceinfo.DEVICE_INFO_KEY: made.device_info,
-        deviceinfo.AFFINITY_KEY: made.affinity,
-    }

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,13 @@ from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock
+from tests.support import objects
+from tests.support.objects import NODES, PODS
+from tests.support.servers import api_server
+from tests.support.until import until
 from tests.support.watched import RESOURCE
 
-PODS = "/api/v1/namespaces/default/pods"
-REPORTS = "/api/v1/namespaces/kube-system/configmaps"
+REPORTS = objects.CONFIGMAPS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,34 +40,17 @@ class World:
 
     async def add_node(self, name: str, **affinity: tuple[int, ...]) -> None:
         chips = inventory.render(range(8), ATLAS_800_TRAINING)
-        meta = {"name": name, "annotations": {inventory.BASE_DEVICE_INFOS: chips}}
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
-        await self.api.create("/api/v1/nodes", node)
-        has = {RESOURCE: "8", "pods": "110"}
-        offered = {"capacity": has, "allocatable": has}
-        await self.api.patch_status(f"/api/v1/nodes/{name}", {"status": offered})
-        report = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": deviceinfo.configmap_name(name),
-                "namespace": "kube-system",
-                "labels": dict(deviceinfo.LABELS),
-            },
-            "data": report_of(**affinity),
-        }
-        await self.api.create(REPORTS, report)
+        notes = {inventory.BASE_DEVICE_INFOS: chips}
+        await self.api.create(NODES, objects.node(name, annotations=notes))
+        has = objects.offered(**{RESOURCE: "8", "pods": "110"})
+        await self.api.patch_status(f"{NODES}/{name}", has)
+        report = deviceinfo.configmap_name(name)
+        labels = dict(deviceinfo.LABELS)
+        data = report_of(**affinity)
+        await self.api.create(REPORTS, objects.configmap(report, data, labels=labels))
 
     async def add_pod(self, name: str, count: int) -> dict[str, Any]:
-        limits = {RESOURCE: str(count)}
-        container = {"name": "c", "image": "x", "resources": {"limits": limits}}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"containers": [container]},
-        }
-        return await self.api.create(PODS, pod)
+        return await self.api.create(PODS, objects.pod(name, count))
 
     async def filter(self, pod: dict[str, Any], *names: str) -> dict[str, Any]:
         return await self.post("filter", {"Pod": pod, "NodeNames": list(names)})
@@ -102,12 +88,6 @@ def report_of(
     )
 
 
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await is_so():  # what changes has no event to wait for
-            await asyncio.sleep(0.02)
-
-
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with beside_an_api_server(tmp_path, "--sweep-s=0.5") as found:
@@ -116,26 +96,23 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def beside_an_api_server(tmp_path: Path, *arguments: str) -> AsyncIterator[World]:
-    server = ApiServer()
-    await server.start()
     address_file = tmp_path / "address"
     await asyncio.to_thread((tmp_path / "token").write_text, "user:ascend-extender")
-    async with started(server.url, address_file, *arguments) as process:
-        url = f"http://{address_file.read_text().strip()}"
-        async with (
-            ApiClient(server.url, "user:test") as api,
-            aiohttp.ClientSession(url) as extender,
-        ):
-            found = World(
-                server=server,
-                api=api,
-                extender=extender,
-                process=process,
-                address_file=address_file,
-            )
-            await until(lambda: is_ready(found))
-            yield found
-    await server.stop()
+    async with (
+        api_server() as server,
+        started(server.url, address_file, *arguments) as process,
+        ApiClient(server.url, "user:test") as api,
+        aiohttp.ClientSession(f"http://{address_file.read_text().strip()}") as extender,
+    ):
+        found = World(
+            server=server,
+            api=api,
+            extender=extender,
+            process=process,
+            address_file=address_file,
+        )
+        await until(lambda: is_ready(found))
+        yield found
 
 
 @asynccontextmanager
@@ -241,9 +218,8 @@ async def test_settings_follow_their_configmap_without_a_restart(world: World) -
     await until(fits(world, pod, "n1"))
     report = {"data": report_of(available=(0, 1))}
     await world.api.patch(f"{REPORTS}/{deviceinfo.configmap_name('n1')}", report)
-    meta = {"name": live_settings.NAME, "namespace": "kube-system"}
     said = {"self-maintain-available-card": "false"}
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": said}
+    config = objects.configmap(live_settings.NAME, said)
 
     await world.api.create(REPORTS, config)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox.apiserver.resources import PODS as PODS_RESOURCE
 from scheduler_core.wire import annotations
-from tests.extender.test_app import PODS, World
+from tests.extender.test_app import World
 from tests.extender.test_gangs_over_http import (
     are_bound,
     has_event,
@@ -17,6 +17,8 @@ from tests.extender.test_gangs_over_http import (
     nodes_of,
     scheduled,
 )
+from tests.support import objects
+from tests.support.objects import PODS
 from tests.support.until import until
 from tests.support.watched import RESOURCE
 
@@ -28,14 +30,7 @@ async def add(world: World, name: str, count: int, priority: int = 0) -> None:
 
 
 def asking(name: str, count: int, priority: int) -> dict[str, Any]:
-    limits = {RESOURCE: str(count)}
-    container = {"name": "c", "image": "x", "resources": {"limits": limits}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
-        "spec": {"containers": [container], "priority": priority},
-    }
+    return objects.pod(name, count, meta={"labels": {"app": name}}, priority=priority)
 
 
 async def run(world: World, name: str, node: str, *chips: int) -> None:

@@ -15,8 +15,9 @@ from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.scheduler import ExtenderSettings, SchedulingLoop
 from tests.extender.replicas import Replicas
-from tests.extender.test_app import PODS, World, started
+from tests.extender.test_app import World, started
 from tests.extender.test_gangs_over_http import add_member, nodes_of
+from tests.support.objects import PODS
 from tests.support.until import until
 from tests.support.watched import RESOURCE
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.scheduler import ExtenderSettings, SchedulingLoop
-from tests.extender.test_app import PODS, World, beside_an_api_server
+from tests.extender.test_app import World, beside_an_api_server
+from tests.support.objects import PODS, pod
 from tests.support.until import until
 from tests.support.watched import RESOURCE
 
@@ -40,15 +41,8 @@ async def add_member(
 
 
 def member(name: str, *, size: int, count: int, job: str) -> dict[str, Any]:
-    limits = {RESOURCE: str(count)}
-    container = {"name": "c", "image": "x", "resources": {"limits": limits}}
     marks = {"ascend-affinity/job": job, "ascend-affinity/job-size": str(size)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": marks},
-        "spec": {"containers": [container]},
-    }
+    return pod(name, count, meta={"annotations": marks})
 
 
 async def nodes_of(world: World) -> dict[str, str]:

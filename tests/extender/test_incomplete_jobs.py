@@ -12,13 +12,13 @@ from extender.gang.gangs import Phase
 from kube import credentials
 from kube.client import Client
 from kube.events import Recorder
-from sandbox.apiserver import ApiServer
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
 from tests.extender.test_evictions_over_http import asking
 from tests.support.caches import cluster, free, only_gang, reservations, set_limits
 from tests.support.extender import NAMES, world
 from tests.support.fake_api import Fate
+from tests.support.servers import api_server
 from tests.support.until import until
 from tests.support.watched import ALL, pod, served, two
 
@@ -103,9 +103,10 @@ async def test_a_job_is_not_planned_anew_while_a_bind_of_it_may_take_effect() ->
 async def test_they_are_evicted_by_uid_and_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = ApiServer()
-    await server.start()
-    async with Client(credentials.from_url(server.url)) as client:
+    async with (
+        api_server() as server,
+        Client(credentials.from_url(server.url)) as client,
+    ):
         recorder = Recorder(client, component="test", spacing_s=0)
         jobs = KubeJobs(client, recorder, SchedulerWaker(no_mark))
         target = Target(resource=PODS, namespace="default")
@@ -117,7 +118,6 @@ async def test_they_are_evicted_by_uid_and_once(
         await jobs.remove(pod("a", uid=uid))
         assert server.store.entries(PODS) == {}
 
-    await server.stop()
     assert [each.message for each in caplog.records] == [
         "pod of an incomplete job not evicted"
     ]

@@ -19,6 +19,7 @@ from scheduler_core.snapshot import document
 from scheduler_core.wire import annotations
 from tests.extender.kube_scheduler.test_verbs import Served, served
 from tests.extender.queries.test_routes import get, plan
+from tests.support import objects
 from tests.support.caches import apply, bind, empty, free, index, lined, planned
 from tests.support.watched import (
     BOTH,
@@ -37,10 +38,7 @@ from tests.support.watched import (
 def sent(name: str, *resources: str, count: int = 1) -> dict[str, Any]:
     """The pod as a scheduler sends it."""
     limits = dict.fromkeys(resources, str(count))
-    return {
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
-    }
+    return objects.pod(name, limits=limits, meta={"uid": f"uid-{name}"})
 
 
 async def filtered(extender: Served, pod: dict[str, Any], *names: str) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler_core.wire import annotations
-from tests.extender.test_app import PODS, World, beside_an_api_server
+from tests.extender.test_app import World, beside_an_api_server
+from tests.support.objects import PODS
 from tests.support.until import until
 from tests.support.watched import RESOURCE
 

@@ -27,6 +27,8 @@ from sandbox.apiserver.routes import Routes
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.watches import Hub
 from tests.kube.pipes import Pipes
+from tests.support.objects import pod
+from tests.support.until import until
 
 PODS = "/api/v1/namespaces/default/pods"
 CHURN_S = 0.7
@@ -100,8 +102,7 @@ class Bed:
         verb = chance.choice(("make", "make", "change", "change", "delete"))
         if verb == "make" or not self._names:
             name = f"p{self._made}"
-            spec = {"containers": [{"name": "c", "image": "i"}]}
-            self.write("POST", name, {"metadata": {"name": name}, "spec": spec})
+            self.write("POST", name, pod(name))
             self._names.append(name)
             return
         name = chance.choice(self._names)
@@ -176,9 +177,9 @@ async def burning(seed: int = 1) -> AsyncIterator[Bed]:
 
 async def settled(bed: Bed, within_s: float = 120.0) -> None:
     """Wait until mirror and cache are what the server has."""
-    async with asyncio.timeout(within_s):
-        while bed.at_server() != bed.mirror.pods:
-            await asyncio.sleep(0.05)
+    await until(
+        lambda: bed.at_server() == bed.mirror.pods, within_s=within_s, every_s=0.05
+    )
     cached = {
         pod.metadata.uid: int(pod.metadata.resource_version)
         for pod in bed.watch.objects()

@@ -21,6 +21,7 @@ from sandbox.apiserver.outages import Trouble, What
 from tests.kube.fire import Bed, burning, settled
 from tests.kube.server import Script, Watch, line, page, pod
 from tests.kube.watches import watch_of
+from tests.support.until import until
 
 LOST = Trouble(what=What.LOST, resource="pods")
 
@@ -150,9 +151,7 @@ async def test_under_fire_nothing_is_found_that_is_not_so(seed: int) -> None:
 
 
 async def opened(bed: Bed) -> None:
-    async with asyncio.timeout(60):
-        while bed.count("watch") == 0:
-            await asyncio.sleep(0.1)
+    await until(lambda: bed.count("watch"), every_s=0.1)
     await asyncio.sleep(1)
 
 

@@ -35,7 +35,7 @@ async def until(
     look: Callable[[], Awaitable[Any] | Any],
     is_so: Callable[[Any], object] = bool,
     *,
-    within_s: float = 60.0,
+    within_s: float = 120.0,
     every_s: float = 0.01,
     ignoring: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Any:

@@ -14,6 +14,8 @@ from kube.objects import OwnerReference
 from sandbox.apiclient import ApiClient, Object
 from sandbox.apiserver import ApiServer
 from tests.agent.site import NODE, running_site
+from tests.support import objects
+from tests.support.servers import api_server
 
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
@@ -39,24 +41,18 @@ MADE_BY = {
 
 
 def agents_pod(name: str, *owners: Object) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "ownerReferences": list(owners)},
-        "spec": {"containers": [{"name": "agent", "image": "x"}]},
-    }
+    owned = {"ownerReferences": list(owners)}
+    return objects.pod(name, namespace="kube-system", meta=owned)
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer()
-    await server.start()
-    async with ApiClient(server.url, "user:admin") as api:
-        controller = REFERENCE | {"controller": True, "blockOwnerDeletion": True}
-        await api.create(SYSTEM_PODS, agents_pod("agent-x", MADE_BY, controller))
-        await api.create(SYSTEM_PODS, agents_pod("by-hand", MADE_BY))
-    yield server
-    await server.stop()
+    async with api_server() as server:
+        async with ApiClient(server.url, "user:admin") as api:
+            controller = REFERENCE | {"controller": True, "blockOwnerDeletion": True}
+            await api.create(SYSTEM_PODS, agents_pod("agent-x", MADE_BY, controller))
+            await api.create(SYSTEM_PODS, agents_pod("by-hand", MADE_BY))
+        yield server
 
 
 @pytest.fixture

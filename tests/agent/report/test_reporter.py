@@ -25,15 +25,14 @@ from tests.agent.reporting import (
     edit,
     reporting,
 )
+from tests.support.servers import api_server
 from tests.support.until import until
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    async with api_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ is started for each test. CONTRACT_KUBELET_URL adds the kubelet's own endpoint.
 """
 
 import os
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +14,9 @@ import pytest
 
 from sandbox.apiclient import ApiClient
 from sandbox.kubelet import Kubelet
-from tests.contract.kubelet.site import Site, until
+from tests.contract.kubelet.site import Site
+from tests.support.servers import embedded_kubelet
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -24,17 +25,8 @@ async def kubelet(api_url: str) -> AsyncIterator[Kubelet | None]:
     if "CONTRACT_KUBELET_DIR" in os.environ:
         yield None
         return
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory() as root:
-        kubelet = Kubelet(
-            node_name="contract",
-            api_url=api_url,
-            token="user:system:node:contract",  # noqa: S106  # names a user, no secret
-            root=Path(root),
-        )
-        await kubelet.start()
+    async with embedded_kubelet(api_url, "contract") as kubelet:
         yield kubelet
-        await kubelet.stop()
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Where a kubelet under test is, and what can be done with its node."""
 
-import asyncio
 import itertools
 import secrets
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,6 +10,8 @@ import grpc.aio
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from sandbox.apiclient import ApiClient, ApiStatusError, Object, pod_path
 from tests.contract.kubelet.plugin import Plugin
+from tests.support import objects
+from tests.support.until import equal, until
 
 NAMESPACE = "default"
 #: The pause image's program says its version and ends, as an init container must.
@@ -62,40 +62,26 @@ class Site:
         **spec: object,
     ) -> Object:
         """A pod on the node; one container per count, c0, c1 … (init: i0, s0 …)."""
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"contract-{self._run}-{next(self._names)}",
-                "namespace": NAMESPACE,
-            },
-            "spec": {
-                "nodeName": self.node,
-                "automountServiceAccountToken": False,
-                "terminationGracePeriodSeconds": 1,
-                "initContainers": [
-                    *(
-                        self._container(f"s{i}", count) | {"restartPolicy": "Always"}
-                        for i, count in enumerate(sidecars)
-                    ),
-                    *(
-                        self._container(f"i{i}", count) | _ENDS
-                        for i, count in enumerate(init)
-                    ),
-                ],
-                "containers": [
-                    self._container(f"c{i}", count) for i, count in enumerate(counts)
-                ],
-                **spec,
-            },
+        always = {"restartPolicy": "Always"}
+        fields: Object = {
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "initContainers": [
+                *(self._container(f"s{i}", n, always) for i, n in enumerate(sidecars)),
+                *(self._container(f"i{i}", n, _ENDS) for i, n in enumerate(init)),
+            ],
+            "containers": [self._container(f"c{i}", n) for i, n in enumerate(counts)],
+            **spec,
         }
-        made = await self.api.create(f"/api/v1/namespaces/{NAMESPACE}/pods", body)
+        name = f"contract-{self._run}-{next(self._names)}"
+        body = objects.pod(name, node=self.node, **fields)
+        made = await self.api.create(objects.PODS, body)
         self._stack.push_async_callback(self.remove, made)
         return made
 
-    def _container(self, name: str, count: int) -> Object:
-        limits = {self.resource: str(count)} if count else {}
-        return {"name": name, "image": self.image, "resources": {"limits": limits}}
+    def _container(self, name: str, count: int, more: Object | None = None) -> Object:
+        made = objects.container(name, count, resource=self.resource)
+        return {**made, "image": self.image, **(more or {})}
 
     async def remove(self, pod: Object) -> None:
         try:
@@ -119,15 +105,11 @@ class Site:
 
     async def until_phase(self, pod: Object, phase: str) -> Object:
         """Wait for the pod's phase; returns its status."""
-        status: Object = {}
-
-        async def reached() -> bool:
-            now = await self.api.get(pod_path(pod))
-            status.clear()
-            status.update(now["status"])
-            return bool(status.get("phase") == phase)
-
-        await until(reached)
+        reached = await until(
+            lambda: self.api.get(pod_path(pod)),
+            lambda now: now["status"].get("phase") == phase,
+        )
+        status: Object = reached["status"]
         return status
 
     async def counts(self) -> tuple[int, int]:
@@ -139,10 +121,8 @@ class Site:
         )
 
     async def until_counts(self, *, capacity: int, allocatable: int) -> None:
-        async def equal() -> bool:
-            return await self.counts() == (capacity, allocatable)
-
-        await until(equal)
+        wanted = equal((capacity, allocatable))
+        await until(self.counts, wanted)
 
     async def shown_by_get(self, pod: Object) -> dict[str, list[list[str]]]:
         """What pod-resources `Get` shows: {container: [ids of each entry]}."""
@@ -190,12 +170,3 @@ def _shown(pod: api_pb2.PodResources, resource: str) -> dict[str, list[list[str]
         )
         for container in pod.containers
     }
-
-
-async def until(
-    check: Callable[[], Awaitable[bool]], *, timeout_s: float = 120.0
-) -> None:
-    """Wait for something that another process does."""
-    async with asyncio.timeout(timeout_s):
-        while not await check():  # it happens in another process
-            await asyncio.sleep(0.02)

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.contract.kubelet.plugin import Allocate, Preference
-from tests.contract.kubelet.site import Site, until
+from tests.contract.kubelet.site import Site
+from tests.support.until import until
 
 pytestmark = pytest.mark.contract
 

@@ -4,7 +4,8 @@ import grpc.aio
 import pytest
 
 from tests.contract.kubelet.plugin import Plugin
-from tests.contract.kubelet.site import Site, until
+from tests.contract.kubelet.site import Site
+from tests.support.until import until
 
 pytestmark = pytest.mark.contract
 

@@ -14,7 +14,7 @@ from extender.apiserver.resync import ReservationCheck, Resync
 from extender.cache import events
 from extender.metrics import Metrics
 from sandbox.apiserver.outages import Trouble, What
-from tests.extender.fed import PODS, World
+from tests.extender.fed import World
 from tests.kube.fire import Bed, served
 from tests.support.caches import (
     apply,
@@ -28,6 +28,8 @@ from tests.support.caches import (
     reservations,
     state_of,
 )
+from tests.support.objects import PODS
+from tests.support.until import until
 from tests.support.watched import RESOURCE, pod
 
 pytestmark = pytest.mark.looptime
@@ -69,9 +71,9 @@ async def fed(seed: int = 1, every_s: float = 0.0) -> AsyncIterator[World]:
         world.add_nodes()
         tasks = [group.create_task(informers.run()), group.create_task(resync.run())]
         try:
-            async with asyncio.timeout(60):
-                while bed.count("watch") < len(informers.watches()):
-                    await asyncio.sleep(0.1)
+            await until(
+                lambda: bed.count("watch") >= len(informers.watches()), every_s=0.1
+            )
             yield world
         finally:
             for task in tasks:

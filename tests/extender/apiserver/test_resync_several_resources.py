@@ -1,14 +1,15 @@
 """Nodes of two product lines hold what the watches show, and a sweep mends them."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from scheduler_core.wire import deviceinfo
 from tests.extender.apiserver.test_resync import fed
-from tests.extender.fed import PODS, REPORTS, World
+from tests.extender.fed import REPORTS, World
+from tests.support import objects
 from tests.support.caches import apply, free, recompute, state_of
+from tests.support.objects import PODS
 from tests.support.watched import (
     BOTH,
     CARD,
@@ -38,13 +39,10 @@ def make_both(world: World, name: str) -> None:
 def run_pod(world: World, name: str, line: Line, ids: tuple[int, ...]) -> None:
     """Have somebody bind a pod that asks for chips of a line."""
     pod = asking(name, line, ids=ids, time=5)
-    limits = {line.product.resource: str(len(ids))}
-    one = {"name": "c", "image": "i", "resources": {"limits": limits}}
-    body: dict[str, Any] = {"metadata": {"name": name}, "spec": {"containers": [one]}}
-    world.write("POST", PODS, body)
-    meta = {"name": name, "annotations": dict(pod.annotations)}
-    target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
-    world.write("POST", f"{PODS}/{name}/binding", {"metadata": meta, "target": target})
+    made = objects.pod(name, len(ids), resource=line.product.resource)
+    world.write("POST", PODS, made)
+    bound = objects.binding(name, "n1", annotations=dict(pod.annotations))
+    world.write("POST", f"{PODS}/{name}/binding", bound)
 
 
 async def test_nothing_is_found_on_a_node_of_two_lines() -> None:

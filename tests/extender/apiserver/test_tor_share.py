@@ -12,11 +12,11 @@ from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import KubeError, UnreachableError
 from sandbox.apiclient import ApiClient
-from sandbox.apiserver import ApiServer
 from scheduler_core.products.lookup import Traits
 from scheduler_core.topology.leaves import Version
 from tests.extender.test_outputs import OUTPUTS
 from tests.support.caches import apply, bind, empty, switched
+from tests.support.servers import api_server
 from tests.support.watched import leaves, member, pod, pod_update, tenant
 
 TWO = Rules(switches=Version.TWO)
@@ -113,10 +113,9 @@ async def test_under_1_0_and_without_switches_nothing_is_written() -> None:
 
 
 async def test_the_configmap_is_made_and_then_kept() -> None:
-    server = ApiServer()
-    await server.start()
     path = "/api/v1/namespaces/volcano-system/configmaps/tor-share-cm"
     async with (
+        api_server() as server,
         ApiClient(server.url, "user:test") as api,
         Client(Credentials(server.url)) as client,
     ):
@@ -129,6 +128,5 @@ async def test_the_configmap_is_made_and_then_kept() -> None:
         await share.share("two")
         second = await api.get(path)
 
-    await server.stop()
     assert first["data"] == {"global-tor-info": "one"}
     assert second["data"] == {"global-tor-info": "two", "of-others": "stays"}

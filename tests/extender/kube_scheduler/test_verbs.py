@@ -8,14 +8,14 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.cache import decode, events
+from extender.cache import events
 from extender.cache.cache import Cache
 from extender.metrics import Metrics
 from extender.planning.topology import NetworkTopology, Rules
 from extender.queries.routes import QueryRoutes
 from service.endpoints import Endpoints
 from tests.extender.kube_scheduler.test_protocol import recorded
-from tests.support import fake_api
+from tests.support import fake_api, objects
 from tests.support.caches import apply, bind, cluster, damage
 from tests.support.extender import world
 from tests.support.watched import pod, pod_update, tenant
@@ -298,8 +298,4 @@ async def test_an_unknown_pod_is_not_found() -> None:
 
 
 def as_json(name: str, uid: str) -> dict[str, Any]:
-    limits = {decode.RESOURCES[0]: "1"}
-    return {
-        "metadata": {"name": name, "namespace": "default", "uid": uid},
-        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
-    }
+    return objects.pod(name, 1, meta={"uid": uid})

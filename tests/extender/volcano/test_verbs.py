@@ -12,6 +12,7 @@ from kube.errors import ApiError, UnreachableError
 from scheduler_core.wire.annotations import ALLOCATED_ON
 from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.extender.volcanos import task, volcano
+from tests.support import objects
 from tests.support.caches import apply, cluster, damage, free
 from tests.support.until import until
 from tests.support.watched import ALL, RESOURCE, claim, pod_update, tenant
@@ -200,10 +201,7 @@ async def test_what_volcano_never_binds_is_given_back_in_the_end() -> None:
 
 async def test_a_pod_that_no_watch_shows_yet_is_not_forgotten() -> None:
     async with volcano(cluster()) as world:
-        sent = {
-            "metadata": {"uid": "uid-p", "name": "p", "namespace": "default"},
-            "spec": {"containers": [{"resources": {"limits": {RESOURCE: "2"}}}]},
-        }
+        sent = objects.pod("p", 2, meta={"uid": "uid-p"})
         placed = task("p", Status.ALLOCATED, "n1", Pod=sent)
         assert (await world.ask("allocateFunc", task=placed))["errorMessage"] == ""
 

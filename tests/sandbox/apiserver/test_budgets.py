@@ -10,6 +10,7 @@ from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import BUDGETS, PODS
 from sandbox.apiserver.statuses import StatusError
 from sandbox.apiserver.store import Store
+from tests.support import objects
 
 ALL: dict[str, Any] = {}
 #: The budgets' namespace has four pods, of which three are ready.
@@ -27,10 +28,7 @@ def store() -> Store:
 
 def add_pod(made: Store, name: str, namespace: str, *, is_ready: bool) -> None:
     labels = {"app": "x", "name": name}
-    pod = {
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
+    pod = objects.pod(name, namespace=namespace, meta={"labels": labels})
     entry = made.create(Target(resource=PODS, namespace=namespace), pod)
     document = entry.fresh()
     ready = {"type": "Ready", "status": str(is_ready)}

@@ -1,9 +1,7 @@
 """Faults in a world that is up: together, twice, and asked for wrongly."""
 
-import asyncio
 import io
 import json
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -16,6 +14,9 @@ from sandbox.scenario import parse, run
 from sandbox.scenario.parse import Scenario
 from sandbox.world import World, running
 from service import clock
+from tests.support.objects import CONFIGMAPS
+from tests.support.servers import short_folder
+from tests.support.until import until
 
 TOUR = Path(__file__).parent.parent / "scenario" / "tour.yaml"
 
@@ -35,8 +36,8 @@ steps:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    with tempfile.TemporaryDirectory(prefix="fb-") as below:
-        async with running(["node-1"], below=Path(below)) as world:
+    with short_folder() as below:
+        async with running(["node-1"], below=below) as world:
             yield world
 
 
@@ -85,13 +86,13 @@ async def test_an_agent_whose_clock_is_stepped_reports_by_that_clock(
 
 async def _reported(world: World, is_so: Callable[[float], bool]) -> None:
     """Wait until the node's report is so far ahead of the clock of this machine."""
-    path = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-node-1"
-    async with asyncio.timeout(60):
-        while True:
-            written = json.loads((await world.api.get(path))["data"]["DeviceInfoCfg"])
-            if is_so(written["DeviceInfo"]["UpdateTime"] - clock.wall_s()):
-                return
-            await asyncio.sleep(0.05)
+    path = f"{CONFIGMAPS}/mindx-dl-deviceinfo-node-1"
+
+    async def ahead_s() -> float:
+        written = json.loads((await world.api.get(path))["data"]["DeviceInfoCfg"])
+        return float(written["DeviceInfo"]["UpdateTime"]) - clock.wall_s()
+
+    await until(ahead_s, is_so)
 
 
 def test_the_tour_is_of_all_faults() -> None:

@@ -1,39 +1,28 @@
 """A node of the sandbox, with an API server of its own."""
 
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
-from tests.contract.kubelet.site import Site, until
+from tests.contract.kubelet.site import Site
+from tests.support.servers import api_server, embedded_kubelet
+from tests.support.until import until
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer()
-    await server.start()
-    yield server
-    await server.stop()
+    async with api_server() as server:
+        yield server
 
 
 @pytest.fixture
 async def kubelet(server: ApiServer) -> AsyncIterator[Kubelet]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory() as root:
-        kubelet = Kubelet(
-            node_name="node-1",
-            api_url=server.url,
-            token="user:system:node:node-1",  # noqa: S106  # names a user, no secret
-            root=Path(root),
-        )
-        await kubelet.start()
+    async with embedded_kubelet(server.url, "node-1") as kubelet:
         yield kubelet
-        await kubelet.stop()
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from sandbox.apiclient import Object
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.plugin import Preference
-from tests.contract.kubelet.site import Site, until
+from tests.contract.kubelet.site import Site
 from tests.sandbox.kubelet.looks import mounted, name
+from tests.support.until import until
 
 
 async def events(site: Site, pod: Object) -> list[tuple[str, str]]:

@@ -1,9 +1,7 @@
 """Kubelets of other versions; what the newest does, the contract tests know."""
 
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import grpc.aio
 import pytest
@@ -14,7 +12,9 @@ from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from sandbox.kubelet.profiles import PROFILES, Profile
 from tests.contract.kubelet.plugin import Context, Plugin
-from tests.contract.kubelet.site import Site, until
+from tests.contract.kubelet.site import Site
+from tests.support.servers import embedded_kubelet
+from tests.support.until import until
 
 
 @pytest.fixture(params=PROFILES, ids=str)
@@ -25,18 +25,8 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 
 @pytest.fixture
 async def kubelet(server: ApiServer, profile: Profile) -> AsyncIterator[Kubelet]:
-    # Not tmp_path: the sockets' paths must stay below 108 bytes.
-    with tempfile.TemporaryDirectory() as root:
-        kubelet = Kubelet(
-            node_name="node-1",
-            api_url=server.url,
-            token="user:system:node:node-1",  # noqa: S106  # names a user, no secret
-            root=Path(root),
-            profile=profile,
-        )
-        await kubelet.start()
+    async with embedded_kubelet(server.url, "node-1", profile) as kubelet:
         yield kubelet
-        await kubelet.stop()
 
 
 def test_every_version_has_one_row() -> None:

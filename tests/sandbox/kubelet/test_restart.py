@@ -2,8 +2,9 @@
 
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.plugin import Plugin
-from tests.contract.kubelet.site import Site, until
+from tests.contract.kubelet.site import Site
 from tests.sandbox.kubelet.looks import mounted, name
+from tests.support.until import until
 
 
 async def test_a_restart_removes_every_socket_and_keeps_other_files(

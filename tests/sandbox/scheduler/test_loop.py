@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.apiclient import ApiClient, Object
+from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.scheduler import ExtenderSettings, SchedulingLoop
-from tests.contract.kubelet.site import until
 from tests.sandbox.scheduler.extender import Body, StubExtender
+from tests.support.objects import NODES, PODS, node, offered, pod
+from tests.support.servers import api_server
+from tests.support.until import until
 
 CHIPS = "huawei.com/Ascend910"
 RECORDED = Path(__file__).parents[2] / "extender" / "bodies"
@@ -43,65 +45,41 @@ class World:
 
     async def nodes(self, *counts: int) -> None:
         for number, count in enumerate(counts, 1):
-            body: Object = {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": f"node{number}"},
-                "status": {
-                    "allocatable": {CHIPS: str(count), "pods": "110"},
-                    "capacity": {CHIPS: str(count), "pods": "110"},
-                },
-            }
-            await self.api.create("/api/v1/nodes", body)
+            status = offered(**{CHIPS: str(count), "pods": "110"})
+            await self.api.create(NODES, {**node(f"node{number}"), **status})
 
     async def pod(
         self, name: str, count: int, resource: str = CHIPS, *gates: str
     ) -> None:
-        limits = {resource: str(count)} if count else {}
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {
-                "schedulingGates": [{"name": gate} for gate in gates],
-                "containers": [
-                    {"name": "c", "image": "x", "resources": {"limits": limits}}
-                ],
-            },
-        }
-        await self.api.create("/api/v1/namespaces/default/pods", body)
+        closed = [{"name": gate} for gate in gates]
+        made = pod(name, count, resource=resource, schedulingGates=closed)
+        await self.api.create(PODS, made)
 
     async def node_of(self, name: str) -> str:
-        pod = await self.api.get(f"/api/v1/namespaces/default/pods/{name}")
-        return str(pod["spec"].get("nodeName", ""))
+        found = await self.api.get(f"{PODS}/{name}")
+        return str(found["spec"].get("nodeName", ""))
 
     async def until_bound(self, *names: str) -> None:
         async def bound() -> bool:
             return all([await self.node_of(name) for name in names])
 
-        await until(bound, timeout_s=10)
+        await until(bound, within_s=10)
 
     async def until_event(self, name: str, reason: str) -> str:
-        found: list[str] = []
-
-        async def told() -> bool:
-            found[:] = [
+        async def told() -> list[str]:
+            return [
                 event["message"]
                 for event in await self.api.items("/api/v1/namespaces/default/events")
                 if (event["involvedObject"]["name"], event["reason"]) == (name, reason)
             ]
-            return bool(found)
 
-        await until(told, timeout_s=10)
-        return found[0]
+        return (await until(told, within_s=10))[0]
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        server = ApiServer()
-        await server.start()
-        stack.push_async_callback(server.stop)
+        server = await stack.enter_async_context(api_server())
         client = ApiClient(server.url, "user:admin")
         api = await stack.enter_async_context(client)
         made = World(api, server, stack)

@@ -18,6 +18,7 @@ from tests.agent.devices.asking import (
     problem_with,
     reading_with,
 )
+from tests.support.until import until
 
 #: Long enough for any call of the fake library on a busy machine.
 CALL_S = 1.0
@@ -37,9 +38,7 @@ def is_running(pid: int) -> bool:
 
 
 async def until_gone(pid: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while is_running(pid):
-            await asyncio.sleep(0.01)
+    await until(lambda: not is_running(pid), within_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("verb", ["hang", "crash"])
