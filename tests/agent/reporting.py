@@ -96,7 +96,10 @@ async def reporting(
     writer: str = "me",
     heartbeat_s: float = 300.0,
     owner: FindOwner | None = None,
+    shown: NodeReport | None = None,
 ) -> AsyncIterator[World]:
+    """A reporter at work; with `shown`, once its ConfigMap says that."""
+
     async def nobody() -> None:
         return
 
@@ -112,7 +115,11 @@ async def reporting(
         owner=owner or nobody,
     )
     task = asyncio.create_task(reporter.run())
-    yield World(client, reporter, registry, clock, told)
+    world = World(client, reporter, registry, clock, told)
+    if shown is not None:
+        reporter.publish(shown)
+        await world.standing(shown)
+    yield world
     task.cancel()
     await asyncio.wait({task})
 

@@ -2,11 +2,10 @@
 
 from extender.cache import events, verify
 from tests.support.caches import apply, bind, cluster, free, known_pod, reservations
-from tests.support.extender import NAMES, ServedWorld, world
-from tests.support.extender import world as gang_world
+from tests.support.extender import NAMES, ServedWorld, planned_pair, world
 from tests.support.fake_api import Fate
 from tests.support.until import until
-from tests.support.watched import ALL_FREE, pod, tenant, two
+from tests.support.watched import ALL_FREE, pod, tenant
 
 
 def forget(w: ServedWorld, name: str, where: str = "n1") -> None:
@@ -28,10 +27,7 @@ async def test_what_a_bind_under_way_has_is_not_forgotten() -> None:
 
 
 async def test_what_the_plan_of_a_job_has_is_not_forgotten() -> None:
-    async with gang_world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-
+    async with planned_pair() as w:
         assert len(reservations(w.cache)) == 2
         assert verify.find_orphans(w.cache, ()) == []
 

@@ -16,7 +16,7 @@ from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
 from tests.extender.test_evictions_over_http import asking
 from tests.support.caches import cluster, free, only_gang, reservations, set_limits
-from tests.support.extender import NAMES, world
+from tests.support.extender import NAMES, planned_pair, world
 from tests.support.fake_api import Fate
 from tests.support.servers import api_server
 from tests.support.until import until
@@ -33,8 +33,7 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
         w.add(*two())
         w.filter("a")
         w.api.fates.extend([Fate.FORBIDDEN])
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+        first = await w.come("a", "n1")
         text = await asyncio.gather(first, w.bind("b", "n2"))
         bound, left = ("b", "a") if text[0] else ("a", "b")
         w.pass_s(61)
@@ -55,8 +54,7 @@ async def test_a_bind_whose_turn_comes_when_its_job_is_given_up_is_refused() -> 
         w.add(*two())
         w.filter("a")
         w.api.fates.append(Fate.WAIT)
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+        first = await w.come("a", "n1")
         second = w.bind("b", "n2")
         await until(lambda: w.api.unanswered == 1)
 
@@ -73,9 +71,7 @@ async def test_a_bind_whose_turn_comes_when_its_job_is_given_up_is_refused() -> 
 
 async def test_a_job_is_not_planned_anew_while_a_bind_of_it_may_take_effect() -> None:
     names = ("n1", "n2", "n3")
-    async with world(cluster(nodes=names)) as w:
-        w.add(*two())
-        w.filter("a", names)
+    async with planned_pair(names) as w:
         w.api.fates.extend([Fate.WAIT, Fate.FORBIDDEN])
         calls = {"a": w.bind("a", "n1")}
         await w.until_came(1)
@@ -128,9 +124,7 @@ async def no_mark(_node: str) -> None:
 
 
 async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
+    async with planned_pair() as w:
         del w.api.pods["default", "a"]  # its watch has not shown that yet
 
         text = await asyncio.gather(w.bind("a", "n1"), w.bind("b", "n2"))
@@ -143,12 +137,9 @@ async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() ->
 
 
 async def test_who_has_come_goes_on_once_another_turns_out_to_be_bound() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
+    async with planned_pair() as w:
         w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+        first = await w.come("a", "n1")
         await asyncio.gather(first, w.bind("b", "n2"))
         assert w.is_(Phase.RESERVED)
         unclear, left = ("a", "b") if "uid-a" in w.binder._open_binds else ("b", "a")

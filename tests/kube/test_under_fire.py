@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random  # noqa: TID251  # seeded: the same faults each time
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -27,112 +28,52 @@ class Row:
     watches: int
 
 
+CUT_ONCE = Trouble(what=What.CUT, verbs=WATCH, count=1)
+
+
+def refused(status: int, **more: Any) -> Trouble:
+    return Trouble(what=What.REFUSED, status=status, **more)
+
+
+def error(status: int, **more: Any) -> Trouble:
+    """An error as an event of a watch."""
+    return Trouble(what=What.ERROR_EVENT, status=status, **more)
+
+
+def after_a_cut(name: str, *others: Trouble, lists: int, watches: int = 9) -> Row:
+    troubles = (CUT_ONCE, *others)
+    return Row(name=name, troubles=troubles, lists=lists, watches=watches)
+
+
+def alone(
+    name: str, what: Trouble, lists: int, watches: int, lasts_s: float = 60.0
+) -> Row:
+    return Row(
+        name=name, troubles=(what,), lists=lists, watches=watches, lasts_s=lasts_s
+    )
+
+
 ROWS = (
-    Row(
-        name="slow", troubles=(Trouble(what=What.SLOW, delay_s=3),), lists=0, watches=3
+    alone("slow", Trouble(what=What.SLOW, delay_s=3), 0, 3),
+    alone("409 to all reads", refused(409, verbs=WATCH | LIST), 1, 9),
+    after_a_cut(
+        "410 to the next watch", refused(410, verbs=WATCH, count=1), lists=1, watches=4
     ),
-    Row(
-        name="409 to all reads",
-        troubles=(Trouble(what=What.REFUSED, status=409, verbs=WATCH | LIST),),
-        lists=1,
-        watches=9,
-    ),
-    Row(
-        name="410 to the next watch",
-        troubles=(
-            Trouble(what=What.CUT, verbs=WATCH, count=1),
-            Trouble(what=What.REFUSED, status=410, verbs=WATCH, count=1),
-        ),
-        lists=1,
-        watches=4,
-    ),
-    Row(
-        name="410 as an event",
-        troubles=(Trouble(what=What.ERROR_EVENT, status=410, count=1),),
-        lists=1,
-        watches=2,
-    ),
-    Row(
-        name="410 as an event, each time",
-        troubles=(Trouble(what=What.ERROR_EVENT, status=410),),
-        lists=9,
-        watches=9,
-    ),
-    Row(
-        name="500 as an event",
-        troubles=(Trouble(what=What.ERROR_EVENT, status=500, count=1),),
-        lists=1,
-        watches=2,
-    ),
-    Row(
-        name="429 with Retry-After",
-        troubles=(
-            Trouble(what=What.CUT, verbs=WATCH, count=1),
-            Trouble(what=What.REFUSED, status=429, retry_after_s=10),
-        ),
-        lists=0,
-        watches=9,
-    ),
-    Row(
-        name="429 without",
-        troubles=(
-            Trouble(what=What.CUT, verbs=WATCH, count=1),
-            Trouble(what=What.REFUSED, status=429),
-        ),
-        lists=0,
-        watches=9,
-    ),
-    Row(
-        name="500 to everything",
-        troubles=(
-            Trouble(what=What.CUT, verbs=WATCH, count=1),
-            Trouble(what=What.REFUSED, status=500),
-        ),
-        lists=1,
-        watches=9,
-    ),
-    Row(
-        name="503 to everything",
-        troubles=(
-            Trouble(what=What.CUT, verbs=WATCH, count=1),
-            Trouble(what=What.REFUSED, status=503, retry_after_s=5),
-        ),
-        lists=1,
-        watches=9,
-    ),
-    Row(
-        name="cut in the middle of a line",
-        troubles=(Trouble(what=What.CUT, verbs=WATCH, count=1),),
-        lists=0,
-        watches=2,
-    ),
-    Row(
-        name="cut in the middle of each line",
-        troubles=(Trouble(what=What.CUT, verbs=WATCH),),
-        lists=0,
-        watches=9,
-    ),
-    Row(
-        name="silent for minutes",
-        troubles=(Trouble(what=What.SILENT),),
-        lasts_s=200,
-        lists=0,
-        watches=5,
-    ),
-    Row(
-        name="no bookmarks",
-        troubles=(Trouble(what=What.NO_BOOKMARKS),),
-        lasts_s=700,
-        lists=0,
-        watches=3,
-    ),
-    Row(name="doubled", troubles=(Trouble(what=What.DOUBLED),), lists=0, watches=2),
+    alone("410 as an event", error(410, count=1), 1, 2),
+    alone("410 as an event, each time", error(410), 9, 9),
+    alone("500 as an event", error(500, count=1), 1, 2),
+    after_a_cut("429 with Retry-After", refused(429, retry_after_s=10), lists=0),
+    after_a_cut("429 without", refused(429), lists=0),
+    after_a_cut("500 to everything", refused(500), lists=1),
+    after_a_cut("503 to everything", refused(503, retry_after_s=5), lists=1),
+    alone("cut in the middle of a line", CUT_ONCE, 0, 2),
+    alone("cut in the middle of each line", Trouble(what=What.CUT, verbs=WATCH), 0, 9),
+    alone("silent for minutes", Trouble(what=What.SILENT), 0, 5, lasts_s=200),
+    alone("no bookmarks", Trouble(what=What.NO_BOOKMARKS), 0, 3, lasts_s=700),
+    alone("doubled", Trouble(what=What.DOUBLED), 0, 2),
     Row(
         name="a stale list",
-        troubles=(
-            Trouble(what=What.STALE),
-            Trouble(what=What.ERROR_EVENT, status=410, spared=9, count=1),
-        ),
+        troubles=(Trouble(what=What.STALE), error(410, spared=9, count=1)),
         lists=9,  # one after each pause
         watches=2,
     ),
@@ -184,10 +125,8 @@ async def test_a_history_that_was_forgotten_costs_one_list() -> None:
 async def test_what_retry_after_asks_for_is_waited() -> None:
     async with burning() as bed:
         await asyncio.sleep(20)
-        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
-        bed.troubles.begin(
-            Trouble(what=What.REFUSED, status=429, retry_after_s=17, count=3)
-        )
+        bed.troubles.begin(CUT_ONCE)
+        bed.troubles.begin(refused(429, retry_after_s=17, count=3))
         await asyncio.sleep(80)
 
         await settled(bed)
@@ -230,15 +169,15 @@ async def test_hurry_skips_one_pause_and_none_while_a_watch_is_open() -> None:
     async with burning() as bed:
         await asyncio.sleep(20)
         bed.watch.retry_now()
-        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
-        bed.troubles.begin(Trouble(what=What.REFUSED, status=503, verbs=WATCH))
+        bed.troubles.begin(CUT_ONCE)
+        bed.troubles.begin(refused(503, verbs=WATCH))
         await asyncio.sleep(40)
-        refused = bed.count("watch")
+        before = bed.count("watch")
 
         bed.watch.retry_now()
         await asyncio.sleep(0.1)
 
-        assert bed.count("watch") == refused + 1
+        assert bed.count("watch") == before + 1
         pauses = [
             b - a
             for a, b in itertools.pairwise(at for at, _ in bed.asked if 20 < at < 60)
@@ -249,10 +188,8 @@ async def test_hurry_skips_one_pause_and_none_while_a_watch_is_open() -> None:
 async def test_no_pause_is_skipped_that_the_server_has_asked_for() -> None:
     async with burning() as bed:
         await asyncio.sleep(20)
-        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
-        bed.troubles.begin(
-            Trouble(what=What.REFUSED, status=429, retry_after_s=17, count=1)
-        )
+        bed.troubles.begin(CUT_ONCE)
+        bed.troubles.begin(refused(429, retry_after_s=17, count=1))
         await asyncio.sleep(10)
         asked = len(bed.asked)
 
@@ -265,8 +202,8 @@ async def test_no_pause_is_skipped_that_the_server_has_asked_for() -> None:
 async def test_a_watch_that_is_always_broken_is_followed_by_a_list_in_the_end() -> None:
     async with burning() as bed:
         await asyncio.sleep(20)
-        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
-        bed.troubles.begin(Trouble(what=What.REFUSED, status=500, verbs=WATCH))
+        bed.troubles.begin(CUT_ONCE)
+        bed.troubles.begin(refused(500, verbs=WATCH))
         await asyncio.sleep(60)
         assert bed.count("list") == 1
 
@@ -281,12 +218,12 @@ async def test_a_history_that_stays_older_is_believed_after_a_minute() -> None:
         was = bed.at_server()
         bed.troubles.begin(Trouble(what=What.STALE))
         await asyncio.sleep(20)
-        bed.troubles.begin(Trouble(what=What.ERROR_EVENT, status=410, count=1))
+        bed.troubles.begin(error(410, count=1))
         await asyncio.sleep(40)
         assert bed.mirror.pods != was
 
         bed.mirror.pods.clear()  # a consumer that is told all over again
-        bed.troubles.begin(Trouble(what=What.REFUSED, status=429, verbs=WATCH))
+        bed.troubles.begin(refused(429, verbs=WATCH))
         await asyncio.sleep(80)
 
         known = {p.metadata.uid for p in bed.watch.objects()}

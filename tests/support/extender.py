@@ -1,7 +1,7 @@
 """The extender's parts around a cache, put together as the program does it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,7 @@ from tests.support import fake_api
 from tests.support.caches import apply, cluster, gang_of, known_pod, only_gang
 from tests.support.clock import Time
 from tests.support.until import until
-from tests.support.watched import pod_update
+from tests.support.watched import pod_update, two
 
 NAMES = ("n1", "n2")
 UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
@@ -184,6 +184,12 @@ class World:
         self.pass_s(seconds)
         await self.settled()
 
+    async def seek_room(self, *names: str) -> None:
+        """Filter pods that fit nowhere, and let evictions for them be sent."""
+        for name in names:
+            self.filter(name)
+        await self.tick()
+
     async def settled(self) -> None:
         while self.preemptor._tasks:
             await asyncio.gather(*self.preemptor._tasks)
@@ -235,6 +241,12 @@ class World:
         call = self.binder.bind(args, is_there=lambda: self.there)
         return asyncio.create_task(call)
 
+    async def come(self, name: str, where: str) -> asyncio.Task[str]:
+        """A bind call of the first of a job, once it waits for the others."""
+        call = self.bind(name, where)
+        await self.until_came(1)
+        return call
+
     async def until_came(self, count: int) -> None:
         await until(lambda: len(self.planner._waiting_binds) == count)
 
@@ -257,16 +269,6 @@ class World:
         return self.phase is phase
 
 
-@asynccontextmanager
-async def evicting(*seen: events.Change) -> AsyncIterator[World]:
-    """Two nodes on which this is seen, and preemption."""
-    found = World(cluster(*seen, nodes=NAMES), preempts=True)
-    try:
-        yield found
-    finally:
-        await found.stop()
-
-
 class _NoPods:
     """No API server: a test that binds needs one."""
 
@@ -286,8 +288,19 @@ class ServedWorld(World):
         super().__init__(cache, pods, **options)
         self.api = api
 
-    def add(self, *seen: events.PodUpdated | str, count: int = 1) -> None:
-        """Pods that API server and watch know; those by name ask for `count` chips."""
+    def add(
+        self,
+        *seen: events.PodUpdated | str,
+        count: int = 1,
+        fates: Iterable[fake_api.Fate] = (),
+    ) -> None:
+        """Pods that API server and watch know.
+
+        Args:
+            seen: The pods; those by name ask for `count` chips.
+            fates: What becomes of the next binds.
+        """
+        self.api.fates.extend(fates)
         for each in seen:
             found = pod_update(each, count=count) if isinstance(each, str) else each
             self.api.add(found.pod.name, found.pod.uid, found.pod.total)
@@ -310,3 +323,24 @@ async def world(cache: Cache, **options: Any) -> AsyncIterator[ServedWorld]:
             yield found
         finally:
             await found.stop()
+
+
+@asynccontextmanager
+async def planned_pair(
+    names: Sequence[str] = NAMES, **options: Any
+) -> AsyncIterator[ServedWorld]:
+    """A world in which the job of `two` is planned: a on n1, b on n2."""
+    async with world(cluster(nodes=names), **options) as found:
+        found.add(*two())
+        found.filter("a", names)
+        yield found
+
+
+@asynccontextmanager
+async def evicting(*seen: events.Change) -> AsyncIterator[World]:
+    """Two nodes on which this is seen, and preemption."""
+    found = World(cluster(*seen, nodes=NAMES), preempts=True)
+    try:
+        yield found
+    finally:
+        await found.stop()

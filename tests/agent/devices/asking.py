@@ -38,6 +38,12 @@ async def driver_on(
         await driver.close()
 
 
+async def read_once(library: Path, machine: FakeMachine, product: str = "") -> Reading:
+    """What a driver of a machine reads first."""
+    async with driver_on(library, machine, product=product) as driver:
+        return await driver.read()
+
+
 async def reading_with(
     driver: DcmiDriver, is_met: Callable[[Reading], bool]
 ) -> Reading:

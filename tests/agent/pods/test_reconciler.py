@@ -73,6 +73,21 @@ def reconciler(
     )
 
 
+def confirmed(**pods: int) -> tuple[LedgerStore, FakeResources]:
+    """A node on which these pods have had their chips for long."""
+    shown = {name: ids(chip) for name, chip in pods.items()}
+    now = current(*(pod(name, [chip], chip) for name, chip in pods.items()))
+    for wanted in shown.values():
+        now.apply(AllocateAsked(wanted, last_call=True))
+    return now, FakeResources(**shown)
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
 def owners(ledger: Ledger) -> dict[tuple[int, ...], str]:
     """{chips: the pod that was found to hold them}."""
     return {
@@ -105,13 +120,11 @@ async def test_a_pass_that_is_not_thorough_asks_only_about_what_is_open() -> Non
 
 
 async def test_the_chips_of_a_pod_that_ended_are_released() -> None:
-    train = pod("train", [0])
-    now, resources = current(train), FakeResources(train=ids(0))
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now, resources = confirmed(train=0)
     passes = reconciler(now, resources)
     await passes.run_once(thorough=False)
 
-    now.apply(PodUpdated(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
     resources.ended.add("train")
     await passes.run_once(thorough=False)
 
@@ -119,27 +132,23 @@ async def test_the_chips_of_a_pod_that_ended_are_released() -> None:
 
 
 async def test_chips_are_not_released_while_pod_resources_shows_them() -> None:
-    train = pod("train", [0])
-    now, resources = current(train), FakeResources(train=ids(0))
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now, resources = confirmed(train=0)
     passes = reconciler(now, resources)
     await passes.run_once(thorough=False)
 
-    now.apply(PodUpdated(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
     await passes.run_once(thorough=False)
 
     assert values.held_chips(now.ledger) == 0b1
 
 
 async def test_nothing_is_released_while_devices_are_given_out() -> None:
-    train = pod("train", [0])
-    now, resources = current(train), FakeResources(train=ids(0))
+    now, resources = confirmed(train=0)
     activity = AllocateActivity(lambda: 0.0)
-    now.apply(AllocateAsked(ids(0), last_call=True))
     passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=False)
 
-    now.apply(PodUpdated(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
     del resources.shown["train"]
     with activity.allocating():
         await passes.run_once(thorough=False)
@@ -150,10 +159,8 @@ async def test_nothing_is_released_while_devices_are_given_out() -> None:
 
 
 async def test_what_is_not_shown_during_an_allocate_is_not_taken_for_lost() -> None:
-    train = pod("train", [0])
-    now, resources = current(train), FakeResources(train=ids(0))
+    now, resources = confirmed(train=0)
     activity = AllocateActivity(lambda: 0.0)
-    now.apply(AllocateAsked(ids(0), last_call=True))
     passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=True)
 
@@ -191,29 +198,25 @@ async def test_a_pass_in_which_devices_were_given_out_is_no_proof_of_absence() -
 
 
 async def test_all_pods_are_listed_only_to_release_what_nobody_has() -> None:
-    train = pod("train", [0])
-    now, resources = current(train), FakeResources(train=ids(0))
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now, resources = confirmed(train=0)
     passes = reconciler(now, resources)
 
     for _ in range(3):
         await passes.run_once(thorough=True)
     while_it_lives = resources.lists
-    now.apply(PodUpdated(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
     await passes.run_once(thorough=True)
 
     assert (while_it_lives, resources.lists) == (0, 1)
 
 
 async def test_nothing_is_listed_while_devices_are_given_out() -> None:
-    train = pod("train", [0])
-    now, resources = current(train), FakeResources(train=ids(0))
+    now, resources = confirmed(train=0)
     activity = AllocateActivity(lambda: 0.0)
-    now.apply(AllocateAsked(ids(0), last_call=True))
     passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=True)
 
-    now.apply(PodUpdated(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
     with activity.allocating():
         put_off_s = await passes.run_once(thorough=True)
 
@@ -237,9 +240,7 @@ async def test_a_kubelet_that_restarts_is_asked_again_until_it_answers(
     unknown = owners(now.ledger)
     resources.is_down = False
     await asyncio.sleep(30)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert unknown == {(0,): ""}
     assert owners(now.ledger) == {(0,): "train"}
@@ -254,9 +255,7 @@ async def test_an_allocate_is_followed_by_a_pass_within_a_second() -> None:
 
     now.apply(AllocateAsked(ids(0), last_call=True))
     await asyncio.sleep(1)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert owners(now.ledger) == {(0,): "train"}
 
@@ -272,9 +271,7 @@ async def test_a_kubelet_that_shows_a_pod_late_is_asked_again_within_a_second() 
     await asyncio.sleep(0.6)
     resources.shown["train"] = ids(0)
     await asyncio.sleep(0.4)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert owners(now.ledger) == {(0,): "train"}
 
@@ -292,9 +289,7 @@ async def test_a_pod_whose_kubelet_is_slow_to_say_so_is_found_as_soon_as_it_has(
 
     now.apply(PodUpdated(replace(train, admitted=True)))
     await asyncio.sleep(0.02)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert (before, owners(now.ledger)) == ({(0,): ""}, {(0,): "train"})
 
@@ -314,20 +309,9 @@ async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
     now.apply(AllocateAsked(ids(1), last_call=True))
     resources.shown["train"] = ids(1)
     await asyncio.sleep(0.2)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert owners(now.ledger) == {(0,): "", (1,): "train"}
-
-
-def confirmed(**pods: int) -> tuple[LedgerStore, FakeResources]:
-    """A node on which these pods have had their chips for long."""
-    shown = {name: ids(chip) for name, chip in pods.items()}
-    now = current(*(pod(name, [chip], chip) for name, chip in pods.items()))
-    for wanted in shown.values():
-        now.apply(AllocateAsked(wanted, last_call=True))
-    return now, FakeResources(**shown)
 
 
 @pytest.mark.looptime
@@ -406,12 +390,6 @@ async def test_a_pod_that_was_served_by_another_is_found_within_a_period() -> No
     await ended(task)
 
     assert owners(now.ledger) == {(0,): "train", (1,): "foreign"}
-
-
-async def ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 @pytest.mark.looptime

@@ -62,9 +62,7 @@ async def test_the_first_picture_makes_the_configmap(client: Client) -> None:
 async def test_a_change_is_published_and_an_administrators_edit_stays(
     client: Client,
 ) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, shown=ONE) as world:
         await edit(client, ManuallySeparateNPU="Ascend910-3", Note="do not touch")
 
         world.reporter.publish(TWO)
@@ -75,9 +73,7 @@ async def test_a_change_is_published_and_an_administrators_edit_stays(
 
 
 async def test_an_equal_picture_is_not_written_again(client: Client) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, shown=ONE) as world:
         world.reporter.publish(drawn(1))
         world.reporter.publish(TWO)
         await world.standing(TWO)
@@ -86,9 +82,7 @@ async def test_an_equal_picture_is_not_written_again(client: Client) -> None:
 
 
 async def test_what_was_edited_by_hand_is_restored(client: Client) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, shown=ONE) as world:
         await edit(client, DeviceInfoCfg="{}", AscendAffinity=None)
 
         await world.standing(ONE)
@@ -97,9 +91,7 @@ async def test_what_was_edited_by_hand_is_restored(client: Client) -> None:
 
 
 async def test_a_deleted_configmap_is_made_again(client: Client) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, shown=ONE) as world:
         await client.request("DELETE", PATH)
 
         found = await world.standing(ONE)
@@ -111,9 +103,7 @@ async def test_a_deleted_configmap_is_made_again(client: Client) -> None:
 async def test_the_administrators_key_comes_back_if_it_was_removed(
     client: Client,
 ) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, shown=ONE) as world:
         await edit(client, ManuallySeparateNPU=None)
 
         async def back() -> ConfigMap | None:
@@ -125,9 +115,7 @@ async def test_the_administrators_key_comes_back_if_it_was_removed(
 
 
 async def test_the_heartbeat_renews_the_time(client: Client) -> None:
-    async with reporting(client, heartbeat_s=1.0) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, heartbeat_s=1.0, shown=ONE) as world:
         world.clock.now_s = 2000.0
 
         await world.standing(ONE)
@@ -136,9 +124,7 @@ async def test_the_heartbeat_renews_the_time(client: Client) -> None:
 async def test_an_outage_delays_the_truth_and_does_not_lose_it(
     client: Client, server: ApiServer
 ) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, shown=ONE) as world:
         await server.pause()
         world.reporter.publish(TWO)
 
@@ -154,9 +140,7 @@ async def test_an_outage_delays_the_truth_and_does_not_lose_it(
 async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
     client: Client,
 ) -> None:
-    async with reporting(client) as first:
-        first.reporter.publish(ONE)
-        await first.standing(ONE)
+    async with reporting(client, shown=ONE) as first:
         async with reporting(client, writer="other") as second:
             second.reporter.publish(TWO)
             await second.standing(TWO)
@@ -212,10 +196,7 @@ async def test_a_nameless_program_is_noticed_at_once_and_not_fought(
 async def test_while_the_node_is_anothers_nothing_is_said_about_it(
     client: Client,
 ) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
-
+    async with reporting(client, shown=ONE) as world:
         world.reporter.set_silent(is_silent=True)
         world.reporter.publish(TWO)
         await asyncio.sleep(1.2)  # longer than between two writes
@@ -226,9 +207,8 @@ async def test_while_the_node_is_anothers_nothing_is_said_about_it(
 
 
 async def test_the_next_agent_takes_over_at_once(client: Client) -> None:
-    async with reporting(client) as dead:
-        dead.reporter.publish(ONE)
-        await dead.standing(ONE)
+    async with reporting(client, shown=ONE):
+        pass
 
     async with reporting(client, writer="successor") as world:
         world.reporter.publish(TWO)
@@ -275,9 +255,7 @@ async def test_the_node_is_marked_and_set_right_when_somebody_changes_it(
 
 async def test_a_node_that_comes_later_or_again_is_marked(client: Client) -> None:
     await client.request("DELETE", "/api/v1/nodes/node-1")
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
+    async with reporting(client, shown=ONE) as world:
         await create_node(client)
         await world.node_with(is_marked)
         await client.request("DELETE", "/api/v1/nodes/node-1")
@@ -291,10 +269,7 @@ async def test_a_node_that_comes_later_or_again_is_marked(client: Client) -> Non
 async def test_kubectl_describes_what_is_reported(
     client: Client, server: ApiServer
 ) -> None:
-    async with reporting(client) as world:
-        world.reporter.publish(ONE)
-        await world.standing(ONE)
-
+    async with reporting(client, shown=ONE):
         process = await asyncio.create_subprocess_exec(
             "kubectl",
             f"--server={server.url}",

@@ -9,8 +9,7 @@ from tests.support.watched import ALL_FREE
 
 async def test_an_answer_that_is_lost_is_read_again() -> None:
     async with world(cluster()) as w:
-        w.add("a")
-        w.api.fates.append(Fate.DONE_AND_CUT)
+        w.add("a", fates=[Fate.DONE_AND_CUT])
 
         assert await w.bind() == ""
 
@@ -30,8 +29,7 @@ async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
 
 async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
     async with world(cluster(), open_s=0.5) as w:
-        w.add("a", count=8)
-        w.api.fates.append(Fate.CUT)
+        w.add("a", count=8, fates=[Fate.CUT])
         await w.bind()
         assert free(w.cache, "n1") == ()
 
@@ -42,8 +40,7 @@ async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
 
 async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
     async with world(cluster(), open_s=5) as w:
-        w.add("a", count=8)
-        w.api.fates.append(Fate.CUT)
+        w.add("a", count=8, fates=[Fate.CUT])
         await w.bind()
         assert w.api.execute(w.api.bindings[0]).status == 201
 
@@ -56,8 +53,7 @@ async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
 
 async def test_the_same_bind_tried_again_writes_the_same() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2)
-        w.api.fates.append(Fate.CUT)
+        w.add("a", count=2, fates=[Fate.CUT])
         await w.bind()
 
         assert await w.bind() == ""
@@ -68,8 +64,7 @@ async def test_the_same_bind_tried_again_writes_the_same() -> None:
 
 async def test_a_retry_that_succeeds_ends_the_looking() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2)
-        w.api.fates.append(Fate.CUT)
+        w.add("a", count=2, fates=[Fate.CUT])
         await w.bind()
 
         await w.bind()
@@ -80,8 +75,7 @@ async def test_a_retry_that_succeeds_ends_the_looking() -> None:
 
 async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
     async with world(cluster(), open_s=0.06) as w:
-        w.add("a", count=8)
-        w.api.fates.extend([Fate.CUT, Fate.WAIT])
+        w.add("a", count=8, fates=[Fate.CUT, Fate.WAIT])
         await w.bind()
         again = w.bind()
         await until(lambda: len(w.api.bindings) == 2)
@@ -96,8 +90,7 @@ async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
 
 async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2)
-        w.api.fates.append(Fate.CUT)
+        w.add("a", count=2, fates=[Fate.CUT])
         await w.bind()
         w.api.execute(w.api.bindings[0])
 
@@ -107,8 +100,7 @@ async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
 
 async def test_a_refused_retry_does_not_void_the_first_try() -> None:
     async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2)
-        w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
+        w.add("a", count=2, fates=[Fate.CUT, Fate.FORBIDDEN])
         await w.bind()
 
         assert await w.bind() == UNKNOWN
@@ -131,8 +123,7 @@ async def test_a_bind_that_was_done_is_not_sent_again_while_the_watch_is_late() 
 
 async def test_an_open_bind_is_not_tried_on_another_node() -> None:
     async with world(cluster(nodes=("n1", "n2"))) as w:
-        w.add("a")
-        w.api.fates.append(Fate.CUT)
+        w.add("a", fates=[Fate.CUT])
         await w.bind()
 
         text = await w.bind(where="n2")
@@ -142,8 +133,7 @@ async def test_an_open_bind_is_not_tried_on_another_node() -> None:
 
 async def test_a_server_error_is_no_outcome() -> None:
     async with world(cluster()) as w:
-        w.add("a")
-        w.api.fates.append(Fate.BROKEN)
+        w.add("a", fates=[Fate.BROKEN])
 
         assert await w.bind() == UNKNOWN
         assert list(reservations(w.cache)) == ["uid-a"]

@@ -11,7 +11,7 @@ from extender.planning.plan import TopologySnapshot
 from scheduler_core.placement.job_rules import Profile
 from tests.support.caches import apply, cluster, empty, free, known_pod
 from tests.support.clock import NOW_S
-from tests.support.extender import NAMES, world
+from tests.support.extender import NAMES, planned_pair, world
 from tests.support.fake_api import Fate
 from tests.support.watched import (
     ALL_FREE,
@@ -34,8 +34,7 @@ async def test_all_pods_of_a_job_are_bound_once_the_last_has_come() -> None:
         w.add(*two())
         assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
 
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+        first = await w.come("a", "n1")
         assert w.api.bindings == []
         second = w.bind("b", "n2")
 
@@ -84,11 +83,8 @@ async def test_planned_chips_go_to_nobody_else() -> None:
 
 
 async def test_if_one_does_not_come_all_are_refused_and_all_is_given_back() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-        call = w.bind("a", "n1")
-        await w.until_came(1)
+    async with planned_pair() as w:
+        call = await w.come("a", "n1")
 
         w.pass_s(21)
 
@@ -105,12 +101,9 @@ async def test_if_one_does_not_come_all_are_refused_and_all_is_given_back() -> N
 async def test_it_is_planned_again_after_a_pause_without_the_node_that_refused() -> (
     None
 ):
-    async with world(cluster(nodes=("n1", "n2", "n3"))) as w:
-        w.add(*two())
+    async with planned_pair(("n1", "n2", "n3")) as w:
         names = ("n1", "n2", "n3")
-        w.filter("a", names)
-        call = w.bind("a", "n1")
-        await w.until_came(1)
+        call = await w.come("a", "n1")
         w.pass_s(21)
         said = await call
         assert w.why("a", names) == (said,)
@@ -121,10 +114,7 @@ async def test_it_is_planned_again_after_a_pause_without_the_node_that_refused()
 
 
 async def test_a_plan_of_which_nobody_comes_ends() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-
+    async with planned_pair() as w:
         w.pass_s(31)
 
         assert w.is_(Phase.GATHERING)
@@ -133,11 +123,8 @@ async def test_a_plan_of_which_nobody_comes_ends() -> None:
 
 async def test_a_pod_that_is_not_offered_its_node_has_its_job_planned_anew() -> None:
     names = ("n1", "n2", "n3")
-    async with world(cluster(nodes=names)) as w:
-        w.add(*two())
-        w.filter("a", names)
-        call = w.bind("a", "n1")
-        await w.until_came(1)
+    async with planned_pair(names) as w:
+        call = await w.come("a", "n1")
 
         assert w.filter("b", ("n1", "n3")) == ["n3"]
 
@@ -146,21 +133,15 @@ async def test_a_pod_that_is_not_offered_its_node_has_its_job_planned_anew() -> 
 
 
 async def test_a_list_of_one_node_says_nothing_of_the_others() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-
+    async with planned_pair() as w:
         assert w.filter("b", ("n1",)) == []
 
         assert w.filter("b") == ["n2"]
 
 
 async def test_callers_who_have_gone_have_not_come() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-        gone = w.bind("a", "n1")
-        await w.until_came(1)
+    async with planned_pair() as w:
+        gone = await w.come("a", "n1")
         w.there = False
 
         second = w.bind("b", "n2")
@@ -172,11 +153,8 @@ async def test_callers_who_have_gone_have_not_come() -> None:
 
 
 async def test_a_later_call_for_a_pod_takes_the_place_of_the_first() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+    async with planned_pair() as w:
+        first = await w.come("a", "n1")
 
         again = w.bind("a", "n1")
 
@@ -185,10 +163,7 @@ async def test_a_later_call_for_a_pod_takes_the_place_of_the_first() -> None:
 
 
 async def test_a_bind_for_another_node_than_planned_is_refused() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-
+    async with planned_pair() as w:
         assert await w.bind("a", "n2") == "the plan of this pod's job has it on n1"
 
 
@@ -202,11 +177,8 @@ async def test_a_bind_without_a_plan_is_refused() -> None:
 
 
 async def test_a_member_that_goes_ends_the_plan() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-        call = w.bind("a", "n1")
-        await w.until_came(1)
+    async with planned_pair() as w:
+        call = await w.come("a", "n1")
 
         w.learn(events.PodDeleted(uid="uid-b"))
 
@@ -215,11 +187,8 @@ async def test_a_member_that_goes_ends_the_plan() -> None:
 
 
 async def test_a_chip_that_fails_while_the_gate_is_closed_has_all_refused() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+    async with planned_pair() as w:
+        first = await w.come("a", "n1")
         w.learn(report("n1", unhealthy=(3,), there=(), update_time=NOW_S + 1))
 
         second = w.bind("b", "n2")
@@ -231,12 +200,9 @@ async def test_a_chip_that_fails_while_the_gate_is_closed_has_all_refused() -> N
 
 
 async def test_what_fails_in_the_middle_is_completed() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
+    async with planned_pair() as w:
         w.api.fates.extend([Fate.FORBIDDEN])
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+        first = await w.come("a", "n1")
 
         said = await asyncio.gather(first, w.bind("b", "n2"))
 
@@ -251,12 +217,9 @@ async def test_what_fails_in_the_middle_is_completed() -> None:
 
 
 async def test_a_job_that_stays_bound_in_part_is_told_of_once() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
+    async with planned_pair() as w:
         w.api.fates.extend([Fate.FORBIDDEN])
-        first = w.bind("a", "n1")
-        await w.until_came(1)
+        first = await w.come("a", "n1")
         said = await asyncio.gather(first, w.bind("b", "n2"))
         left = "a" if said[0] else "b"
 
@@ -333,9 +296,7 @@ async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
 
 
 async def test_ranks_and_marks_of_a_job_are_written_at_bind() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
+    async with planned_pair() as w:
         calls = [w.bind("a", "n1"), w.bind("b", "n2")]
         await asyncio.gather(*calls)
 
@@ -345,10 +306,7 @@ async def test_ranks_and_marks_of_a_job_are_written_at_bind() -> None:
 
 
 async def test_a_plan_is_explained() -> None:
-    async with world(cluster(nodes=NAMES)) as w:
-        w.add(*two())
-        w.filter("a")
-
+    async with planned_pair() as w:
         found = w.explain("b")
 
     assert found.json["job"] == "Job of pods default/j"

@@ -78,8 +78,7 @@ async def test_a_bind_that_no_longer_fits_is_refused_without_a_call() -> None:
 
 async def test_a_refusal_gives_the_chips_back_at_once() -> None:
     async with world(cluster()) as w:
-        w.add("a")
-        w.api.fates.append(Fate.FORBIDDEN)
+        w.add("a", fates=[Fate.FORBIDDEN])
 
         text = await w.bind()
 
@@ -145,8 +144,7 @@ async def test_a_pod_without_npus_is_bound_without_a_claim() -> None:
 
 async def test_a_second_call_for_a_pod_under_way_is_refused() -> None:
     async with world(cluster()) as w:
-        w.add("a")
-        w.api.fates.append(Fate.WAIT)
+        w.add("a", fates=[Fate.WAIT])
         first = w.bind()
         await until(lambda: bool(w.api.bindings))
 
@@ -158,8 +156,7 @@ async def test_a_second_call_for_a_pod_under_way_is_refused() -> None:
 
 async def test_a_caller_that_goes_away_does_not_end_the_call() -> None:
     async with world(cluster()) as w:
-        w.add("a")
-        w.api.fates.append(Fate.WAIT)
+        w.add("a", fates=[Fate.WAIT])
         caller = w.bind()
         await until(lambda: bool(w.api.bindings))
         caller.cancel()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from extender.cache import events
 from extender.cache.cache import Cache
 from extender.planning.plan import PLAIN
 from extender.planning.reservation import choose_nodes
@@ -18,7 +17,7 @@ from tests.support.caches import (
 )
 from tests.support.clock import NOW_NS, NOW_S
 from tests.support.extender import NAMES, ServedWorld, world
-from tests.support.watched import ALL, RESOURCE, member, pod_update, tenant
+from tests.support.watched import ALL, RESOURCE, gone, member, pod_update, tenant
 
 
 async def waiting(w: ServedWorld) -> None:
@@ -80,7 +79,7 @@ async def test_who_has_a_higher_priority_passes_by() -> None:
 async def test_the_job_gets_its_nodes_and_then_they_are_everybodys() -> None:
     async with world(busy()) as w:
         await waiting(w)
-        w.learn(events.PodDeleted(uid="uid-x"), events.PodDeleted(uid="uid-y"))
+        w.learn(*gone("x", "y"))
         w.pass_s(3)
 
         assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
@@ -96,7 +95,7 @@ async def test_nodes_are_not_kept_for_ever(how: str) -> None:
         assert reserved_nodes(w.cache) == set(NAMES)
 
         if how == "job":
-            w.learn(*(events.PodDeleted(uid=f"uid-{name}") for name in "ab"))
+            w.learn(*gone(*"ab"))
         w.pass_s(1801 if how == "time" else 1)
 
         assert reserved_nodes(w.cache) == set()

@@ -10,28 +10,8 @@ from extender.preemption import victims
 from extender.preemption.attempt import Attempt
 from scheduler_core.node import chips
 from tests.support.caches import apply, cluster, free, gangs, known_pod, requested
-from tests.support.watched import RESOURCE, claim, member, pod_update
+from tests.support.watched import HIGH, RESOURCE, claim, high, low, member, pod_update
 from tests.support.watched import node as node_seen
-
-HIGH = 100
-
-
-def low(
-    name: str, where: str, ids: Iterable[int], *, priority: int = 0, job: str = ""
-) -> events.PodUpdated:
-    """A pod that runs, of a lower priority; perhaps one of a job of two."""
-    ids = tuple(ids)
-    seen = member(
-        name, job=job, count=len(ids), node=where, phase="Running", priority=priority
-    )
-    served = dict(seen.pod.annotations) | claim(ids, 2**64 - 1)
-    served["huawei.com/AscendReal"] = ""
-    found = replace(seen, pod=replace(seen.pod, annotations=served), priority=priority)
-    return found if job else replace(found, member=None)
-
-
-def high(count: int, name: str = "high", priority: int = HIGH) -> events.PodUpdated:
-    return pod_update(name, count=count, priority=priority)
 
 
 def for_pod(cache: Cache, *names: str, protected: Iterable[str] = ()) -> Attempt | None:

@@ -18,7 +18,16 @@ from tests.support.caches import (
     set_limits,
 )
 from tests.support.extender import evicting
-from tests.support.watched import HIGH, RESOURCE, high, low, member, pod, pod_update
+from tests.support.watched import (
+    HIGH,
+    RESOURCE,
+    gone,
+    high,
+    low,
+    member,
+    pod,
+    pod_update,
+)
 
 LOST = events.Ticked(lost="pods")
 LITERAL = RawContainer(
@@ -70,8 +79,7 @@ async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
         assert (w.calls.rehearsed, nominations(w.cache)) == ([], {})
 
         gang.again_s = 0.0
-        w.filter("w0")
-        await w.tick()
+        await w.seek_room("w0")
         assert sorted(w.calls.evicted) == ["a", "b"]
 
 
@@ -90,7 +98,7 @@ async def test_nobody_goes_if_the_pod_went_while_it_was_asked_who_may() -> None:
         w.preemptor.tick()
         assert list(nominations(w.cache)) == ["uid-high"]
 
-        w.learn(events.PodDeleted(uid="uid-high"))
+        w.learn(*gone("high"))
         await w.settled()
 
         assert (w.calls.rehearsed, w.calls.evicted) == (["b"], [])
@@ -111,8 +119,7 @@ async def test_a_job_of_which_a_pod_was_made_anew_gets_room_all_the_same() -> No
 
 async def test_a_pod_that_joins_a_job_has_no_room_of_its_own_any_more() -> None:
     async with evicting(*FULL, high(4)) as w:
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
         assert list(nominations(w.cache)) == ["uid-high"]
 
         w.learn(replace(high(4), member=wanting("high").member))
@@ -125,8 +132,7 @@ async def test_a_pod_that_joins_a_job_has_no_room_of_its_own_any_more() -> None:
 async def test_what_was_freed_stays_kept_while_nothing_can_be_placed(name: str) -> None:
     seen = (*FULL, high(4)) if name == "high" else JOB
     async with evicting(*seen) as w:
-        w.filter(name)
-        await w.tick()
+        await w.seek_room(name)
         for victim in ("a", "b"):
             if victim in w.calls.evicted:
                 w.learn(events.PodDeleted(uid=f"uid-{victim}"))
@@ -147,9 +153,8 @@ async def test_what_was_freed_stays_kept_while_nothing_can_be_placed(name: str) 
 
 async def test_a_pod_that_joins_a_job_gives_back_what_was_freed_for_it() -> None:
     async with evicting(*FULL, high(4)) as w:
-        w.filter("high")
-        await w.tick()
-        w.learn(events.PodDeleted(uid="uid-b"))
+        await w.seek_room("high")
+        w.learn(*gone("b"))
         await w.tick(5)
         assert w.filter("high") == ["n1"]
 

@@ -10,7 +10,7 @@ from extender.scheduling import node_filter
 from tests.support.caches import free, known_pod, nominations
 from tests.support.clock import NOW_S
 from tests.support.extender import NAMES, evicting
-from tests.support.watched import HIGH, high, low, member, pod_update
+from tests.support.watched import HIGH, gone, high, low, member, pod_update
 
 RING = (4, 5, 6, 7)
 WHY = "which needs its chips and has a higher priority"
@@ -32,7 +32,7 @@ async def test_a_ring_is_freed_and_nobody_else_gets_its_chips() -> None:
         assert free(w.cache, "n1") == (2, 3)
         assert w.filter("high") == []  # b has not gone yet
 
-        w.learn(events.PodDeleted(uid="uid-b"))
+        w.learn(*gone("b"))
         await w.tick(5)  # what b had is shown to be free after a while
         assert free(w.cache, "n1") == (2, 3)
         assert w.calls.wakes > 0
@@ -45,8 +45,7 @@ async def test_a_ring_is_freed_and_nobody_else_gets_its_chips() -> None:
 
 async def test_it_is_said_on_both_and_explained() -> None:
     async with evicting(*FULL, high(4)) as w:
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
 
         assert w.calls.told == [
             (
@@ -73,13 +72,11 @@ async def test_it_is_said_on_both_and_explained() -> None:
 async def test_who_has_a_budget_stays_and_another_ring_is_freed() -> None:
     async with evicting(*FULL, high(4)) as w:
         w.calls.says["b"] = Outcome.BUDGET
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
         assert w.calls.evicted == []
         assert nominations(w.cache) == {}
 
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
 
         assert w.calls.evicted == ["a"]
 
@@ -88,8 +85,7 @@ async def test_if_nobody_may_go_nobody_goes() -> None:
     async with evicting(*FULL, high(8)) as w:
         w.calls.says["a"] = Outcome.BUDGET
         for _ in range(5):
-            w.filter("high")
-            await w.tick()
+            await w.seek_room("high")
 
         assert (w.calls.rehearsed, w.calls.evicted) == (["a", "b"], [])
         assert nominations(w.cache) == {}
@@ -97,9 +93,8 @@ async def test_if_nobody_may_go_nobody_goes() -> None:
 
 async def test_chips_are_kept_for_a_time_only() -> None:
     async with evicting(*FULL, high(4), high(4, "other", 0)) as w:
-        w.filter("high")
-        await w.tick()
-        w.learn(events.PodDeleted(uid="uid-b"))
+        await w.seek_room("high")
+        w.learn(*gone("b"))
         await w.tick(5)
         assert w.filter("other") == []
 
@@ -110,9 +105,8 @@ async def test_chips_are_kept_for_a_time_only() -> None:
 
 async def test_a_pod_that_does_not_come_to_be_bound_loses_its_chips() -> None:
     async with evicting(*FULL, high(4), high(4, "other", 0)) as w:
-        w.filter("high")
-        await w.tick()
-        w.learn(events.PodDeleted(uid="uid-b"))
+        await w.seek_room("high")
+        w.learn(*gone("b"))
         await w.tick(5)
         assert w.filter("high") == ["n1"]
         assert w.filter("other") == []
@@ -120,8 +114,7 @@ async def test_a_pod_that_does_not_come_to_be_bound_loses_its_chips() -> None:
         await w.tick(60)
 
         assert w.filter("other") == ["n1"]
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
         assert nominations(w.cache) == {}  # not again so soon
 
 
@@ -144,11 +137,10 @@ async def test_nobody_is_evicted_for_a_pod_that_no_longer_waits(how: str) -> Non
 
 async def test_room_for_a_pod_that_went_is_anybodys() -> None:
     async with evicting(*FULL, high(4)) as w:
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
         assert list(nominations(w.cache)) == ["uid-high"]
 
-        w.learn(events.PodDeleted(uid="uid-high"))
+        w.learn(*gone("high"))
         await w.tick()
 
         assert nominations(w.cache) == {}
@@ -175,10 +167,10 @@ async def test_for_a_job_all_go_before_it_is_planned() -> None:
         await w.tick()
         assert sorted(w.calls.evicted) == ["a", "b"]
 
-        w.learn(events.PodDeleted(uid="uid-a"))
+        w.learn(*gone("a"))
         await w.tick(5)
         assert w.filter("w0") == []
-        w.learn(events.PodDeleted(uid="uid-b"))
+        w.learn(*gone("b"))
         await w.tick(5)
 
         found = [w.filter("w0"), w.filter("w1")]
@@ -190,9 +182,8 @@ async def test_for_a_job_all_go_before_it_is_planned() -> None:
 
 async def test_a_pod_that_fits_elsewhere_meanwhile_goes_there() -> None:
     async with evicting(*FULL, high(4)) as w:
-        w.filter("high")
-        await w.tick()
-        w.learn(events.PodDeleted(uid="uid-c"))
+        await w.seek_room("high")
+        w.learn(*gone("c"))
         await w.tick(5)
 
         assert w.filter("high") == ["n2"]
@@ -204,10 +195,9 @@ async def test_a_pod_that_fits_elsewhere_meanwhile_goes_there() -> None:
 
 async def test_an_eviction_that_fails_in_the_middle_is_tried_again() -> None:
     async with evicting(*FULL, high(8)) as w:
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
         assert w.calls.evicted == ["a", "b"]
-        w.learn(events.PodDeleted(uid="uid-a"))
+        w.learn(*gone("a"))
 
         await w.tick(6)
 
@@ -217,8 +207,7 @@ async def test_an_eviction_that_fails_in_the_middle_is_tried_again() -> None:
 async def test_a_pod_of_the_same_name_is_another_pod() -> None:
     spec = pod_update("high", uid="uid-new", count=4)
     async with evicting(*FULL, high(4)) as w:
-        w.filter("high")
-        await w.tick()
+        await w.seek_room("high")
 
         w.learn(events.PodDeleted(uid="uid-high"), spec)
         await w.tick()

@@ -21,6 +21,7 @@ from tests.agent.devices.asking import (
     PATIENCE_S,
     driver_on,
     problem_with,
+    read_once,
     reading_with,
 )
 from tests.agent.devices.fake_machine import FakeMachine
@@ -31,6 +32,12 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "machine"
 
 
+@pytest.fixture
+def machine(script: Path) -> FakeMachine:
+    """A module of 910B chips."""
+    return fake_machine.module_910b(script)
+
+
 def codes(reading: Reading) -> list[tuple[int, str]]:
     return [(fault.chip, fault.code) for fault in reading.faults]
 
@@ -39,8 +46,7 @@ async def test_everything_that_an_atlas_800_says(libdcmi: Path, script: Path) ->
     machine = fake_machine.training_910a(script)
     machine.say(3, 0, codes="80E01801,81078603", network=3)
     machine.say(5, 0, pids="12,11,12")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert reading == Reading(
         product=ATLAS_800_TRAINING,
@@ -66,11 +72,11 @@ async def test_everything_that_an_atlas_800_says(libdcmi: Path, script: Path) ->
     )
 
 
-async def test_chips_go_by_their_physical_ids(libdcmi: Path, script: Path) -> None:
-    machine = fake_machine.module_910b(script)
+async def test_chips_go_by_their_physical_ids(
+    libdcmi: Path, machine: FakeMachine
+) -> None:
     machine.say(7, 0, codes="80E18005")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert codes(reading) == [(0, "80E18005")]
     assert reading.details[0] == ChipDetails(
@@ -84,8 +90,7 @@ async def test_dies_of_a_superpod_have_numbers_in_it(
     machine = fake_machine.superpod_a3(script)
     machine.say(0, 1, ip6="fe80::1")
     machine.say(1, 0, ip6="2001:db8::7")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert (reading.product.key, reading.super_pod_id, reading.server_index) == (
         "atlas-a3-16-superpod",
@@ -110,8 +115,7 @@ async def test_an_a3_outside_of_a_superpod_says_so(libdcmi: Path, script: Path) 
     machine = fake_machine.superpod_a3(script)
     for die in range(16):
         machine.say(die // 2, die % 2, pod="0xffffffff", server="0xffffffff")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert (reading.product.key, reading.super_pod_id, reading.server_index) == (
         "atlas-a3-16",
@@ -145,10 +149,10 @@ async def test_servers_of_cards_have_the_chips_that_are_put_in(
     assert reading.product.chip_count == count
 
 
-async def test_the_kind_of_server_can_be_said(libdcmi: Path, script: Path) -> None:
-    machine = fake_machine.module_910b(script)
-    async with driver_on(libdcmi, machine, product="mesh-8") as driver:
-        reading = await driver.read()
+async def test_the_kind_of_server_can_be_said(
+    libdcmi: Path, machine: FakeMachine
+) -> None:
+    reading = await read_once(libdcmi, machine, product="mesh-8")
 
     assert reading.product.key == "mesh-8"
 
@@ -159,8 +163,7 @@ async def test_parts_of_chips_are_known_by_their_templates(
     machine = fake_machine.training_910a(script)
     machine.say(2, 0, virtual="102:vir16,101:vir04_3c,103:odd")
     machine.say(5, 0, virtual="100:vir10_3c_32g")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert reading.virtual == (
         VirtualDevice(chip=5, number=100, kind="10c.3cpu.32g"),
@@ -170,9 +173,8 @@ async def test_parts_of_chips_are_known_by_their_templates(
 
 
 async def test_a_kind_of_server_that_no_chip_is_of_is_said(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     async with driver_on(libdcmi, machine, product="atlas-310p") as driver:
         said = await problem_with(driver, "--product")
 
@@ -180,9 +182,8 @@ async def test_a_kind_of_server_that_no_chip_is_of_is_said(
 
 
 async def test_an_event_brings_a_fault_and_how_severe_it_is(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
         machine.say(2, 0, codes="80E01801")
@@ -200,9 +201,8 @@ async def test_an_event_brings_a_fault_and_how_severe_it_is(
 
 
 async def test_a_fault_that_came_and_went_between_two_looks_is_seen(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
         machine.event(2, "80E01801", 1, 1)
@@ -215,9 +215,8 @@ async def test_a_fault_that_came_and_went_between_two_looks_is_seen(
 
 
 async def test_a_machine_on_which_nothing_changes_has_no_news(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
 
@@ -226,8 +225,9 @@ async def test_a_machine_on_which_nothing_changes_has_no_news(
         assert await driver.wait_for_news(PATIENCE_S)
 
 
-async def test_without_events_faults_are_polled(libdcmi: Path, script: Path) -> None:
-    machine = fake_machine.module_910b(script)
+async def test_without_events_faults_are_polled(
+    libdcmi: Path, machine: FakeMachine
+) -> None:
     machine.tell("answer dcmi_subscribe_fault_event -1 -1 -8255")
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
@@ -238,21 +238,18 @@ async def test_without_events_faults_are_polled(libdcmi: Path, script: Path) -> 
 
 
 async def test_a_chip_that_is_not_ready_has_dropped_off(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.say(0, 0, ready=0)
     machine.tell("answer dcmi_get_device_errorcode_v2 0 0 -8006")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert codes(reading) == [(7, "40F84E00")]
 
 
 async def test_a_chip_that_no_longer_exists_has_vanished(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
         machine.remove(7, 0)
@@ -263,9 +260,8 @@ async def test_a_chip_that_no_longer_exists_has_vanished(
 
 @pytest.mark.parametrize("code", [-8001, -8005, -8006, -8013, -8020, -8255, -99999, 7])
 async def test_a_chip_that_cannot_be_read_stays_as_it_was(
-    libdcmi: Path, script: Path, code: int
+    libdcmi: Path, machine: FakeMachine, code: int
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.say(0, 0, codes="80E01801")
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
@@ -282,12 +278,10 @@ async def test_a_chip_that_cannot_be_read_stays_as_it_was(
 
 
 async def test_a_chip_that_was_never_read_is_not_there_yet(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.tell("answer dcmi_get_device_errorcode_v2 0 0 -8006")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert reading.chips == (0, 1, 2, 3, 4, 5, 6)
     assert reading.unread == (
@@ -296,9 +290,8 @@ async def test_a_chip_that_was_never_read_is_not_there_yet(
 
 
 async def test_who_uses_a_chip_is_not_forgotten_for_a_call_that_fails(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.say(0, 0, pids="4711")
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
@@ -321,21 +314,18 @@ async def test_who_uses_a_chip_is_not_forgotten_for_a_call_that_fails(
     ],
 )
 async def test_what_makes_no_sense_is_said(
-    libdcmi: Path, script: Path, lie: str, said: str
+    libdcmi: Path, machine: FakeMachine, lie: str, said: str
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.tell(lie)
     async with driver_on(libdcmi, machine) as driver:
         assert said in await problem_with(driver, said)
 
 
 async def test_a_number_of_processes_that_cannot_be_is_no_number(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.tell("number dcmi_get_device_resource_info 0 0 2000000000")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(libdcmi, machine)
 
     assert reading.unread == (
         Unread(chip=7, reason="dcmi_get_device_resource_info: nonsense (-99997)"),
@@ -343,9 +333,8 @@ async def test_a_number_of_processes_that_cannot_be_is_no_number(
 
 
 async def test_two_chips_of_one_id_are_nobody_that_we_serve(
-    libdcmi: Path, script: Path
+    libdcmi: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.say(0, 0, phy=3)
     async with driver_on(libdcmi, machine) as driver:
         said = await problem_with(driver, "two chips")
