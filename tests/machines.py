@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from scheduler_core.index.cluster import NodeState
 from scheduler_core.node.reasons import Reason
@@ -29,13 +30,35 @@ def atlas(
     product: Product = ATLAS_800_TRAINING,
 ) -> NodeState:
     """An Atlas 800 training server with all chips present."""
+    return node_state(
+        name, product, mask(free), inventory=0xFF, healthy=mask(healthy), barred=barred
+    )
+
+
+def node_state(  # the parts of a node
+    name: str,
+    product: Product,
+    free: int | None = None,
+    *,
+    inventory: int | None = None,
+    healthy: int | None = None,
+    **more: Any,
+) -> NodeState:
+    """A node by its masks: all chips are there, healthy and free, if nothing is said.
+
+    Args:
+        free: Of these, those that are healthy are free.
+        more: Further fields of the state.
+    """
+    there = product.all_chips if inventory is None else inventory
+    good = there if healthy is None else healthy
     return NodeState(
         name=name,
         product=product,
-        inventory=mask(EIGHT),
-        healthy=mask(healthy),
-        free=mask(free),
-        barred=barred,
+        inventory=there,
+        healthy=good,
+        free=good if free is None else free & good,
+        **more,
     )
 
 

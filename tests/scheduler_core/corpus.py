@@ -25,7 +25,7 @@ from scheduler_core.topology.leaves import (
     Version,
 )
 from scheduler_core.wire import switches as wire
-from tests.machines import mask
+from tests.machines import mask, node_state
 
 Case = dict[str, Any]
 
@@ -166,12 +166,11 @@ def node_of(row: Product, given: Mapping[str, Any]) -> NodeState:
         spare = sorted(set(range(row.chip_count)) - free, reverse=True)
         bad = set(spare[: row.chip_count - given["allocatable"]])
     healthy = row.all_chips & ~mask(bad)
-    return NodeState(
-        name=given.get("name", "node"),
-        product=row,
-        inventory=row.all_chips,
+    return node_state(
+        given.get("name", "node"),
+        row,
+        mask(free),
         healthy=healthy,
-        free=mask(free) & healthy,
         network_unhealthy=mask(given.get("net_unhealthy") or []) & healthy,
     )
 

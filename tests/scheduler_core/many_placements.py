@@ -26,6 +26,7 @@ from scheduler_core.topology.leaves import (
     Tenant,
     Version,
 )
+from tests.machines import node_state
 
 _NODES = 24
 Answer = Placement | JobPlacement | Rejection
@@ -35,12 +36,11 @@ Help = Advice | Eviction | None
 def _node(row: Product, index: int, free: int) -> NodeState:
     hurt = 1 << index % row.chip_count if index % 5 == 0 else 0
     healthy = row.all_chips & ~hurt
-    return NodeState(
-        name=f"node-{index * 7 % _NODES}-{row.key}",
-        product=row,
-        inventory=row.all_chips,
+    return node_state(
+        f"node-{index * 7 % _NODES}-{row.key}",
+        row,
+        free,
         healthy=healthy,
-        free=free & healthy,
         network_unhealthy=1 << index % 3 if index % 4 == 0 else 0,
         barred=Reason.AGENT_SILENT if index % 11 == 10 else None,
     )

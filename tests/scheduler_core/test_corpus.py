@@ -5,11 +5,12 @@ that we hold to be right is asserted instead.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.index.cluster import Cluster
 from scheduler_core.node import chips
 from scheduler_core.node import order as node_order
 from scheduler_core.node.decision import JobPlacement
@@ -29,7 +30,7 @@ from scheduler_core.topology.leaves import (
     schema_of,
 )
 from scheduler_core.wire.annotations import WireError, parse_chip_names, parse_chips
-from tests.machines import mask
+from tests.machines import mask, node_state
 from tests.scheduler_core import corpus, superpod_corpus
 from tests.scheduler_core.corpus import Case
 
@@ -180,7 +181,7 @@ def check_tor_label(case: Case) -> None:
     """A job of one pod on an empty cluster of one node, under its leaf."""
     given = case["input"]
     row = ATLAS_800_TRAINING
-    node = NodeState(name="n", product=row, inventory=1, healthy=1, free=1)
+    node = node_state("n", row, inventory=1)
     leaf = Leaf(name="0", servers=(Server(node="n", slice_id=0),))
     network = Network(leaves=(leaf,)) if given["tor_configmap_loaded"] else None
     job = job_rules.Job(row=row, pods=(job_rules.Pod(name="p", chips=1),))
@@ -310,13 +311,7 @@ def test_nodes_of_the_recorded_order_are_found_in_that_order() -> None:
     (case,) = [case for case in corpus.load() if case["area"] == "node_rank"][:1]
     row = corpus.row_of(case)
     cluster = Cluster(
-        NodeState(
-            name=node.name,
-            product=row,
-            inventory=node.inventory,
-            healthy=node.healthy,
-            free=node.free,
-        )
+        replace(node, product=row)
         for node in (corpus.node_of(row, given) for given in case["input"]["nodes"])
     )
 

@@ -31,7 +31,7 @@ from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
 from scheduler_core.topology.leaves import Leaf, Network, Schema, Server
-from tests.machines import EIGHT, RINGS, atlas
+from tests.machines import EIGHT, RINGS, atlas, node_state
 
 ROWS = [
     table.by_key(key)
@@ -42,12 +42,12 @@ A3 = table.by_key("atlas-a3-8-superpod")
 
 def node(name: str, row: Product, masks: tuple[int, int, int, bool]) -> NodeState:
     healthy, free, bad_network, barred = masks
-    return NodeState(
-        name=name,
-        product=row,
+    return node_state(
+        name,
+        row,
+        free,
         inventory=0xFF,
         healthy=healthy,
-        free=free & healthy,
         network_unhealthy=bad_network,
         taken=healthy & ~free | ~healthy & bad_network << 2 & 0xFF,
         barred=Reason.AGENT_SILENT if barred else None,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.explain import node as node_explanation
 from scheduler_core.explain.node import NodeExplanation, Step
-from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.decision import Placement, Rejection
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.gang_on_superpods import SuperPods
@@ -17,7 +17,7 @@ from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
 from scheduler_core.topology.leaves import Leaf, Network, Schema, Server
-from tests.machines import EIGHT, RINGS, atlas
+from tests.machines import EIGHT, RINGS, atlas, node_state
 
 ROWS = [row for row in table.PRODUCTS if row.resource != "huawei.com/npu"]
 A3 = table.by_key("atlas-a3-8-superpod")
@@ -38,13 +38,7 @@ def check(explanation: NodeExplanation, answer: Placement | Rejection) -> None:
 
 def test_a_verdict_is_what_place_says_of_that_node() -> None:
     for free, healthy, count in every(range(0, 256, 5), (0xFF, 0x7F, 0x33), range(10)):
-        node = NodeState(
-            name="a",
-            product=ATLAS,
-            inventory=0xFF,
-            healthy=healthy,
-            free=free & healthy,
-        )
+        node = node_state("a", ATLAS, free, healthy=healthy)
         cluster = Cluster([node])
 
         explanation = node_explanation.explain(ATLAS, count, cluster, "a")
@@ -74,14 +68,8 @@ def test_of_every_row_a_verdict_is_what_place_says(  # noqa: PLR0913  # a strate
 ) -> None:
     free, healthy, bad_network = masks
     healthy = (healthy | 0xFF) & row.all_chips
-    node = NodeState(
-        name="a",
-        product=row,
-        inventory=row.all_chips,
-        healthy=healthy,
-        free=free & healthy,
-        network_unhealthy=bad_network,
-        barred=barred,
+    node = node_state(
+        "a", row, free, healthy=healthy, network_unhealthy=bad_network, barred=barred
     )
     cluster, avoid = Cluster([node]), ("a",) if avoided else ()
 
@@ -150,7 +138,7 @@ def test_a_node_that_cannot_be_meant_says_so(name: str, said: str) -> None:
 
 def test_a_guest_says_by_whose_rule_it_serves() -> None:
     duo = table.by_key("atlas-300i-duo-chip")
-    node = NodeState(name="a", product=duo, inventory=0xFF, healthy=0xFF, free=0xFF)
+    node = node_state("a", duo, inventory=0xFF)
     wanted = table.by_key("atlas-300i-duo-distributed")
 
     explanation = node_explanation.explain(wanted, 2, Cluster([node]), "a")
@@ -241,10 +229,7 @@ def test_under_leaves_and_in_superpods_it_is_said_where_a_node_hangs() -> None:
     leaf = Leaf(name="x", servers=(Server(node="a", slice_id=0),))
     leaves = Terms(schema=Schema.NORMAL, network=Network(leaves=(leaf,)))
     joined = Terms(superpods=SuperPods(of_node={"a": 7}, reserve=0))
-    a3 = [
-        NodeState(name=name, product=A3, inventory=0xFF, healthy=0xFF, free=0xFF)
-        for name in "ab"
-    ]
+    a3 = [node_state(name, A3, inventory=0xFF) for name in "ab"]
 
     found = [
         ends(

@@ -5,18 +5,13 @@ from hypothesis import strategies as st
 from scheduler_core.index.buckets import NEVER, Bucket, RowBuckets
 from scheduler_core.node.state import NodeState
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from tests.machines import node_state
 
 masks = st.integers(0, 255)
 
 
 def node(healthy: int, free: int) -> NodeState:
-    return NodeState(
-        name="n",
-        product=PRODUCT,
-        inventory=0xFF,
-        healthy=healthy,
-        free=free & healthy,
-    )
+    return node_state("n", PRODUCT, free, healthy=healthy)
 
 
 @pytest.mark.property

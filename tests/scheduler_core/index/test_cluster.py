@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from scheduler_core.node import order as node_order
 from scheduler_core.node.order import Rank
 from scheduler_core.node.reasons import Reason, refusal
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from tests.machines import atlas, atlas_with, variant
+from tests.machines import atlas, atlas_with, node_state, variant
 
 RESOURCE = PRODUCT.resource
 OTHER = variant(key="atlas-other", resource="huawei.com/Ascend310")
@@ -25,12 +26,12 @@ bars = st.sampled_from([None, None, None, Reason.AGENT_SILENT])
 @st.composite
 def states(draw: st.DrawFn) -> NodeState:
     healthy = draw(st.one_of(st.just(0xFF), masks))
-    return NodeState(
-        name=draw(names),
-        product=draw(st.sampled_from([PRODUCT, PRODUCT, OTHER])),
+    return node_state(
+        draw(names),
+        draw(st.sampled_from([PRODUCT, PRODUCT, OTHER])),
+        draw(masks),
         inventory=0xFF,
         healthy=healthy,
-        free=draw(masks) & healthy,
         barred=draw(bars),
     )
 
@@ -136,15 +137,7 @@ def test_taking_chips_and_giving_them_back_changes_nothing(
     cluster, untouched = Cluster(some), Cluster(some)
     before = cluster.nodes(some[0].product)[some[0].name]
 
-    cluster.put(
-        NodeState(
-            name=before.name,
-            product=before.product,
-            inventory=before.inventory,
-            healthy=before.healthy,
-            free=before.free & free,
-        )
-    )
+    cluster.put(replace(before, free=before.free & free, barred=None))
     cluster.put(before)
 
     assert cluster.best(RESOURCE, count) == untouched.best(RESOURCE, count)
@@ -156,17 +149,7 @@ def test_taking_chips_and_giving_them_back_changes_nothing(
 def test_relabelled_nodes_give_the_relabelled_answer(
     some: list[NodeState], count: int
 ) -> None:
-    relabelled = [
-        NodeState(
-            name=f"rack-1-{state.name}",
-            product=state.product,
-            inventory=state.inventory,
-            healthy=state.healthy,
-            free=state.free,
-            barred=state.barred,
-        )
-        for state in some
-    ]
+    relabelled = [replace(state, name=f"rack-1-{state.name}") for state in some]
 
     plain = Cluster(some).best(RESOURCE, count)
     other = Cluster(relabelled).best(RESOURCE, count)

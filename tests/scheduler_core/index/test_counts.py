@@ -13,7 +13,7 @@ from scheduler_core.placement import gang
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from tests.machines import atlas
+from tests.machines import atlas, node_state
 
 MODULE, BOX = table.by_key("atlas-a2-8"), table.by_key("atlas-a2-box16")
 OWN = (ATLAS, MODULE, BOX)
@@ -34,12 +34,12 @@ def states(draw: st.DrawFn) -> NodeState:
     row = draw(st.sampled_from(OWN))
     masks = st.integers(0, row.all_chips)
     healthy = draw(st.one_of(st.just(row.all_chips), masks))
-    return NodeState(
-        name=draw(st.sampled_from(NAMES)),
-        product=row,
+    return node_state(
+        draw(st.sampled_from(NAMES)),
+        row,
+        draw(st.one_of(st.just(healthy), masks)),
         inventory=draw(st.sampled_from([row.all_chips, healthy])),
         healthy=healthy,
-        free=draw(st.one_of(st.just(healthy), masks)) & healthy,
         network_unhealthy=draw(st.sampled_from([0, 0, 1])),
         barred=draw(st.sampled_from([None, None, Reason.AGENT_SILENT])),
     )

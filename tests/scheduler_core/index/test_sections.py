@@ -13,6 +13,7 @@ from scheduler_core.placement.pod import Placement, Rejection, place
 from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import Product
+from tests.machines import node_state
 
 ATLAS, FLAT_8 = table.ATLAS_800_TRAINING, table.by_key("flat-8")
 HALF, MODULE = table.by_key("atlas-800-training-half"), table.by_key("atlas-a2-8")
@@ -28,14 +29,7 @@ def node(
     name: str, row: Product, free: int, *, bad: int = 0, deaf: int = 0
 ) -> NodeState:
     healthy = row.all_chips & ~bad
-    return NodeState(
-        name=name,
-        product=row,
-        inventory=row.all_chips,
-        healthy=healthy,
-        free=free & healthy,
-        network_unhealthy=deaf,
-    )
+    return node_state(name, row, free, healthy=healthy, network_unhealthy=deaf)
 
 
 names = st.sampled_from([f"node-{index}" for index in range(6)])

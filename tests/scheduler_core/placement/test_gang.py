@@ -15,7 +15,7 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from tests.machines import atlas, mask
+from tests.machines import atlas, mask, node_state
 
 A3 = table.by_key("atlas-a3-8")
 MESH = table.by_key("mesh-8")
@@ -27,14 +27,7 @@ def members(*sizes: int) -> list[Member]:
 
 
 def node(name: str, row: Product, free: int, *, deaf: int = 0) -> NodeState:
-    return NodeState(
-        name=name,
-        product=row,
-        inventory=row.all_chips,
-        healthy=row.all_chips,
-        free=free,
-        network_unhealthy=deaf,
-    )
+    return node_state(name, row, free, network_unhealthy=deaf)
 
 
 def can_all_be_placed(row: Product, frees: list[int], sizes: list[int]) -> bool:

@@ -1,12 +1,13 @@
 import pytest
 
-from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement import job as job_placement
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job import Terms
 from scheduler_core.placement.job_rules import Job, Pod
 from scheduler_core.products import table
+from tests.machines import node_state
 
 A3_16 = table.by_key("atlas-a3-16-superpod")
 A3_8 = table.by_key("atlas-a3-8-superpod")
@@ -20,13 +21,7 @@ def cluster_of(
     of_node = {f"{sp}-{i:02}": sp for sp, size in sizes.items() for i in range(size)}
     every = row.all_chips
     cluster = Cluster(
-        NodeState(
-            name=name,
-            product=row,
-            inventory=every,
-            healthy=every & ~int(name in broken),
-            free=every & ~int(name in broken),
-        )
+        node_state(name, row, inventory=every, healthy=every & ~int(name in broken))
         for name in of_node
     )
     return cluster, SuperPods(of_node=of_node)
@@ -150,15 +145,7 @@ def test_after_a_fault_only_the_broken_node_is_replaced() -> None:
         for i, node in enumerate(("1-00", "1-01", "0-04", "0-05"))
     }
     for name in ("1-00", "0-04", "0-05"):
-        cluster.put(
-            NodeState(
-                name=name,
-                product=A3_16,
-                inventory=A3_16.all_chips,
-                healthy=A3_16.all_chips,
-                free=0,
-            )
-        )
+        cluster.put(node_state(name, A3_16, 0))
 
     answer = job_placement.place_job(
         job(A3_16, 4, 2), cluster, terms=Terms(superpods=joined), places=places

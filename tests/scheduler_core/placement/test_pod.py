@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.pod import Placement, Rejection, place
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from tests.machines import EIGHT, atlas, mask
+from tests.machines import EIGHT, atlas, mask, node_state
 
 
 def put(cluster: Cluster, placement: Placement | Rejection) -> tuple[int, ...]:
@@ -15,15 +17,7 @@ def put(cluster: Cluster, placement: Placement | Rejection) -> tuple[int, ...]:
     assert isinstance(placement, Placement)
     state = cluster.nodes(PRODUCT)[placement.node]
     free = state.free & ~mask(placement.chips)
-    cluster.put(
-        NodeState(
-            name=state.name,
-            product=state.product,
-            inventory=state.inventory,
-            healthy=state.healthy,
-            free=free,
-        )
-    )
+    cluster.put(replace(state, free=free))
     return placement.chips
 
 
@@ -187,13 +181,8 @@ def test_another_resource_finds_no_such_npu() -> None:
 
 
 states = st.builds(
-    lambda name, healthy, free, barred: NodeState(
-        name=f"node-{name}",
-        product=PRODUCT,
-        inventory=0xFF,
-        healthy=healthy,
-        free=free & healthy,
-        barred=barred,
+    lambda name, healthy, free, barred: node_state(
+        f"node-{name}", PRODUCT, free, healthy=healthy, barred=barred
     ),
     st.integers(0, 9),
     st.integers(0, 255),
@@ -234,15 +223,6 @@ def test_what_can_be_placed_still_can_when_a_chip_becomes_free(
     if isinstance(place(PRODUCT, count, cluster), Rejection):
         return
     for state in tuple(cluster):
-        cluster.put(
-            NodeState(
-                name=state.name,
-                product=PRODUCT,
-                inventory=0xFF,
-                healthy=state.healthy,
-                free=state.free | 1 << chip & state.healthy,
-                barred=state.barred,
-            )
-        )
+        cluster.put(replace(state, free=state.free | 1 << chip & state.healthy))
 
     assert isinstance(place(PRODUCT, count, cluster), Placement)

@@ -15,7 +15,7 @@ from scheduler_core.preemption.victims import Eviction, Limits, Preemptor, Runni
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from tests.machines import EIGHT, atlas, mask
+from tests.machines import EIGHT, atlas, mask, node_state
 
 ROWS = [
     table.by_key(key)
@@ -63,13 +63,7 @@ def state(
     name: str, row: Product, running: list[RunningPod], healthy: int
 ) -> NodeState:
     taken = sum(pod.chips for pod in running)
-    return NodeState(
-        name=name,
-        product=row,
-        inventory=0xFF,
-        healthy=healthy,
-        free=healthy & ~taken,
-    )
+    return node_state(name, row, healthy & ~taken, inventory=0xFF, healthy=healthy)
 
 
 def subsets(pods: list[RunningPod]) -> list[tuple[RunningPod, ...]]:
@@ -311,7 +305,7 @@ FLAT = table.by_key("flat-16")
 
 def flat(pods: list[RunningPod]) -> tuple[Cluster, dict[str, list[RunningPod]]]:
     """A server of 16 chips of which these pods have some, and nothing is free."""
-    node = NodeState(name="n", product=FLAT, inventory=0xFFFF, healthy=0xFFFF, free=0)
+    node = node_state("n", FLAT, 0, inventory=0xFFFF)
     return Cluster([node]), {"n": pods}
 
 

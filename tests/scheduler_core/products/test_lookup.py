@@ -1,9 +1,10 @@
 import pytest
 
-from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.index.cluster import Cluster
 from scheduler_core.placement.pod import Placement, place
 from scheduler_core.products import lookup, table
 from scheduler_core.products.lookup import Traits
+from tests.machines import node_state
 
 RESOURCE = "huawei.com/Ascend910"
 
@@ -212,9 +213,7 @@ def test_of_a_virtual_device_a_pod_has_one() -> None:
 def test_a_node_of_npu_serves_the_row_that_a_jobs_policy_means(key: str) -> None:
     row, own = table.by_key(key), lookup.find_node_row("huawei.com/npu", {})
     assert own is not None
-    node = NodeState(
-        name="a", product=own, inventory=0xFF, healthy=0xFF, free=0b1111_0001
-    )
+    node = node_state("a", own, 0b1111_0001, inventory=0xFF)
 
     answer = place(row, 4, Cluster([node]))
 
