@@ -19,6 +19,7 @@ from kube.client import Client
 from kube.errors import NotFoundError
 from kube.objects import ConfigMap, Node, OwnerReference, encode
 from scheduler_core.wire.deviceinfo import Affinity
+from tests.support.clock import Time
 from tests.support.until import until
 
 T = TypeVar("T")
@@ -44,20 +45,12 @@ async def create_node(client: Client) -> None:
     await client.request("POST", "/api/v1/nodes", body=encode(body))
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @dataclass
 class World:
     client: Client
     reporter: Reporter
     registry: CollectorRegistry
-    clock: Clock
+    clock: Time
     told: list[str] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
@@ -103,7 +96,7 @@ async def reporting(
     async def nobody() -> None:
         return
 
-    registry, clock = CollectorRegistry(), Clock()
+    registry, clock = CollectorRegistry(), Time(1000.0)
     reporter = Reporter(
         client,
         node="node-1",

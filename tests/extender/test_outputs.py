@@ -30,10 +30,11 @@ from tests.support.caches import (
     known_pod,
     planned,
     reservations,
+    superpods,
     switched,
 )
 from tests.support.clock import NOW_NS, NOW_S
-from tests.support.watched import A3, LARGE, member, node, pod, report, tenant
+from tests.support.watched import LARGE, member, node, pod, report, tenant
 
 OUTPUTS = Path(__file__).parent / "outputs"
 PARAMETER_PLANE = Addresses(
@@ -155,9 +156,7 @@ def test_a_job_that_shares_a_leaf_says_which() -> None:
 
 
 def test_a_job_of_superpods_says_the_logical_and_the_physical_one() -> None:
-    cache = empty()
-    for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1)):
-        add_node(cache, name, A3, superpod=superpod)
+    cache = superpods(n1=0, n2=1, n3=1)
     traits = Traits(annotations={"sp-block": "32"})
     apply(cache, *(member(name, count=16, traits=traits) for name in "ab"))
 

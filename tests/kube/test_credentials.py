@@ -11,16 +11,9 @@ from kube.client import Client
 from kube.credentials import from_settings, from_url, in_cluster, kubeconfig
 from kube.errors import CredentialsError, UnreachableError
 from service.settings import SettingsError
+from tests.support.clock import Time
 
 ENVIRON = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(scope="session")
@@ -93,42 +86,42 @@ def test_an_authority_that_is_none_is_refused(account: Path) -> None:
 
 
 async def test_the_token_is_read_again_each_minute(account: Path) -> None:
-    clock = Clock()
+    clock = Time()
     credentials = in_cluster(account, ENVIRON, clock=clock)
     (account / "token").write_text("two\n")
 
-    clock.now += 59.0
+    clock.now_s += 59.0
     assert await credentials.token() == "one"
-    clock.now += 1.0
+    clock.now_s += 1.0
     assert await credentials.token() == "two"
 
 
 async def test_a_token_that_vanishes_stays_until_it_is_back(account: Path) -> None:
-    clock = Clock()
+    clock = Time()
     credentials = in_cluster(account, ENVIRON, clock=clock)
     (account / "token").unlink()
-    clock.now += 60.0
+    clock.now_s += 60.0
     assert await credentials.token() == "one"
 
     (account / "token").write_text("")
-    clock.now += 60.0
+    clock.now_s += 60.0
     assert await credentials.token() == "one"
 
     (account / "token").write_text("two")
-    clock.now += 60.0
+    clock.now_s += 60.0
     assert await credentials.token() == "two"
 
 
 def test_a_new_authority_is_taken_up_an_old_one_kept(account: Path) -> None:
-    clock = Clock()
+    clock = Time()
     credentials = in_cluster(account, ENVIRON, clock=clock)
     first = credentials.ssl
-    clock.now += 60.0
+    clock.now_s += 60.0
     assert credentials.ssl is first, "the same bytes keep the connections"
 
     with (account / "ca.crt").open("a") as file:
         file.write("\n")
-    clock.now += 60.0
+    clock.now_s += 60.0
 
     assert credentials.ssl is not first
 

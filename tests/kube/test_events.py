@@ -9,26 +9,19 @@ from kube.events import Recorder, Regarding, node_reference, pod_reference
 from kube.objects import Meta, Node, Pod
 from service.backoff import Backoff
 from tests.kube.server import Answer, Script, client_of, refusal
+from tests.support.clock import Time
 
 POD = Regarding(kind="Pod", name="p", namespace="ns", uid="u1")
 MADE = Answer(status=201)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> Time:
+    return Time(1_000_000_000.0)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def recorder(client: Client, clock: Clock) -> Recorder:
+def recorder(client: Client, clock: Time) -> Recorder:
     rng = random.Random(1)  # noqa: S311  # jitter, not a secret
     return Recorder(
         client,
@@ -77,13 +70,13 @@ async def test_an_event_is_what_kubectl_describe_wants(
 
 
 async def test_equal_events_are_one_with_a_count(
-    script: Script, recorder: Recorder, clock: Clock
+    script: Script, recorder: Recorder, clock: Time
 ) -> None:
     script.will(MADE, Answer())
     say(recorder)
     say(recorder)
     await recorder.attempt()
-    clock.now += 60.0
+    clock.now_s += 60.0
     say(recorder)
 
     await recorder.attempt()
@@ -96,12 +89,12 @@ async def test_equal_events_are_one_with_a_count(
 
 
 async def test_an_event_that_the_server_forgot_is_made_anew(
-    script: Script, recorder: Recorder, clock: Clock
+    script: Script, recorder: Recorder, clock: Time
 ) -> None:
     script.will(MADE, refusal(404, "NotFound"), MADE)
     say(recorder)
     await recorder.attempt()
-    clock.now += 4000.0
+    clock.now_s += 4000.0
     say(recorder)
 
     await recorder.attempt()

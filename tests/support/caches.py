@@ -26,6 +26,7 @@ from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import Shape
 from tests.support.clock import NOW_NS, NOW_S
 from tests.support.watched import (
+    A3,
     BOTH,
     RESOURCE,
     Line,
@@ -90,11 +91,11 @@ def add_node(
     )
 
 
-def superpods(product: Product, **ids: int) -> Cache:
-    """Nodes, each in the SuperPoD with this id."""
+def superpods(**ids: int) -> Cache:
+    """Nodes of A3 servers, each in the SuperPoD with this id."""
     cache = empty()
     for name, superpod in ids.items():
-        add_node(cache, name, product, superpod=superpod)
+        add_node(cache, name, A3, superpod=superpod)
     return cache
 
 

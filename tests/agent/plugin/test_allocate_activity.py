@@ -1,24 +1,17 @@
 import asyncio
 
 from agent.plugin.allocate_activity import PREFERENCE_LASTS_S, AllocateActivity
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.support.clock import Time
 
 
 def test_it_is_quiet_when_nothing_was_asked() -> None:
-    activity = AllocateActivity(Clock())
+    activity = AllocateActivity(Time())
 
     assert activity.was_quiet_since(activity.mark())
 
 
 def test_an_allocate_disturbs_from_its_arrival_to_its_answer() -> None:
-    activity = AllocateActivity(Clock())
+    activity = AllocateActivity(Time())
     mark = activity.mark()
 
     with activity.allocating():
@@ -30,7 +23,7 @@ def test_an_allocate_disturbs_from_its_arrival_to_its_answer() -> None:
 
 
 def test_a_mark_of_a_disturbed_moment_never_proves_quiet() -> None:
-    activity = AllocateActivity(Clock())
+    activity = AllocateActivity(Time())
     with activity.allocating():
         mark = activity.mark()
 
@@ -38,7 +31,7 @@ def test_a_mark_of_a_disturbed_moment_never_proves_quiet() -> None:
 
 
 async def test_a_preference_disturbs_until_its_allocate_has_ended() -> None:
-    activity = AllocateActivity(Clock())
+    activity = AllocateActivity(Time())
 
     await activity.prefer()
     pending = activity.is_quiet
@@ -50,7 +43,7 @@ async def test_a_preference_disturbs_until_its_allocate_has_ended() -> None:
 
 
 async def test_a_preference_without_an_allocate_stops_counting() -> None:
-    clock = Clock()
+    clock = Time()
     activity = AllocateActivity(clock)
 
     await activity.prefer()
@@ -60,7 +53,7 @@ async def test_a_preference_without_an_allocate_stops_counting() -> None:
 
 
 async def test_no_listing_begins_while_a_preference_waits_for_another() -> None:
-    activity = AllocateActivity(Clock())
+    activity = AllocateActivity(Time())
     with activity.listing():
         asking = asyncio.create_task(activity.prefer())
         await asyncio.sleep(0)
@@ -71,7 +64,7 @@ async def test_no_listing_begins_while_a_preference_waits_for_another() -> None:
 
 
 async def test_a_preference_waits_for_every_listing_that_is_under_way() -> None:
-    activity = AllocateActivity(Clock())
+    activity = AllocateActivity(Time())
     first, second = activity.listing(), activity.listing()
     with first:
         with second:

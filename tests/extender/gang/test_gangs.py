@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 
 from extender.cache import events
 from extender.cache.requests import Resources
@@ -246,7 +247,7 @@ async def test_pods_that_do_not_fit_a_node_together_go_to_two() -> None:
     allocatable_resources = Resources(1000, 1 << 30, 110)
     cache = cluster(nodes=NAMES)
     for name in NAMES:
-        apply(cache, _with(node(name), allocatable_resources))
+        apply(cache, replace(node(name), allocatable_resources=allocatable_resources))
     per_pod = TopologySnapshot(profile=Profile.PER_POD)
     async with world(cache, topology=lambda _gang: per_pod) as w:
         asks = Resources(600, 1 << 20)
@@ -258,7 +259,10 @@ async def test_pods_that_do_not_fit_a_node_together_go_to_two() -> None:
 async def test_without_cpu_for_all_there_is_no_plan() -> None:
     cache = cluster(nodes=NAMES)
     for name in NAMES:
-        apply(cache, _with(node(name), Resources(1000, 1 << 30, 110)))
+        apply(
+            cache,
+            replace(node(name), allocatable_resources=Resources(1000, 1 << 30, 110)),
+        )
     busy = events.OtherPodUpdated(uid="web", node="n2", ask=Resources(800, 0))
     apply(cache, busy)
     async with world(cache) as w:
@@ -328,15 +332,3 @@ async def test_a_pod_by_itself_is_not_of_any_job() -> None:
         w.learn(pod_update("s"))
 
         assert w.planner.filter_nodes(known_pod(w.cache, "s"), NAMES) is None
-
-
-def _with(
-    seen: events.NodeUpdated, allocatable_resources: Resources
-) -> events.NodeUpdated:
-    return events.NodeUpdated(
-        name=seen.name,
-        product=seen.product,
-        inventory=seen.inventory,
-        allocatable=seen.allocatable,
-        allocatable_resources=allocatable_resources,
-    )

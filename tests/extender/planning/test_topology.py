@@ -7,7 +7,15 @@ from extender.planning.topology import NetworkTopology, Rules
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.topology.leaves import Version
-from tests.support.caches import add_node, apply, empty, gang, planned, switched
+from tests.support.caches import (
+    add_node,
+    apply,
+    empty,
+    gang,
+    planned,
+    superpods,
+    switched,
+)
 from tests.support.watched import A3, LARGE, member, tenant
 
 
@@ -92,9 +100,7 @@ def test_a_job_across_leaves_says_what_it_makes_of_them() -> None:
 
 
 def test_a_logical_superpod_lies_in_one_physical() -> None:
-    cache = empty()
-    for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1), ("n4", 2)):
-        add_node(cache, name, A3, superpod=superpod)
+    cache = superpods(n1=0, n2=1, n3=1, n4=2)
     traits = Traits(annotations={"sp-block": "32"})
     apply(
         cache,
@@ -109,9 +115,7 @@ def test_a_logical_superpod_lies_in_one_physical() -> None:
 
 
 def test_a_node_that_comes_to_another_superpod_is_noticed() -> None:
-    cache = empty()
-    for name, superpod in (("n1", 0), ("n2", 1)):
-        add_node(cache, name, A3, superpod=superpod)
+    cache = superpods(n1=0, n2=1)
     traits = Traits(annotations={"sp-block": "32"})
     pods = [member(name, count=16, traits=traits) for name in "ab"]
     apply(cache, *pods)
