@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import aiohttp
+
 from agent import app
 from agent.settings import Settings
 from sandbox.apiclient import ApiClient, ApiStatusError, Object
@@ -235,6 +237,19 @@ class Site:
         if sorted(held) != sorted(chips):
             found.append(f"held {held}, mounted {sorted(chips)}")
         return found
+
+
+async def page_of(address_file: Path, page: str) -> str:
+    """What an agent says on a page; "" while it does not answer."""
+    try:
+        where = address_file.read_text().strip()  # noqa: ASYNC240  # a few bytes
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"http://{where}/{page}") as answer,
+        ):
+            return (await answer.text()).strip()
+    except (OSError, aiohttp.ClientError):
+        return ""
 
 
 @asynccontextmanager

@@ -7,10 +7,10 @@ from agent.claims.events import (
     ChipsRead,
     Granted,
     Refused,
-    ResourcesRead,
 )
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, ids, pod
+from tests.agent.rules.kubelet import shows
 
 
 def reading(made: NpuPod) -> NpuPod:
@@ -40,17 +40,8 @@ def test_it_gets_its_own_chips_from_whatever_ids() -> None:
 def test_served_for_another_it_holds_what_its_annotation_says() -> None:
     now = current(pod("plain", [0, 1], 1), reading(pod("reader", [2, 3], 2)))
     now.apply(AllocateAsked(ids(0, 1), last_call=True))
-    sequence = now.ledger.sequence
 
-    now.apply(
-        ResourcesRead(
-            uid="uid-reader",
-            containers={"main": frozenset(ids(0, 1))},
-            as_of=sequence,
-            until=sequence,
-            quiet=True,
-        )
-    )
+    shows(now, "reader", main=(0, 1))
 
     (hold,) = now.ledger.holds.values()
     assert hold.chips == (2, 3)

@@ -23,10 +23,10 @@ from agent.claims.events import (
     PreferenceAsked,
     Preferred,
     Refused,
-    ResourcesRead,
 )
 from agent.claims.store import LedgerStore
 from tests.agent.node import RESOURCE, Effects, current, ids, pod
+from tests.agent.rules.kubelet import shows
 
 EVERY_ID = ids(*range(8))
 
@@ -39,20 +39,6 @@ def granted(effects: tuple[Effect, ...]) -> tuple[int, ...]:
 
 def asks(now: LedgerStore, *chips: int) -> tuple[int, ...]:
     return granted(now.apply(AllocateAsked(ids(*chips), last_call=True)))
-
-
-def shows(now: LedgerStore, name: str, *chips: int) -> None:
-    """pod-resources shows these ids for a pod."""
-    sequence = now.ledger.sequence
-    now.apply(
-        ResourcesRead(
-            uid=f"uid-{name}",
-            containers={"main": frozenset(ids(*chips))},
-            as_of=sequence,
-            until=sequence,
-            quiet=True,
-        )
-    )
 
 
 @pytest.mark.seed("000-05")
@@ -70,7 +56,7 @@ def test_the_worked_example_of_the_seed() -> None:
     now = current(pod("train", [0, 1]))
 
     asks(now, 7, 0)
-    shows(now, "train", 7, 0)
+    shows(now, "train", main=(7, 0))
 
     (patch,) = plan_patches(now.ledger, host_ip="10.0.0.1")
     assert patch.annotations["huawei.com/kltDev"] == "Ascend910-0,Ascend910-7"
@@ -100,7 +86,7 @@ def test_in_any_order_of_admission_each_pod_ends_with_what_it_mounted(
         chip = int(preferred.kubelet_ids[0][-1]) if obeys else 7 - position
         given.update(ids(chip))
         (got,) = asks(now, chip)
-        shows(now, name, chip)
+        shows(now, name, main=(chip,))
         mounted[name] = got
 
     assert sorted(mounted.values()) == [0, 1, 2]
@@ -174,7 +160,7 @@ def test_an_id_is_as_healthy_as_the_chip_behind_it() -> None:
 def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
     now = current(pod("train", [0]))
     asks(now, 0)
-    shows(now, "train", 0)
+    shows(now, "train", main=(0,))
     stages: list[int] = []
 
     now.apply(PassEnded(quiet=True))  # the pod lives
@@ -183,7 +169,7 @@ def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
     now.apply(PassEnded(quiet=True))  # the kubelet still shows it
     stages.append(values.held_chips(now.ledger))
     now.apply(ChipsRead(unhealthy=0, busy=0b1))
-    shows(now, "train")
+    shows(now, "train", main=())
     now.apply(PassEnded(quiet=True))  # a process is on the chip
     blocked = make_affinity(now.ledger).held + make_affinity(now.ledger).releasing
     now.apply(ChipsRead(unhealthy=0, busy=0))
@@ -197,7 +183,7 @@ def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
 def test_without_a_journal_both_the_ids_and_the_claims_chips_stay_reserved() -> None:
     now = current(pod("train", [0, 1], phase="Running"))
 
-    shows(now, "train", 6, 7)
+    shows(now, "train", main=(6, 7))
 
     assert set(make_affinity(now.ledger).held) == {0, 1, 6, 7}
 
@@ -206,7 +192,7 @@ def test_a_swap_that_was_half_written_is_finished_by_the_next_agent() -> None:
     first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
     before = current(first, second)
     asks(before, 0, 1)
-    shows(before, "second", 0, 1)
+    shows(before, "second", main=(0, 1))
 
     after = current()
     after.replace(ledgers.restore(after.ledger, before.ledger.holds.values()))

@@ -10,13 +10,12 @@ from contextlib import AsyncExitStack
 from importlib import metadata
 from pathlib import Path
 
-import aiohttp
 import grpc
 import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from tests.agent.plugin.conftest import LOCALHOST
-from tests.agent.site import NODE, RESOURCE, SETTLED_S, Site, running_site
+from tests.agent.site import NODE, RESOURCE, SETTLED_S, Site, page_of, running_site
 from tests.support.objects import PODS
 from tests.support.until import until
 
@@ -36,15 +35,7 @@ class Program:
         return await self.read("readyz")
 
     async def read(self, page: str) -> str:
-        try:
-            where = self.address.read_text().strip()
-            async with (
-                aiohttp.ClientSession() as http,
-                http.get(f"http://{where}/{page}") as answer,
-            ):
-                return (await answer.text()).strip()
-        except (OSError, aiohttp.ClientError):
-            return ""
+        return await page_of(self.address, page)
 
     async def until(self, wanted: Callable[[str], bool]) -> str:
         return await until(self.readiness, wanted, within_s=SETTLED_S)

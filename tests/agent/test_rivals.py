@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
-import aiohttp
 import pytest
 
 from sandbox.apiclient import ApiStatusError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, render
-from tests.agent.site import NODE, REPORT, RESOURCE, Site, running_site
+from tests.agent.site import NODE, REPORT, RESOURCE, Site, page_of, running_site
 from tests.contract.kubelet.plugin import Plugin
 from tests.support.objects import PODS
 
@@ -46,16 +45,7 @@ async def serve(site: Site) -> AsyncIterator[Serve]:
 
 
 async def told(site: Site, page: str = "readyz") -> str:
-    """What the agent says; "" while it does not answer."""
-    try:
-        where = (site.root / "address").read_text().strip()
-        async with (
-            aiohttp.ClientSession() as http,
-            http.get(f"http://{where}/{page}") as answer,
-        ):
-            return (await answer.text()).strip()
-    except (OSError, aiohttp.ClientError):
-        return ""
+    return await page_of(site.root / "address", page)
 
 
 async def until_told(site: Site, words: str) -> str:

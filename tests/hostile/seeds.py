@@ -3,12 +3,12 @@
 from typing import Any
 
 from agent.journal import file
-from agent.journal.file import HoldEntry
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from tests.agent.journal.test_file import HOLD
 from tests.agent.node import NODE, ids
 
 REPORT = deviceinfo.render(
@@ -143,18 +143,6 @@ driver-poll-s: 0.5
 state-dir: /var/lib/ascend-agent
 log-level: info
 """
-HOLD = HoldEntry(
-    sequence=1,
-    kubelet_ids=("Ascend910-7", "Ascend910-0"),
-    chips=(0, 1),
-    claim_uid="uid-a",
-    pod_uid="",
-    namespace="default",
-    pod="train-0",
-    container="main",
-    need=0,
-    boot_id="boot-1",
-)
 JOURNAL = file.encode([HOLD], boot_id="boot-1", node="n1")
 TOKEN = b"eyJhbGciOi.eyJpc3MiOi.c2ln\n"
 KUBECONFIG = b"""

@@ -10,7 +10,6 @@ from agent.claims.events import (
     Noted,
     PodDeleted,
     PodUpdated,
-    ResourcesRead,
 )
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
@@ -332,15 +331,7 @@ def test_a_reading_of_before_an_allocate_does_not_show_what_it_gave() -> None:
     now = current(pod("a", [0], 1))
     mounts(now, 0)
 
-    now.apply(
-        ResourcesRead(
-            uid="uid-a",
-            containers={"main": frozenset(ids(0))},
-            as_of=0,
-            until=0,
-            quiet=True,
-        )
-    )
+    shows(now, "a", at=0, main=(0,))
 
     assert holds(now) == {1: ("", "a", (0,))}
 

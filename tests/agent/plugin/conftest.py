@@ -15,8 +15,40 @@ from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current
+from tests.agent.node import current, nobody
 from tests.agent.plugin.sight import Sight
+
+
+async def nothing() -> None:
+    """A disk that writes at once; a kubelet without pod-resources."""
+
+
+def loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def servicer_of(
+    now: LedgerStore,
+    *,
+    sight: Sight | None = None,
+    write_journal: Callable[[], Awaitable[None]] = nothing,
+) -> Servicer:
+    """A servicer of a ledger, with as little as it needs."""
+    return Servicer(
+        now,
+        activity=AllocateActivity(loop_s),
+        pods=sight or Sight(),
+        find_stray_processes=nobody,
+        write_journal=write_journal,
+        observe_allocate_s=lambda _: None,
+        numa=tuple,
+        mounts=Mounts(
+            MountMethod.RUNTIME,
+            last_reading=lambda: Reading(product=PRODUCT, chips=()),
+            cdi_dir=Path(),
+        ),
+    )
+
 
 LOCALHOST = (("grpc.default_authority", "localhost"),)
 

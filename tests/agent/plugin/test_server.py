@@ -8,18 +8,14 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.devices.reading import Reading
-from agent.plugin.allocate_activity import AllocateActivity
-from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.server import FLUSH_S, Server
-from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
-from tests.agent.node import current, ids, nobody, pod
-from tests.agent.plugin.conftest import LOCALHOST
-from tests.agent.plugin.sight import Sight
+from tests.agent.node import current, ids, pod
+from tests.agent.plugin.conftest import LOCALHOST, nothing, servicer_of
+from tests.support.until import until
 
 #: Nobody waits for so long, unless it never comes.
 NOTICED_S = 30.0
@@ -109,10 +105,6 @@ class Told:
         self.rivals.append(text)
 
 
-async def nothing() -> None:
-    """A disk that writes at once; a kubelet without pod-resources."""
-
-
 @asynccontextmanager
 async def serving(
     directory: Path,
@@ -125,20 +117,7 @@ async def serving(
 ) -> AsyncIterator[Server]:
     now = current(*pods)
     server = Server(
-        lambda: Servicer(
-            now,
-            activity=AllocateActivity(asyncio.get_running_loop().time),
-            pods=Sight(),
-            find_stray_processes=nobody,
-            write_journal=write_journal,
-            observe_allocate_s=lambda _: None,
-            numa=tuple,
-            mounts=Mounts(
-                MountMethod.RUNTIME,
-                last_reading=lambda: Reading(product=PRODUCT, chips=()),
-                cdi_dir=Path(),
-            ),
-        ),
+        lambda: servicer_of(now, write_journal=write_journal),
         product=PRODUCT,
         kubelet_dir=directory,
         allocatable_ids=allocatable_ids,
@@ -177,8 +156,7 @@ async def test_it_registers_its_resource_and_is_asked_for_the_list(
             ),
         )
         assert (tmp_path / "Ascend910.sock").stat().st_mode & 0o777 == 0o600
-        while server.problem() is not None:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() is None)
 
 
 async def test_a_kubelet_that_restarts_is_registered_with_again(
@@ -187,16 +165,14 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(
     counted: list[int] = []
     async with serving(tmp_path, lambda: counted.append(1)) as server:
         await kubelet.registration()
-        while server.problem() is not None:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() is None)
 
         await kubelet.stop()
         (tmp_path / "kubelet.sock").unlink(missing_ok=True)
         await kubelet.start()
 
         await kubelet.registration()
-        while server.problem() is not None:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() is None)
     assert counted == [1, 1]
 
 
@@ -216,8 +192,7 @@ async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
 
     async with serving(tmp_path, allocatable_ids=allocatable_ids) as server:
         await looked_again.wait()
-        while server.problem() is not None:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() is None)
 
         assert kubelet.story == ["registered", "list"]
 
@@ -276,8 +251,7 @@ async def test_a_connection_without_a_question_does_not_hold_up_registering_agai
 ) -> None:
     async with serving(tmp_path) as server:
         await kubelet.registration()
-        while server.problem() is not None:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() is None)
         own = tmp_path / "Ascend910.sock"
         with socket.socket(socket.AF_UNIX) as mute:
             mute.connect(str(own))
@@ -317,8 +291,7 @@ async def test_any_end_of_the_stream_means_registering_again(
 ) -> None:
     async with serving(tmp_path):
         await kubelet.registration()
-        while "list" not in kubelet.story:
-            await asyncio.sleep(0.01)
+        await until(lambda: "list" in kubelet.story)
 
         kubelet.streams[0].cancel()
 
@@ -330,8 +303,7 @@ async def test_the_old_stream_has_ended_before_the_new_registration(
 ) -> None:
     async with serving(tmp_path):
         await kubelet.registration()
-        while "list" not in kubelet.story:
-            await asyncio.sleep(0.01)
+        await until(lambda: "list" in kubelet.story)
 
         (tmp_path / "Ascend910.sock").unlink()
         await kubelet.registration()
@@ -382,8 +354,7 @@ async def test_it_says_what_it_waits_for_and_then_nothing(
         before = server.problem()
         await kubelet.start()
         await kubelet.registration()
-        while server.problem() is not None:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() is None)
 
     assert before == "not registered with the kubelet yet"
 

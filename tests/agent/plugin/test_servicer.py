@@ -3,11 +3,12 @@ import asyncio
 import grpc
 import pytest
 
-from agent.claims.events import ChipsRead, PodDeleted, PodUpdated, ResourcesRead
+from agent.claims.events import ChipsRead, PodDeleted, PodUpdated
 from agent.plugin.servicer import CLAIM_WAIT_S
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import ids, pod
 from tests.agent.plugin.conftest import MakePlugin, Plugin
+from tests.agent.rules.kubelet import shows
 
 
 def asked(*chips: int) -> api_pb2.AllocateRequest:
@@ -244,15 +245,7 @@ async def test_the_chip_of_a_pod_deleted_by_force_waits_for_its_processes(
 ) -> None:
     made = await plugin(pod("train", [0]))
     assert await visible(made, 0) == "0"
-    made.store.apply(
-        ResourcesRead(
-            uid="uid-train",
-            containers={"main": frozenset(ids(0))},
-            as_of=1,
-            until=1,
-            quiet=True,
-        )
-    )
+    shows(made.store, "train", main=(0,))
     made.store.apply(PodDeleted("uid-train"))
     made.store.apply(PodUpdated(pod("next", [0], 2)))
     made.left["uid-train"] = (4711,)

@@ -1,21 +1,15 @@
 """Nothing that the kubelet asks waits for long: rules 12 and 13, in simulated time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from agent.claims.events import PodUpdated
-from agent.claims.store import LedgerStore
-from agent.devices.reading import Reading
-from agent.plugin.allocate_activity import AllocateActivity
-from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from tests.agent.node import current, ids, nobody, pod
+from tests.agent.node import current, ids, pod
+from tests.agent.plugin.conftest import loop_s, servicer_of
 from tests.agent.plugin.sight import Sight
 
 pytestmark = pytest.mark.looptime
@@ -30,36 +24,6 @@ class Call:
 
     async def abort(self, code: object, text: str) -> None:
         raise RefusedError(text)
-
-
-async def nothing() -> None:
-    """A disk that writes at once."""
-
-
-def servicer(
-    now: LedgerStore,
-    *,
-    sight: Sight | None = None,
-    write_journal: Callable[[], Awaitable[None]] = nothing,
-) -> Servicer:
-    return Servicer(
-        now,
-        activity=AllocateActivity(now_s),
-        pods=sight or Sight(),
-        find_stray_processes=nobody,
-        write_journal=write_journal,
-        observe_allocate_s=lambda _: None,
-        numa=tuple,
-        mounts=Mounts(
-            MountMethod.RUNTIME,
-            last_reading=lambda: Reading(product=PRODUCT, chips=()),
-            cdi_dir=Path(),
-        ),
-    )
-
-
-def now_s() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def allocate(asked: Servicer, *chips: int) -> str:
@@ -84,15 +48,15 @@ async def prefer(asked: Servicer, size: int) -> tuple[str, ...]:
 
 async def test_without_a_claim_allocate_is_refused_after_a_second() -> None:
     with pytest.raises(RefusedError, match="no pod on this node has a claim"):
-        await allocate(servicer(current()), 0)
+        await allocate(servicer_of(current()), 0)
 
-    assert now_s() == pytest.approx(1.0, abs=0.01)
+    assert loop_s() == pytest.approx(1.0, abs=0.01)
 
 
 async def test_without_a_claim_a_preference_is_answered_after_a_second() -> None:
-    assert await prefer(servicer(current()), 2) == ()
+    assert await prefer(servicer_of(current()), 2) == ()
 
-    assert now_s() == pytest.approx(1.0, abs=0.01)
+    assert loop_s() == pytest.approx(1.0, abs=0.01)
 
 
 async def test_a_claim_that_comes_within_the_second_is_served_as_it_comes() -> None:
@@ -101,36 +65,36 @@ async def test_a_claim_that_comes_within_the_second_is_served_as_it_comes() -> N
         0.9, now.apply, PodUpdated(pod("late", [5]))
     )
 
-    assert await allocate(servicer(now), 0) == "5"
+    assert await allocate(servicer_of(now), 0) == "5"
 
-    assert now_s() == pytest.approx(late.when(), abs=0.01)
+    assert loop_s() == pytest.approx(late.when(), abs=0.01)
 
 
 async def test_a_claim_that_comes_within_the_second_is_preferred_as_it_comes() -> None:
     now = current()
     asyncio.get_running_loop().call_later(0.9, now.apply, PodUpdated(pod("late", [5])))
 
-    assert await prefer(servicer(now), 1) == ids(5)
+    assert await prefer(servicer_of(now), 1) == ids(5)
 
 
 async def test_preference_and_allocate_of_one_pod_wait_for_one_second_together() -> (
     None
 ):
-    asked = servicer(current())
+    asked = servicer_of(current())
 
     await prefer(asked, 1)
     with pytest.raises(RefusedError):
         await allocate(asked, 0)
 
-    assert now_s() == pytest.approx(1.0, abs=0.01)
+    assert loop_s() == pytest.approx(1.0, abs=0.01)
 
 
 async def test_what_only_the_kubelet_knows_is_served_after_the_second() -> None:
-    asked = servicer(current(), sight=Sight(kubelet_pods=[pod("train", [5])]))
+    asked = servicer_of(current(), sight=Sight(kubelet_pods=[pod("train", [5])]))
 
     assert await allocate(asked, 0) == "5"
 
-    assert now_s() == pytest.approx(1.0, abs=0.01)
+    assert loop_s() == pytest.approx(1.0, abs=0.01)
 
 
 async def test_an_api_server_that_is_not_followed_is_asked_again_at_once() -> None:
@@ -142,21 +106,21 @@ async def test_an_api_server_that_is_not_followed_is_asked_again_at_once() -> No
         def hurry(self) -> None:
             now.apply(PodUpdated(pod("train", [5])))
 
-    assert await allocate(servicer(now, sight=Back()), 0) == "5"
-    assert now_s() == pytest.approx(0.0, abs=0.01)
+    assert await allocate(servicer_of(now, sight=Back()), 0) == "5"
+    assert loop_s() == pytest.approx(0.0, abs=0.01)
 
 
 async def test_a_preference_has_the_api_server_asked_again_as_well() -> None:
     sight = Sight()
 
-    await prefer(servicer(current(pod("train", [5])), sight=sight), 1)
+    await prefer(servicer_of(current(pod("train", [5])), sight=sight), 1)
     assert sight.was_hurried == 0
-    await prefer(servicer(current(), sight=sight), 1)
+    await prefer(servicer_of(current(), sight=sight), 1)
     assert sight.was_hurried == 1
 
 
 async def test_who_has_not_followed_the_api_server_says_so() -> None:
-    asked = servicer(current(), sight=Sight(silent_s=3.2))
+    asked = servicer_of(current(), sight=Sight(silent_s=3.2))
 
     with pytest.raises(RefusedError, match=r"not been able to follow .* for 4 s"):
         await allocate(asked, 0)
@@ -166,13 +130,13 @@ async def test_a_running_allocate_is_let_finish_for_twenty_seconds_at_most() -> 
     async def never() -> None:
         await asyncio.Event().wait()
 
-    asked = servicer(current(pod("train", [0])), write_journal=never)
+    asked = servicer_of(current(pod("train", [0])), write_journal=never)
     call = asyncio.create_task(allocate(asked, 0))
     await asyncio.sleep(0)
 
     await asked.wait_until_answered(DRAIN_S)
 
-    assert now_s() == pytest.approx(20.0, abs=0.01)
+    assert loop_s() == pytest.approx(20.0, abs=0.01)
     call.cancel()
 
 
@@ -180,11 +144,11 @@ async def test_a_running_allocate_is_not_waited_for_longer_than_it_takes() -> No
     async def slow() -> None:
         await asyncio.sleep(0.2)
 
-    asked = servicer(current(pod("train", [0])), write_journal=slow)
+    asked = servicer_of(current(pod("train", [0])), write_journal=slow)
     call = asyncio.create_task(allocate(asked, 0))
     await asyncio.sleep(0)
 
     await asked.wait_until_answered(DRAIN_S)
 
-    assert now_s() == pytest.approx(0.2, abs=0.01)
+    assert loop_s() == pytest.approx(0.2, abs=0.01)
     assert await call == "0"

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from agent.claims.annotations import Patch, PatchError
-from agent.claims.events import AllocateAsked, PodDeleted, PodUpdated, ResourcesRead
+from agent.claims.events import AllocateAsked, PodDeleted, PodUpdated
 from agent.claims.store import LedgerStore
 from agent.pods.annotator import LONGEST_PAUSE_S, Annotator, _Delay
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import RESOURCE, current, ids, pod
+from tests.agent.rules.kubelet import shows
 
 SERVED = "18446744073709551615"
 
@@ -50,16 +51,7 @@ KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev"
 def allocated(now: LedgerStore, chips: tuple[int, ...], owner: str) -> None:
     """The kubelet gave these ids to a pod, and pod-resources says so."""
     now.apply(AllocateAsked(ids(*chips), last_call=True))
-    sequence = now.ledger.sequence
-    now.apply(
-        ResourcesRead(
-            uid=f"uid-{owner}",
-            containers={"main": frozenset(ids(*chips))},
-            as_of=sequence,
-            until=sequence,
-            quiet=True,
-        )
-    )
+    shows(now, owner, main=chips)
 
 
 async def publish(now: LedgerStore, api: FakeApi) -> None:

@@ -59,10 +59,19 @@ def prefers(now: LedgerStore, available: tuple[str, ...], size: int) -> tuple[st
 
 
 def shows(
-    now: LedgerStore, name: str, *, quiet: bool = True, **containers: tuple[int, ...]
+    now: LedgerStore,
+    name: str,
+    *,
+    at: int | None = None,
+    quiet: bool = True,
+    **containers: tuple[int, ...],
 ) -> None:
-    """pod-resources shows these chips' ids for the containers of a pod."""
-    sequence = now.ledger.sequence
+    """pod-resources shows these chips' ids for the containers of a pod.
+
+    Args:
+        at: Number of the last hold when it was read; None: now.
+    """
+    sequence = now.ledger.sequence if at is None else at
     now.apply(
         ResourcesRead(
             uid=f"uid-{name}",

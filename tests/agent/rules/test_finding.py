@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from agent.claims import values
 from agent.claims.annotations import make_affinity
-from agent.claims.events import PodDeleted, PodUpdated, ResourcesRead
+from agent.claims.events import PodDeleted, PodUpdated
 from agent.claims.store import LedgerStore
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import mounts, prefers, shows
@@ -35,15 +35,7 @@ def test_what_was_given_after_a_reading_began_to_be_answered_is_not_in_it() -> N
     read_at = now.ledger.sequence
     mounts(now, 0)
 
-    now.apply(
-        ResourcesRead(
-            uid="uid-second",
-            containers={"main": frozenset(ids(0))},
-            as_of=read_at,
-            until=read_at,
-            quiet=False,
-        )
-    )
+    shows(now, "second", at=read_at, quiet=False, main=(0,))
 
     assert owners(now) == {1: ""}
 

@@ -79,6 +79,18 @@ class Site:
         self._stack.push_async_callback(self.remove, made)
         return made
 
+    async def running_pod(
+        self,
+        *counts: int,
+        init: tuple[int, ...] = (),
+        sidecars: tuple[int, ...] = (),
+        **spec: object,
+    ) -> Object:
+        """A pod on the node that runs."""
+        made = await self.pod(*counts, init=init, sidecars=sidecars, **spec)
+        await self.until_phase(made, "Running")
+        return made
+
     def _container(self, name: str, count: int, more: Object | None = None) -> Object:
         made = objects.container(name, count, resource=self.resource)
         return {**made, "image": self.image, **(more or {})}

@@ -20,8 +20,7 @@ async def test_all_free_ids_are_offered_and_the_preferred_ones_allocated(
 ) -> None:
     plugin = await site.plugin()
 
-    pod = await site.pod(2)
-    await site.until_phase(pod, "Running")
+    await site.running_pod(2)
 
     assert plugin.calls == [
         Preference(available=ALL, must_include=frozenset(), size=2),
@@ -41,8 +40,7 @@ async def test_without_the_option_the_plugin_is_not_asked_for_a_preference(
     await plugin.register(other)
     await site.until_counts(capacity=8, allocatable=8)
 
-    pod = await site.pod(8)
-    await site.until_phase(pod, "Running")
+    await site.running_pod(8)
 
     assert plugin.calls == [Allocate(ids=ALL)]
 
@@ -53,8 +51,7 @@ async def test_what_the_preference_lacks_is_filled_up_from_the_free_ids(
     plugin = await site.plugin()
     plugin.prefers = lambda _: ["dev-5", "dev-99"]
 
-    pod = await site.pod(3)
-    await site.until_phase(pod, "Running")
+    await site.running_pod(3)
 
     (allocated,) = plugin.allocations
     assert (len(allocated), ids(5) < allocated < ALL) == (3, True)
@@ -64,8 +61,7 @@ async def test_of_too_many_preferred_ids_only_those_are_taken(site: Site) -> Non
     plugin = await site.plugin()
     plugin.prefers = lambda _: ["dev-2", "dev-4", "dev-6"]
 
-    pod = await site.pod(2)
-    await site.until_phase(pod, "Running")
+    await site.running_pod(2)
 
     (allocated,) = plugin.allocations
     assert (len(allocated), allocated < ids(2, 4, 6)) == (2, True)
@@ -75,9 +71,9 @@ async def test_held_and_unhealthy_ids_are_not_offered(site: Site) -> None:
     plugin = await site.plugin()
     await plugin.report(dev_7="Unhealthy")
     await site.until_counts(capacity=8, allocatable=7)
-    await site.until_phase(await site.pod(2), "Running")
+    await site.running_pod(2)
 
-    await site.until_phase(await site.pod(1), "Running")
+    await site.running_pod(1)
 
     assert plugin.calls[2:] == [
         Preference(available=ids(2, 3, 4, 5, 6), must_include=frozenset(), size=1),
@@ -106,8 +102,7 @@ async def test_app_containers_use_the_ids_of_init_containers_without_a_question(
 ) -> None:
     plugin = await site.plugin()
 
-    pod = await site.pod(2, init=(2,))
-    await site.until_phase(pod, "Running")
+    await site.running_pod(2, init=(2,))
 
     assert plugin.calls == [
         Preference(available=ALL, must_include=frozenset(), size=2),
@@ -120,11 +115,10 @@ async def test_ids_of_init_containers_are_named_as_must_include_if_more_are_need
     site: Site,
 ) -> None:
     plugin = await site.plugin()
-    await site.until_phase(await site.pod(1), "Running")
+    await site.running_pod(1)
     plugin.calls.clear()
 
-    pod = await site.pod(4, init=(2,))
-    await site.until_phase(pod, "Running")
+    await site.running_pod(4, init=(2,))
 
     assert plugin.calls == [
         Preference(available=ALL - ids(0), must_include=frozenset(), size=2),
@@ -137,8 +131,7 @@ async def test_ids_of_init_containers_are_named_as_must_include_if_more_are_need
 async def test_a_second_init_container_uses_the_ids_of_the_first(site: Site) -> None:
     plugin = await site.plugin()
 
-    pod = await site.pod(1, init=(2, 1))
-    await site.until_phase(pod, "Running")
+    await site.running_pod(1, init=(2, 1))
 
     first, second, app = plugin.allocations
     assert (first, len(second), second < first) == (ids(0, 1), 1, True)
@@ -148,8 +141,7 @@ async def test_a_second_init_container_uses_the_ids_of_the_first(site: Site) -> 
 async def test_a_sidecar_keeps_its_ids_to_itself(site: Site) -> None:
     plugin = await site.plugin()
 
-    pod = await site.pod(1, sidecars=(2,))
-    await site.until_phase(pod, "Running")
+    await site.running_pod(1, sidecars=(2,))
 
     assert plugin.calls == [
         Preference(available=ALL, must_include=frozenset(), size=2),
@@ -179,8 +171,7 @@ async def test_ids_of_a_failed_allocate_are_free_again(site: Site) -> None:
     await site.until_phase(await site.pod(8), "Failed")
     plugin.refusal = ""
 
-    pod = await site.pod(8)
-    await site.until_phase(pod, "Running")
+    await site.running_pod(8)
 
     assert plugin.allocations == [ALL, ALL]
 
@@ -227,12 +218,10 @@ async def test_while_one_allocate_hangs_no_other_pod_is_admitted(site: Site) -> 
 
 async def test_ids_of_a_deleted_pod_go_to_the_next(site: Site) -> None:
     plugin = await site.plugin()
-    first = await site.pod(8)
-    await site.until_phase(first, "Running")
+    first = await site.running_pod(8)
     await site.delete(first)
 
-    second = await site.pod(8)
-    await site.until_phase(second, "Running")
+    await site.running_pod(8)
 
     assert plugin.allocations == [ALL, ALL]
 

@@ -11,8 +11,7 @@ pytestmark = pytest.mark.contract
 
 async def test_get_shows_one_entry_for_each_id_of_each_container(site: Site) -> None:
     await site.plugin()
-    pod = await site.pod(2, 1)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(2, 1)
 
     assert await site.shown_by_get(pod) == {
         "c0": [["dev-0"], ["dev-1"]],
@@ -24,8 +23,7 @@ async def test_ordinary_init_containers_are_left_out_and_sidecars_are_not(
     site: Site,
 ) -> None:
     await site.plugin()
-    pod = await site.pod(2, init=(1,), sidecars=(1,))
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(2, init=(1,), sidecars=(1,))
 
     assert await site.shown_by_get(pod) == {
         "s0": [["dev-0"]],
@@ -47,8 +45,7 @@ async def test_get_of_an_unknown_pod_is_an_error(site: Site) -> None:
 
 async def test_list_shows_running_pods_and_no_rejected_ones(site: Site) -> None:
     plugin = await site.plugin()
-    running = await site.pod(1)
-    await site.until_phase(running, "Running")
+    running = await site.running_pod(1)
     plugin.refusal = "no"
     rejected = await site.pod(1)
     await site.until_phase(rejected, "Failed")
@@ -62,8 +59,7 @@ async def test_list_shows_running_pods_and_no_rejected_ones(site: Site) -> None:
 async def test_the_kubelets_pod_list_wants_a_bearer_token(
     site: Site, kubelet_url: str, api_token: str
 ) -> None:
-    pod = await site.pod(0)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(0)
     connector = aiohttp.TCPConnector(ssl=False)
     async with aiohttp.ClientSession(kubelet_url, connector=connector) as session:
         async with session.get("/pods") as refused:

@@ -275,15 +275,9 @@ def test_a_node_is_better_when_chips_become_free_and_not_when_they_are_taken() -
 def test_a_node_is_not_better_when_a_pod_has_come_to_what_it_was_promised() -> None:
     """Else each bind would have the scheduler try all pods again that wait."""
     cache = cluster()
-    reserved_uids = pod("a", count=2)
-    reservation = events.Reservation(
-        uid=reserved_uids.uid,
-        node="n1",
-        chips=3,
-        predicate_time=1,
-        shape=reserved_uids.shape,
-    )
-    apply(cache, events.PodUpdated(pod=reserved_uids), reservation)
+    waiting = pod_update("a", count=2)
+    apply(cache, waiting)
+    bind(cache, waiting.pod, "n1")
     take_improved(cache)
 
     bound = pod_update("a", count=2, node="n1", annotations=claim((0, 1)))
@@ -295,15 +289,9 @@ def test_a_node_is_not_better_when_a_pod_has_come_to_what_it_was_promised() -> N
 
 def test_a_node_is_better_when_its_promised_pod_has_come_to_another() -> None:
     cache = cluster(nodes=("n1", "n2"))
-    reserved_uids = pod("a", count=2)
-    reservation = events.Reservation(
-        uid=reserved_uids.uid,
-        node="n1",
-        chips=3,
-        predicate_time=1,
-        shape=reserved_uids.shape,
-    )
-    apply(cache, events.PodUpdated(pod=reserved_uids), reservation)
+    waiting = pod_update("a", count=2)
+    apply(cache, waiting)
+    bind(cache, waiting.pod, "n1")
     take_improved(cache)
 
     bound = pod_update("a", count=2, node="n2", annotations=claim((0, 1)))

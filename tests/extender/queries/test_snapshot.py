@@ -85,22 +85,13 @@ def test_it_can_be_read_again_as_it_is() -> None:
 def test_pods_are_those_with_a_place_and_promises_count() -> None:
     found = of(busy())
 
+    whole = SnapshotPod(
+        name="", node="", chips=tuple(range(8)), phase="Pending", job="default/j"
+    )
     assert found.pods == (
         SnapshotPod(name="default/a", node="n1", chips=(2, 3)),
-        SnapshotPod(
-            name="default/m0",
-            node="n3",
-            chips=tuple(range(8)),
-            phase="Pending",
-            job="default/j",
-        ),
-        SnapshotPod(
-            name="default/m1",
-            node="n4",
-            chips=tuple(range(8)),
-            phase="Pending",
-            job="default/j",
-        ),
+        replace(whole, name="default/m0", node="n3"),
+        replace(whole, name="default/m1", node="n4"),
         SnapshotPod(
             name="default/promised",
             node="n2",

@@ -25,8 +25,8 @@ async def test_scripted_ids_take_the_place_of_the_preference(
     plugin = await site.plugin()
     kubelet.switches.scripted_ids.append(["dev-7", "dev-0"])
 
-    await site.until_phase(await site.pod(2), "Running")
-    await site.until_phase(await site.pod(1), "Running")
+    await site.running_pod(2)
+    await site.running_pod(1)
 
     assert plugin.allocations == [frozenset({"dev-0", "dev-7"}), frozenset({"dev-1"})]
 
@@ -38,7 +38,7 @@ async def test_ignored_preferences_are_asked_for_and_not_honoured(
     kubelet.switches.ignore_preferences = True
 
     for _ in range(4):
-        await site.until_phase(await site.pod(1), "Running")
+        await site.running_pod(1)
 
     assert [isinstance(call, Preference) for call in plugin.calls] == [True, False] * 4
     lowest = [frozenset({f"dev-{i}"}) for i in range(4)]
@@ -85,7 +85,7 @@ async def test_a_pod_can_be_rejected_after_its_allocate(
     # Its ids are free at the next allocation, not before.
     assert len(kubelet.allocated()[site.resource]) == 8
     kubelet.switches.hold_admission = False
-    await site.until_phase(await site.pod(8), "Running")
+    await site.running_pod(8)
 
 
 async def test_a_rejection_is_an_event_on_the_pod(site: Site) -> None:
@@ -110,12 +110,10 @@ async def test_force_deleted_pods_run_on_while_their_ids_go_to_others(
 ) -> None:
     kubelet.switches.stop_s = 20.0
     await site.plugin()
-    first = await site.pod(8)
-    await site.until_phase(first, "Running")
+    first = await site.running_pod(8)
     await site.remove(first)
 
-    second = await site.pod(8)
-    await site.until_phase(second, "Running")
+    second = await site.running_pod(8)
 
     everything = tuple(f"dev-{i}" for i in range(8))
     assert mounted(kubelet) == {
@@ -153,8 +151,7 @@ async def test_a_pod_that_goes_during_its_admission_leaves_nothing_running(
     await site.remove(pod)
     plugin.open.set()
 
-    next_one = await site.pod(1)
-    await site.until_phase(next_one, "Running")
+    next_one = await site.running_pod(1)
 
     async def alone() -> bool:
         return list(mounted(kubelet)) == [f"{name(next_one)}/c0"]
@@ -167,8 +164,7 @@ async def test_list_during_an_allocate_lets_the_kubelet_give_one_id_to_two_pods(
 ) -> None:
     # server_v1.go:74 -> manager.go:577, while manager.go:890 waits for the plugin.
     plugin = await site.plugin(count=2)
-    ending = await site.pod(1, restartPolicy="Never")
-    await site.until_phase(ending, "Running")
+    ending = await site.running_pod(1, restartPolicy="Never")
     plugin.open.clear()
     first = await site.pod(1)
     await plugin.entered.wait()
@@ -179,8 +175,7 @@ async def test_list_during_an_allocate_lets_the_kubelet_give_one_id_to_two_pods(
     plugin.open.set()
     await site.until_phase(first, "Running")
     plugin.prefers = lambda _: ["dev-1"]
-    second = await site.pod(1)
-    await site.until_phase(second, "Running")
+    second = await site.running_pod(1)
 
     assert mounted(kubelet) == {
         f"{name(first)}/c0": ("dev-1",),
@@ -278,8 +273,7 @@ async def test_a_container_that_ends_is_restarted_with_the_same_ids(
     site: Site, kubelet: Kubelet
 ) -> None:
     plugin = await site.plugin()
-    pod = await site.pod(2)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(2)
 
     kubelet.finish(name(pod), "c0", exit_code=1)
 
@@ -300,8 +294,7 @@ async def test_a_pod_ends_as_its_policy_says(
     site: Site, kubelet: Kubelet, policy: str, exit_code: int, phase: str
 ) -> None:
     await site.plugin()
-    pod = await site.pod(1, restartPolicy=policy)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(1, restartPolicy=policy)
 
     kubelet.finish(name(pod), "c0", exit_code)
 

@@ -37,8 +37,7 @@ def test_every_version_has_one_row() -> None:
 
 async def test_get_answers_where_it_is_on(site: Site, profile: Profile) -> None:
     await site.plugin()
-    pod = await site.pod(1)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(1)
 
     if profile.has_get:
         assert await site.shown_by_get(pod) == {"c0": [["dev-0"]]}
@@ -97,7 +96,7 @@ async def test_names_of_cdi_devices_reach_containers_where_they_are_passed_on(
         await plugin.register(site.socket)
         await site.until_counts(capacity=8, allocatable=8)
 
-        await site.until_phase(await site.pod(1), "Running")
+        await site.running_pod(1)
 
         (record,) = kubelet.containers()
         assert record.cdi == (("example.com/chip=0",) if profile.passes_cdi else ())

@@ -23,14 +23,13 @@ async def test_running_pods_survive_and_their_ids_stay_taken(
     site: Site, kubelet: Kubelet
 ) -> None:
     await site.plugin()
-    pod = await site.pod(3)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(3)
 
     await kubelet.restart()
     await site.until_counts(capacity=0, allocatable=0)
 
     again = await _registered_again(site)
-    await site.until_phase(await site.pod(1), "Running")
+    await site.running_pod(1)
     await site.until_phase(pod, "Running")
     assert again.allocations == [frozenset({"dev-3"})]
     assert mounted(kubelet)[f"{name(pod)}/c0"] == ("dev-0", "dev-1", "dev-2")
@@ -42,8 +41,7 @@ async def test_a_finished_init_container_gets_its_pod_rejected_by_a_restart(
 ) -> None:
     # manager.go:610-632: the plugin has not registered when pods are admitted again.
     await site.plugin()
-    pod = await site.pod(1, init=(1,))
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(1, init=(1,))
 
     await kubelet.restart()
 
@@ -58,8 +56,7 @@ async def test_after_a_lost_checkpoint_nobody_holds_anything(
     site: Site, kubelet: Kubelet
 ) -> None:
     await site.plugin()
-    pod = await site.pod(3)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(3)
 
     await kubelet.restart(lose_checkpoint=True)
     again = await _registered_again(site)
@@ -69,7 +66,7 @@ async def test_after_a_lost_checkpoint_nobody_holds_anything(
 
     await until(readmitted)
     assert await site.shown_by_get(pod) == {"c0": []}
-    await site.until_phase(await site.pod(1), "Running")
+    await site.running_pod(1)
     assert again.allocations == [frozenset({"dev-0"})]
 
 
@@ -78,8 +75,7 @@ async def test_a_container_that_restarts_after_a_lost_checkpoint_is_allocated_an
 ) -> None:
     # manager.go:981: by the pod's worker, outside admission.
     await site.plugin()
-    pod = await site.pod(2)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(2)
     await kubelet.restart(lose_checkpoint=True)
     again = await _registered_again(site)
 
@@ -92,8 +88,7 @@ async def test_a_container_that_restarts_after_a_lost_checkpoint_is_allocated_an
     await again.entered.wait()
 
     # At the same time as an admission: the worker does not hold the sync loop.
-    other = await site.pod(0)
-    await site.until_phase(other, "Running")
+    await site.running_pod(0)
     again.open.set()
 
     async def shown() -> bool:
@@ -119,8 +114,7 @@ async def test_a_pod_force_deleted_while_the_kubelet_is_away_runs_until_it_is_ba
 ) -> None:
     kubelet.switches.stop_s = 20.0
     await site.plugin()
-    pod = await site.pod(1)
-    await site.until_phase(pod, "Running")
+    pod = await site.running_pod(1)
     await kubelet.stop()
     await site.remove(pod)
 
