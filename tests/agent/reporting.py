@@ -1,6 +1,5 @@
 """A reporter at work, and what can be seen of it from outside."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from kube.errors import NotFoundError
 from kube.objects import ConfigMap, Node, OwnerReference, encode
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.support.clock import Time
+from tests.support.tasks import in_background
 from tests.support.until import until
 
 T = TypeVar("T")
@@ -107,14 +107,12 @@ async def reporting(
         on_rival=(told := list[str]()).append,
         owner=owner or nobody,
     )
-    task = asyncio.create_task(reporter.run())
     world = World(client, reporter, registry, clock, told)
-    if shown is not None:
-        reporter.publish(shown)
-        await world.standing(shown)
-    yield world
-    task.cancel()
-    await asyncio.wait({task})
+    async with in_background(reporter.run()):
+        if shown is not None:
+            reporter.publish(shown)
+            await world.standing(shown)
+        yield world
 
 
 async def edit(client: Client, **data: str | None) -> None:

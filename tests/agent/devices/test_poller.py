@@ -9,6 +9,7 @@ from agent.devices.driver import DriverError
 from agent.devices.poller import Observation, Poller
 from agent.devices.reading import Reading, Unread
 from agent.devices.simulated import file
+from tests.support.tasks import in_background
 
 READING = file.parse("product: atlas-800-training\n")
 OTHER = file.parse("product: atlas-800-training\nvanished: [1]\n")
@@ -128,10 +129,8 @@ async def collected(
             seen.append(each)
         return is_wanted
 
-    task = asyncio.create_task(poller.run(deliver))
-    await asyncio.sleep(for_s)
-    task.cancel()
-    await asyncio.wait({task})
+    async with in_background(poller.run(deliver)):
+        await asyncio.sleep(for_s)
     return moments
 
 

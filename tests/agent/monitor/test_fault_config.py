@@ -1,6 +1,5 @@
 """The cluster's fault configuration, followed on a real socket."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -14,6 +13,7 @@ from kube.client import Client
 from kube.credentials import from_url
 from kube.objects import ConfigMap
 from tests.support.servers import api_server
+from tests.support.tasks import in_background
 from tests.support.until import until
 
 NAMESPACE = "kube-system"
@@ -57,11 +57,9 @@ class World:
 async def world() -> AsyncIterator[World]:
     async with api_server() as server, Client(from_url(server.url)) as client:
         found = World(client)
-        task = asyncio.create_task(found.watch.run())
-        await until(lambda: found.watch.watch.synced)
-        yield found
-        task.cancel()
-        await asyncio.wait({task})
+        async with in_background(found.watch.run()):
+            await until(lambda: found.watch.watch.synced)
+            yield found
 
 
 async def test_it_counts_from_the_moment_it_is_written(world: World) -> None:

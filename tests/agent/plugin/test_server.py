@@ -15,6 +15,7 @@ from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import current, ids, pod
 from tests.agent.plugin.conftest import LOCALHOST, nothing, servicer_of
+from tests.support.tasks import in_background
 from tests.support.until import until
 
 #: Nobody waits for so long, unless it never comes.
@@ -124,13 +125,8 @@ async def serving(
         observer=Told(registered),
         backoff=backoff,
     )
-    task = asyncio.create_task(server.run())
-    try:
+    async with in_background(server.run()):
         yield server
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.fixture

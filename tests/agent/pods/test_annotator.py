@@ -1,7 +1,7 @@
 import asyncio
 import random  # noqa: TID251  # fixed seeds: the test knows the jitter
-from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import RESOURCE, current, ids, pod
 from tests.agent.rules.kubelet import shows
+from tests.support.tasks import ended
 
 SERVED = "18446744073709551615"
 
@@ -54,10 +55,13 @@ def allocated(now: LedgerStore, chips: tuple[int, ...], owner: str) -> None:
     shows(now, owner, main=chips)
 
 
+def annotator_of(now: LedgerStore, api: FakeApi, **more: Any) -> Annotator:
+    parts = {"send": api.send, "host_ip": lambda: "10.0.0.1", **more}
+    return Annotator(now, is_silent=lambda: False, **parts)
+
+
 async def publish(now: LedgerStore, api: FakeApi) -> None:
-    annotator = Annotator(
-        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
-    )
+    annotator = annotator_of(now, api)
     while await annotator.run_once():
         pass
 
@@ -126,11 +130,9 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -
     api.is_down = True
     allocated(now, (0,), "train")
     jitter = random.Random(seed)  # noqa: S311  # no secret
-    annotator = Annotator(
+    annotator = annotator_of(
         now,
-        send=api.send,
-        host_ip=lambda: "10.0.0.1",
-        is_silent=lambda: False,
+        api,
         new_backoff=lambda: Backoff(cap_s=LONGEST_PAUSE_S, rng=jitter),
     )
     task = asyncio.create_task(annotator.run())
@@ -138,9 +140,7 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -
     await asyncio.sleep(60)
     api.is_down = False
     await asyncio.sleep(60)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert api.written("train")["predicate-time"] == SERVED
 
@@ -151,9 +151,7 @@ async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
     now, api = current(train, *others), FakeApi(train, *others)
     api.refused.add(train.name)
     allocated(now, (0,), train.name)
-    annotator = Annotator(
-        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
-    )
+    annotator = annotator_of(now, api)
     task = asyncio.create_task(annotator.run())
     await asyncio.sleep(60)
 
@@ -163,9 +161,7 @@ async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
     written = [api.written(other.name)["predicate-time"] for other in others]
     api.refused.clear()
     await asyncio.sleep(10)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert written == [SERVED, SERVED, SERVED]
     assert api.written(train.name)["predicate-time"] == SERVED
@@ -194,9 +190,7 @@ async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
     )
     task = asyncio.create_task(annotator.run())
     await asyncio.sleep(30)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await ended(task)
 
     assert most == 1
     assert api.written("slow")["predicate-time"] == SERVED
@@ -235,9 +229,7 @@ async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> Non
         for (uid, slot), chip in zip(now.ledger.slots.items(), (0, 2), strict=True)
     }
     now.replace(replace(now.ledger, slots=slots))
-    annotator = Annotator(
-        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
-    )
+    annotator = annotator_of(now, api)
     annotator._delays["uid-b"] = _Delay(Backoff(), 5.0)
 
     at_once = await annotator.run_once()

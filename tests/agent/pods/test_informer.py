@@ -14,6 +14,7 @@ from kube.credentials import Credentials
 from kube.events import Recorder
 from tests.agent.node import NODE, RESOURCE, current
 from tests.kube.fire import Bed, served
+from tests.support.tasks import ended
 
 pytestmark = pytest.mark.looptime
 
@@ -48,5 +49,4 @@ async def test_an_api_server_that_was_never_there_has_not_been_followed() -> Non
         await asyncio.sleep(0.1)
 
         assert (round(away_s), pods.unseen_s(), pods.is_listed) == (40, 0.0, True)
-        following.cancel()
-        await asyncio.wait({following})
+        await ended(following)

@@ -1,7 +1,6 @@
 import asyncio
 import random  # noqa: TID251  # a fixed seed: the test knows the jitter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -20,6 +19,7 @@ from agent.pods.reconciler import (
 )
 from service.backoff import Backoff
 from tests.agent.node import current, ids, nobody, pod
+from tests.support.tasks import ended
 
 
 class FakeResources:
@@ -80,12 +80,6 @@ def confirmed(**pods: int) -> tuple[LedgerStore, FakeResources]:
     for wanted in shown.values():
         now.apply(AllocateAsked(wanted, last_call=True))
     return now, FakeResources(**shown)
-
-
-async def ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 def owners(ledger: Ledger) -> dict[tuple[int, ...], str]:

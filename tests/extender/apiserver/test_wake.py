@@ -1,11 +1,12 @@
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
 from extender.apiserver.wake import MARKED_MOST, SchedulerWaker
 from kube.errors import NotFoundError, UnreachableError
+from tests.support.tasks import in_background
 
 
 class Marks:
@@ -25,12 +26,9 @@ class Marks:
 @asynccontextmanager
 async def running(marks: Marks) -> AsyncIterator[SchedulerWaker]:
     waker = SchedulerWaker(marks)
-    task = asyncio.create_task(waker.run())
-    yield waker
-    await asyncio.sleep(30)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with in_background(waker.run()):
+        yield waker
+        await asyncio.sleep(30)
 
 
 @pytest.mark.looptime

@@ -1,0 +1,26 @@
+"""Work beside a test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+async def ended(task: "asyncio.Task[Any]") -> None:
+    """Cancel a task, and wait until it is over; raise what it raised before."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
+
+
+@asynccontextmanager
+async def in_background(
+    work: Coroutine[Any, Any, object],
+) -> AsyncIterator["asyncio.Task[object]"]:
+    """Work that goes on until the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        await ended(task)
