@@ -13,7 +13,14 @@ from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology, Rules
 from kube.objects import Container, Meta, Pod, PodSpec, Resources
 from scheduler_core.topology.leaves import Version
-from tests.support.caches import apply, known_pod, planned, reserved_nodes, switched
+from tests.support.caches import (
+    apply,
+    known_pod,
+    limits,
+    planned,
+    reserved_nodes,
+    switched,
+)
 from tests.support.extender import World
 from tests.support.watched import LARGE, RESOURCE, member, tenant
 
@@ -136,6 +143,6 @@ def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
 
     for _ in range(2):
         assert world.filter("p", NAMES) == []
-        world.time.pass_s(cache.limits.reserve_after_s + 1)
+        world.time.pass_s(limits(cache).reserve_after_s + 1)
 
     assert reserved_nodes(cache) == set()

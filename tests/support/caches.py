@@ -11,6 +11,7 @@ from extender.cache import events
 from extender.cache.cache import Cache, step
 from extender.cache.node_state import ResourceState
 from extender.cache.requests import Resources
+from extender.gang.events import Limits
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.topology import NetworkTopology, Rules
@@ -252,6 +253,27 @@ def take_improved(cache: Cache) -> set[str]:
     return found
 
 
+def limits(cache: Cache) -> Limits:
+    """Time limits for jobs of several pods."""
+    return cache.limits
+
+
+def jobs_of_pods(cache: Cache) -> Mapping[str, str]:
+    """{uid: key of its job of several pods}."""
+    return cache.gangs.job_of
+
+
+def switch_texts(cache: Cache) -> tuple[str, str]:
+    """What the ConfigMap of leaf switches says: (tor_info, tor_level)."""
+    return cache.switch_texts
+
+
+def request(cache: Cache, uid: str) -> Resources | None:
+    """What a living pod requests besides chips; None: it is not known."""
+    known = cache.requested_resources
+    return known.ask(uid) if uid in known else None
+
+
 def reserved_nodes(cache: Cache, resource: str = RESOURCE) -> set[str]:
     """The nodes that are set aside for jobs."""
     return set(cache.reserved_nodes.get(resource, {}))
@@ -265,6 +287,16 @@ def set_aside(cache: Cache, name: str, job: str) -> None:
 def backoff(cache: Cache, job: str, now_s: float = NOW_S) -> object | None:
     """Why pods of a controller have to wait; None: they do not."""
     return cache.owner_backoff.refusal(job, now_s)
+
+
+def damage_switches(cache: Cache) -> None:
+    """Let the cache have missed what the ConfigMap of leaf switches says."""
+    cache.switch_texts = ("old", "old")
+
+
+def record_rejection(cache: Cache, job: str, now_s: float = NOW_S) -> None:
+    """Let the kubelet have rejected a pod of a controller."""
+    cache.owner_backoff.record_rejection(job, now_s)
 
 
 def set_limits(cache: Cache, **limits: Any) -> None:

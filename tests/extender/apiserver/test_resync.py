@@ -19,12 +19,15 @@ from tests.kube.fire import Bed, served
 from tests.support.caches import (
     apply,
     bind,
+    damage_switches,
     empty,
     free,
     gangs,
+    jobs_of_pods,
     known_pods,
     known_uid,
     recompute,
+    request,
     reservations,
     state_of,
 )
@@ -132,11 +135,11 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         first.tenants.clear()
         recompute(cache, first)
         second.allocatable = 0
-        cache.switch_texts = ("old", "old")
+        damage_switches(cache)
         apply(cache, events.NodeUpdated(name="n2"))
-        ghost = events.OtherPodUpdated(
-            uid="ghost", node="n1", ask=cache.requested_resources.ask(uid)
-        )
+        asked = request(cache, uid)
+        assert asked is not None
+        ghost = events.OtherPodUpdated(uid="ghost", node="n1", ask=asked)
         apply(cache, ghost)
 
         await world.resync.run_once()
@@ -150,7 +153,7 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         }
         assert len(free(cache, "n1")) == 6
         assert len(free(cache, "n2")) == 8
-        assert "ghost" not in cache.requested_resources
+        assert request(cache, "ghost") is None
         await world.resync.run_once()
         assert world.all_repaired() == 4
 
@@ -188,7 +191,7 @@ async def test_a_pod_may_be_taken_out_of_its_job_and_put_into_another(
 
         kind = "PodGroup of Volcano/default"
         assert jobs == {"g": [f"{kind}/g"], "h": [f"{kind}/h"], None: []}
-        assert world.cache.gangs.job_of == {}
+        assert jobs_of_pods(world.cache) == {}
         assert world.all_repaired() == 0
 
 

@@ -20,6 +20,7 @@ from tests.support.caches import (
     improved,
     index,
     known_nodes,
+    record_rejection,
     reservations,
     take_improved,
 )
@@ -325,7 +326,7 @@ def test_a_node_is_better_when_an_owner_has_waited_long_enough() -> None:
     cache = cluster()
     apply(cache, events.Ticked())
     for _ in range(3):
-        cache.owner_backoff.record_rejection("Job/default/j", NOW_S)
+        record_rejection(cache, "Job/default/j")
     take_improved(cache)
 
     apply(cache, events.Ticked(), now_s=NOW_S + 9)

@@ -14,6 +14,7 @@ from tests.support.caches import (
     gang,
     planned,
     superpods,
+    switch_texts,
     switched,
 )
 from tests.support.watched import A3, LARGE, member, tenant
@@ -135,7 +136,7 @@ def test_the_switches_are_read_once_until_something_of_them_differs(
     known = networks.network(None)
     assert known is not None
 
-    readable = cache.switch_texts
+    readable = switch_texts(cache)
     apply(cache, events.SwitchesUpdated(tor_info="[]"))
     assert [networks.network(None) for _ in range(3)] == [None] * 3
     assert caplog.messages == ["leaf switches not read"]
