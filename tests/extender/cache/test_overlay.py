@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from extender.cache.overlay import overlay_cache
 from extender.cache.requests import RequestedResources, Resources
-from tests.extender.clusters import RESOURCE, cluster, free, tenant
 from tests.machines import atlas
+from tests.support.caches import cluster, free
+from tests.support.watched import RESOURCE, tenant
 
 NODES, UIDS = ("", "n1", "n2", "n3"), ("a", "b", "c", "d", "e")
 amounts = st.integers(0, 3)

@@ -14,16 +14,8 @@ from extender.planning import plan
 from extender.planning.reservation import choose_nodes
 from extender.preemption import victims
 from scheduler_core.placement.job_rules import Profile
-from tests.extender.clusters import (
-    RESOURCE,
-    Spec,
-    apply,
-    cluster,
-    node,
-    pod,
-    served,
-)
-from tests.extender.jobpods import member
+from tests.support.caches import apply, cluster
+from tests.support.watched import RESOURCE, member, node, pod_update, served
 
 NODES = ("n1", "n2", "n3")
 #: of a node; pods ask for 1 to 5 of them
@@ -39,14 +31,14 @@ def running(draw: st.DrawFn) -> list[events.PodUpdated]:
     pods = []
     for name in draw(st.lists(st.sampled_from(NODES), unique=True)):
         count = draw(st.sampled_from([1, 2, 4, 8]))
-        spec = Spec(
-            name=f"on-{name}",
-            count=count,
+        bound = pod_update(
+            f"on-{name}",
+            count,
             node=name,
             phase="Running",
             annotations=served(range(count)),
         )
-        pods.append(events.PodUpdated(pod=pod(spec), ask=draw(cores)))
+        pods.append(replace(bound, ask=draw(cores)))
     return pods
 
 
@@ -123,12 +115,7 @@ def test_a_choice_of_nodes_or_victims_changes_nothing(
 ) -> None:
     cache = cache_with(pods, job)
     (gang,) = cache.gangs.jobs.values()
-    apply(
-        cache,
-        events.PodUpdated(
-            pod=pod(Spec(name="one", count=8)), ask=job[0][1], priority=9
-        ),
-    )
+    apply(cache, replace(pod_update("one", 8, priority=9), ask=job[0][1]))
     before = contents(cache)
 
     choose_nodes(cache, gang, NODES, PER_POD)
