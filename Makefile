@@ -90,6 +90,11 @@ aarch64: $(VENV)/bin/python ## that every pinned dependency has a wheel for arm6
 sizes: $(VENV)/dev.stamp ## modules of more than 300 lines; more than 600 fail in the tests
 	@$(BIN)/python tests/modules.py
 
+.PHONY: entered
+# ARGS=--list names them
+entered: $(VENV)/dev.stamp ## functions and files of ours that one filter call enters
+	@$(BIN)/python -m tests.entered $(ARGS)
+
 .PHONY: audit
 audit: $(VENV)/dev.stamp ## whether a hole is known in what we ship; says so where nobody can be asked
 	@rm -rf build/audit; mkdir -p build/audit
