@@ -1,7 +1,7 @@
 """A node of eight chips and its agent's report, as an extender's cache learns them."""
 
 from extender.cache import events
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
@@ -29,5 +29,5 @@ def learn(cache: Cache, name: str, told: DeviceInfo, affinity: Affinity) -> None
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],
     )
-    step(cache, node, now_s)
-    step(cache, report, now_s)
+    cache.step(node, now_s)
+    cache.step(report, now_s)

@@ -12,6 +12,7 @@ import http.client
 import json
 import random  # noqa: TID251  # seeded: the same cluster in every run
 from collections.abc import Sequence
+from math import inf
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -22,12 +23,15 @@ from benchmarks.pace import paced
 from benchmarks.table import Row, percentile
 from extender.apiserver.wake import SchedulerWaker
 from extender.apiserver.writers import KubeJobs, KubePods
-from extender.cache import events
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
+from extender.cache.reservations import Claim, Owner, Reservation
 from extender.clocks import Clock
+from extender.dispatch import Dispatcher, Router
 from extender.kube_scheduler.binder import Binder
 from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
+from extender.planning.job_calls import JobCalls
+from extender.planning.permits import BindPermits
 from extender.planning.planner import Planner
 from extender.scheduling.decisions import LastDecisions
 from kube import credentials
@@ -127,15 +131,29 @@ async def _serve() -> None:
     wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
     async with Client(credentials.from_url(_NOBODY)) as client:
         recorder = Recorder(client, component="benchmark")
-        jobs = KubeJobs(client, recorder, SchedulerWaker(_no_mark))
-        planner = Planner(cache, jobs, clock=wall)
+        waker = SchedulerWaker(_no_mark)
+        jobs = KubeJobs(client, recorder, waker)
+        dispatcher = Dispatcher(cache, wall)
+        apply = dispatcher.apply
+        job_calls = JobCalls(cache, apply, jobs)
+        permits = BindPermits(cache, apply, clock=wall)
+        planner = Planner(cache, apply, clock=wall, request_size=job_calls.request_size)
         binder = Binder(
             cache,
+            apply,
             KubePods(client),
-            permits=planner,
+            wait=permits.wait,
             clock=wall,
             metrics=metrics,
             on_bound=lambda *_: None,
+        )
+        dispatcher.connect(
+            Router(
+                permits=permits.carry_out,
+                job_calls=job_calls.carry_out,
+                waker=waker.carry_out,
+                owners={Owner.PLAN: planner.carry_out, Owner.BIND: binder.carry_out},
+            ).carry_out
         )
         server = KubeSchedulerVerbs(
             cache,
@@ -169,19 +187,22 @@ def _cluster() -> Cache:
         told = DeviceInfo(unhealthy=unhealthy, update_time=int(now_s))
         learn(cache, name, told, Affinity(held=held, sequence=1))
         if index < _WAITING:
-            step(cache, _reservation(name), now_s)
+            cache.step(_reservation(name), now_s)
     return cache
 
 
-def _reservation(name: str) -> events.Reservation:
+def _reservation(name: str) -> Reservation:
     """A pod with another container beside, so that it is unlike the one we ask for."""
     needs = ((ContainerKind.APP, 1), (ContainerKind.APP, 1))
-    return events.Reservation(
-        uid=f"uid-{name}",
+    shape = Shape(resource=PRODUCT.resource, needs=needs)
+    return Reservation(
+        kept_for=f"uid-{name}",
+        owner=Owner.BIND,
         node=name,
+        resource=PRODUCT.resource,
         chips=0,
-        predicate_time=1,
-        shape=Shape(resource=PRODUCT.resource, needs=needs),
+        until_s=inf,
+        claim=Claim(predicate_time=1, shape=shape),
     )
 
 

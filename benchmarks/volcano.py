@@ -19,11 +19,14 @@ from benchmarks.cached import learn
 from benchmarks.deployed import served
 from benchmarks.table import Row, percentile
 from extender.cache import decode, events
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
+from extender.cache.reservations import Owner
 from extender.clocks import Clock
+from extender.dispatch import Dispatcher, Router, ignore
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size
 from extender.metrics import Metrics
+from extender.planning.job_calls import JobCalls
 from extender.planning.planner import Planner
 from extender.scheduling.decisions import LastDecisions
 from extender.volcano.claims import ClaimWriter
@@ -172,11 +175,15 @@ async def _serve() -> None:
     cache = _cluster()
     registry = CollectorRegistry()
     wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
-    planner = Planner(cache, _NoApi(), clock=wall)
+    dispatcher = Dispatcher(cache, wall)
+    apply = dispatcher.apply
+    job_calls = JobCalls(cache, apply, _NoApi())
+    planner = Planner(cache, apply, clock=wall, request_size=job_calls.request_size)
     volcano = VolcanoVerbs(
         Parts(
             cache=cache,
-            sessions=Sessions(cache, planner, wall),
+            apply=apply,
+            sessions=Sessions(cache, apply, planner, wall),
             marks=ClaimWriter(_NoApi()),
             groups=PodGroupConditions(_NoApi(), wall),
             notes=LastDecisions(),
@@ -185,6 +192,14 @@ async def _serve() -> None:
             tell=lambda *_: None,
         ),
         lambda: None,
+    )
+    dispatcher.connect(
+        Router(
+            permits=ignore,
+            job_calls=job_calls.carry_out,
+            waker=ignore,
+            owners={Owner.PLAN: planner.carry_out, Owner.VOLCANO: volcano.carry_out},
+        ).carry_out
     )
     endpoints = Endpoints(registry, lambda: None, routes=volcano.routes())
     async with endpoints.serving("127.0.0.1:0") as address:
@@ -200,9 +215,9 @@ def _cluster() -> Cache:
     for name in _names():
         learn(cache, name, told, Affinity(sequence=1))
     for number in range(_TASKS):
-        step(cache, _pod(number), now_s)
-    job = cache.gangs.job_of[_uid(0)]
-    step(cache, events.SizeRead(job=job, size=Size(count=_TASKS)), now_s)
+        cache.step(_pod(number), now_s)
+    job = cache.job_of(_uid(0))
+    cache.step(events.SizeRead(job=job, size=Size(count=_TASKS)), now_s)
     return cache
 
 

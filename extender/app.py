@@ -1,4 +1,4 @@
-"""The running extender: connects its parts, and runs them while this replica leads."""
+"""The running extender: feeds its parts, and runs them while this replica leads."""
 
 import asyncio
 import logging
@@ -8,67 +8,32 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import clocks
-from extender.apiserver import live_settings, wake
-from extender.apiserver.informers import Informers
-from extender.apiserver.live_settings import DynamicSettings, SettingsFollower
-from extender.apiserver.resync import ReservationCheck, Resync
-from extender.apiserver.tor_share import TorShareWriter
-from extender.apiserver.wake import SchedulerWaker
-from extender.apiserver.writers import (
-    KubeGroups,
-    KubeJobs,
-    KubeMarks,
-    KubePods,
-    KubeTorShare,
-    pod_regarding,
-)
+from extender import clocks, wiring
+from extender.apiserver.live_settings import DynamicSettings
 from extender.cache import events
-from extender.cache.cache import Cache, step
 from extender.clocks import Clock
 from extender.election.elector import election_of
 from extender.election.lease import Phase
 from extender.election.term import Leadership
-from extender.gang import events as gang_events
 from extender.http import listeners
-from extender.kube_scheduler.binder import Binder
-from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
-from extender.planning.planner import Planner
-from extender.planning.topology import NetworkTopology
-from extender.preemption.evictions import KubeEvictions
-from extender.preemption.preemptor import Preemptor
-from extender.queries.routes import QueryRoutes
-from extender.scheduling.decisions import LastDecision, LastDecisions
-from extender.scheduling.reserve import Choice
 from extender.settings import Settings
-from extender.shadow.reporter import ShadowReporter
-from extender.volcano.claims import ClaimWriter
-from extender.volcano.podgroup_conditions import PodGroupConditions
-from extender.volcano.protocol import Job
-from extender.volcano.sessions import Sessions
-from extender.volcano.verbs import Parts, VolcanoVerbs
-from kube import credentials, nodes
+from extender.wiring import COMPONENT, Callbacks, Environment
+from kube import credentials
 from kube.client import Client
-from kube.events import Recorder, Regarding
-from scheduler_core.wire.pods import NpuPod
 from service import gc_freeze
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "ascend-extender"
 #: Seconds between two checks for silent agents, expired plans and lost binds.
 _TICK_S = 1.0
-#: Seconds between two events. People read them, slowly. An event costs the API server
-#: as much as the bind it reports, while other pods wait for theirs.
-_EVENT_SPACING_S = 0.05
 
 
 class Extender:
-    """All parts of the extender, with their shared cache, for one term as leader."""
+    """The parts of the extender for one term as leader.
 
-    #: whether the garbage collector skips the objects of the first lists
-    _is_frozen = False
+    Its own state is whether all first lists have been read.
+    """
 
     def __init__(
         self,
@@ -90,126 +55,23 @@ class Extender:
             why_not_leading: Returns why this extender may not decide now; None if
                 it may.
         """
-        self._wall = wall
         self._why_not_leading = why_not_leading
-        self._cache = Cache(
-            self_maintain=settings.self_maintain_available_card,
-            agent_silent_s=settings.agent_silent_s,
-            limits=gang_events.Limits(
-                gate_s=settings.gate_s,
-                evicts_incomplete=settings.incomplete == "evict",
-            ),
-            bare_nodes=settings.bare_nodes,
-        )
-        self._decisions = LastDecisions()
-        self._recorder = Recorder(
-            client, component=COMPONENT, spacing_s=_EVENT_SPACING_S
-        )
-        self._client = client
-        self._waker = SchedulerWaker(self._annotate_node, self._any_node)
-        self._dynamic = SettingsFollower(
-            live_settings.from_settings(settings),
-            adjust=self._adjust,
-            record=self._record_settings,
-        )
-        self._networks = NetworkTopology(self._cache, self._dynamic.in_force.rules)
-        jobs_api = KubeJobs(client, self._recorder, self._waker)
-        self._planner = Planner(
-            self._cache,
-            jobs_api,
-            clock=wall,
-            metrics=metrics,
-            topology=self._networks.snapshot,
-        )
-        self._binder = Binder(
-            self._cache,
-            KubePods(client, bind_s=settings.bind_s),
-            permits=self._planner,
-            clock=wall,
-            metrics=metrics,
-            on_bound=self._record_bound,
-            why_not_leading=why_not_leading,
-        )
-        self._preemptor = self._make_preemptor(settings, jobs_api, metrics)
-        self._informers = Informers(
-            client,
-            learn=self._learn,
-            settings=self._dynamic.follow,
-            synced=self._synced,
-        )
-        self._resync = Resync(
-            self._informers,
-            self._cache,
-            metrics,
-            learn=self._learn,
-            reservations=ReservationCheck(
-                owned_uids=self._reserved_uids, take_up=self._binder.take_up
-            ),
-            every_s=settings.sweep_s,
-        )
-        self._server = KubeSchedulerVerbs(
-            self._cache,
-            self._binder,
-            planner=self._planner,
-            notes=self._decisions,
-            metrics=metrics,
-            clock=wall,
-            why_not_ready=self.why_not_ready,
-            on_refused=self._waker.note_refused,
-            preemptor=self._preemptor,
-        )
-        self._volcano = VolcanoVerbs(
-            Parts(
-                cache=self._cache,
-                sessions=Sessions(self._cache, self._planner, wall),
-                marks=ClaimWriter(KubeMarks(client)),
-                groups=PodGroupConditions(KubeGroups(client), wall),
-                notes=self._decisions,
+        #: whether all first lists are complete; they stay so
+        self._is_synced = False
+        self._parts = wiring.connect(
+            Environment(
+                settings=settings,
+                client=client,
+                wall=wall,
                 metrics=metrics,
-                clock=wall,
-                tell=self._record_refused_job,
+                why_not_leading=why_not_leading,
             ),
-            self.why_not_ready,
-        )
-        self._shadow = (
-            ShadowReporter(
-                self._cache, metrics, wall=wall, topology=self._networks.snapshot
-            )
-            if settings.shadow
-            else None
-        )
-        self._tor_share = (
-            TorShareWriter(self._cache, self._networks, KubeTorShare(client, namespace))
-            if (namespace := settings.tor_share_namespace) and not settings.shadow
-            else None
-        )
-        self._queries = QueryRoutes(
-            self._cache,
-            self._networks,
-            self.why_not_ready,
-            notes=self._decisions,
-            clock=wall,
-        )
-        metrics.watch_cache(self._cache)
-        metrics.watch_events(self._recorder)
-        metrics.watch_settings(lambda: self._dynamic.is_unusable)
-
-    def _make_preemptor(
-        self, settings: Settings, jobs: KubeJobs, metrics: Metrics
-    ) -> Preemptor | None:
-        """Return the preemptor if the setting `preemption` is "evict", else None.
-
-        Without a preemptor, only kube-scheduler or Volcano evicts pods to make room.
-        """
-        if settings.preemption != "evict":
-            return None
-        evictions = KubeEvictions(self._client, metrics, tell=jobs.tell, wake=jobs.wake)
-        return Preemptor(
-            self._cache,
-            evictions,
-            clock=self._wall,
-            topology=self._networks.snapshot,
-            why_wait=self._planner.why_wait,
+            Callbacks(
+                learn=self._learn,
+                adjust=self._adjust,
+                synced=self._synced,
+                why_not_ready=self.why_not_ready,
+            ),
         )
 
     def routes(self) -> list[web.RouteDef]:
@@ -218,10 +80,11 @@ class Extender:
         In shadow mode the extender decides nothing, and only routes under `/v1/` are
         returned.
         """
-        routes = [*self._server.routes(), *self._volcano.routes()]
-        if self._shadow is not None:
-            routes = self._shadow.routes(routes)
-        return [*routes, *self._queries.routes()]
+        parts = self._parts
+        routes = [*parts.kube_scheduler.routes(), *parts.volcano.routes()]
+        if parts.shadow is not None:
+            routes = parts.shadow.routes(routes)
+        return [*routes, *parts.queries.routes()]
 
     @property
     def is_quiet(self) -> bool:
@@ -229,7 +92,7 @@ class Extender:
 
         If True when the program ends, the Lease is released for the next leader.
         """
-        return self._binder.is_quiet
+        return self._parts.binder.is_quiet
 
     def why_not_ready(self) -> str | None:
         """Return why the extender serves no scheduler now; None if it serves them.
@@ -238,64 +101,53 @@ class Extender:
         the watches of nodes, pods, device ConfigMaps and settings have complete lists.
         With a partial view of the cluster, chips look free that are not.
         """
-        missing = self._informers.name_unsynced()
-        return self._why_not_leading() or (
-            f"waiting for {missing}" if missing else None
-        )
+        why_not_leading = self._why_not_leading()
+        if why_not_leading or self._is_synced:
+            return why_not_leading
+        return f"waiting for {self._parts.informers.name_unsynced()}"
 
     async def run(self) -> None:
         """Run all parts until cancelled; then end open requests to the API server.
 
         After the cancellation, the binder refuses new binds and waits up to
-        `binder.STOP_S` for the binds already sent. Open requests of planner, preemptor
-        and Volcano verbs are cancelled.
+        `binder.STOP_S` for the binds already sent. All other open requests are
+        cancelled.
         """
+        parts = self._parts
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._informers.run(), name="informers")
-                group.create_task(self._resync.run(), name="resync")
-                group.create_task(self._recorder.run(), name="events")
-                group.create_task(self._waker.run(), name="waker")
+                group.create_task(parts.informers.run(), name="informers")
+                group.create_task(parts.resync.run(), name="resync")
+                group.create_task(parts.announcer.recorder.run(), name="events")
+                group.create_task(parts.waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
-                if self._tor_share is not None:
-                    group.create_task(self._tor_share.run(), name="tor-share")
+                if parts.tor_share is not None:
+                    group.create_task(parts.tor_share.run(), name="tor-share")
         finally:
-            if self._preemptor is not None:
-                await self._preemptor.stop()
-            await self._planner.stop()
-            await self._binder.stop()
-            await self._volcano.stop()
+            if parts.preemptor is not None:
+                await parts.preemptor.stop()
+            await parts.job_calls.stop()
+            await parts.permits.stop()
+            await parts.binder.stop()
+            await parts.volcano.stop()
 
     async def _tick(self) -> None:
+        parts = self._parts
         while True:
             await asyncio.sleep(_TICK_S)
-            self._learn(events.Ticked(lost=self._informers.name_disconnected()))
-            self._planner.tick()
-            self._volcano.tick()
-            if self._preemptor is not None and self.why_not_ready() is None:
-                self._preemptor.tick()
-            await self._binder.audit()
-
-    def _reserved_uids(self) -> set[str]:
-        """Return UIDs of pods whose reservations the resync must leave alone.
-
-        The binder, the Volcano verbs or the preemptor will end these reservations.
-        """
-        preemptor = self._preemptor
-        nominated = preemptor.reserved_uids if preemptor is not None else ()
-        return {*self._binder.reserved_uids, *self._volcano.reserved_uids, *nominated}
+            self._learn(events.Ticked(lost=parts.informers.name_disconnected()))
+            parts.permits.tick()
+            if parts.planner.tick():
+                parts.waker.retry_all()
+            parts.volcano.tick()
+            if parts.preemptor is not None and self.why_not_ready() is None:
+                parts.preemptor.tick()
 
     def _adjust(self, settings: DynamicSettings) -> None:
         """Put changed settings into force, and make schedulers retry refused pods."""
-        self._networks.set_rules(settings.rules)
+        self._parts.networks.set_rules(settings.rules)
         self._learn(events.SelfMaintainSet(self_maintain=settings.self_maintain))
-        self._waker.retry_all()
-
-    def _record_settings(self, config_map: Regarding, reason: str, text: str) -> None:
-        kind = "Warning" if reason.endswith("Unusable") else "Normal"
-        if self._shadow is not None:
-            return  # it is in the log; a shadow writes nothing to the cluster
-        self._recorder.record(config_map, reason=reason, message=text, type=kind)
+        self._parts.waker.retry_all()
 
     def _synced(self) -> None:
         """Finish the extender's start once all required watches have complete lists.
@@ -304,66 +156,20 @@ class Extender:
         mode. Then exclude all objects in memory from Python's garbage collection, which
         would delay filter requests by tens of milliseconds. Later calls do nothing.
         """
-        if not self._is_frozen and not self._informers.name_unsynced():
-            self._is_frozen = True
+        parts = self._parts
+        if not self._is_synced and not parts.informers.name_unsynced():
+            self._is_synced = True
             self._learn(events.Ticked(is_all_read=True))
-            if self._shadow is None:
-                self._volcano.adopt()
+            if parts.shadow is None:
+                parts.volcano.adopt()
             gc_freeze.freeze_live_objects()
-            sizes = {"nodes": len(self._cache.cluster), "pods": len(self._cache.pods)}
+            sizes = {"nodes": len(parts.cache.index), "pods": len(parts.cache.pods)}
             log.info("in step with the cluster", extra=sizes)
 
     def _learn(self, change: events.Change) -> None:
-        if self._shadow is not None:
-            self._shadow.compare_bound(change)
-        step(self._cache, change, self._wall.now_s())
-        self._planner.carry_out_effects()
-        self._waker.note_improved(self._cache.improved_nodes)
-        self._cache.improved_nodes.clear()
-
-    def _any_node(self) -> str:
-        return next(iter(self._cache.cluster.names), "")
-
-    async def _annotate_node(self, node: str) -> None:
-        # nanoseconds, so that two values are never the same
-        when = str(self._wall.now_ns())
-        await nodes.patch(self._client, node, annotations={wake.ANNOTATION: when})
-
-    def _record_bound(self, pod: NpuPod, choice: Choice) -> None:
-        """Log why a bound pod got its node and chips, and record it as an event.
-
-        The reason is also kept as the last decision on the pod, for `/v1/explain`.
-        """
-        text = choice.sentence
-        log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
-        self._decisions.put(pod.uid, LastDecision(at_s=self._wall.wall_s(), text=text))
-        self._recorder.record(
-            pod_regarding(pod),
-            reason="AscendScheduled",
-            message=text,
-        )
-
-    def _record_refused_job(self, job: Job, pod: NpuPod | None, text: str) -> None:
-        """Log why a job of Volcano does not fit, and emit events with the reason.
-
-        One event is on the PodGroup, and one on `pod`.
-
-        Args:
-            job: The refused job.
-            pod: A pod of the job; None if the cache has none.
-            text: The reason.
-        """
-        log.info("job not taken up", extra={"group": job.name, "why": text})
-        group = Regarding(
-            kind="PodGroup",
-            name=job.name,
-            namespace=job.namespace,
-            uid=job.group_uid,
-        )
-        for regarding in (group, *([pod_regarding(pod)] if pod else [])):
-            self._recorder.record(
-                regarding, reason="AscendNoRoom", message=text, type="Warning"
-            )
+        if self._parts.shadow is not None:
+            self._parts.shadow.compare_bound(change)
+        self._parts.apply(change)
 
 
 async def main(settings: Settings) -> None:

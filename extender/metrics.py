@@ -1,7 +1,7 @@
 """Prometheus metrics of the extender; each label has a closed set of values."""
 
 import time
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -18,6 +18,18 @@ from scheduler_core.explain import fragmentation
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 #: Seconds; a permit ends once the scheduler has sent all binds of a job, or expires.
 _WAITS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60)
+#: Value of the label `resource` of reservations without a bind or a plan.
+RESERVATIONS = "promises"
+#: Gauges of the cache: {name, a key of `Cache.counts`: help text}.
+_CACHE = {
+    "assumed_binds": "Binds that the pod watch does not show yet.",
+    "planned_pods": "Pods of planned jobs with reserved chips.",
+    "rooms": "Pods and jobs for which chips are being freed.",
+    "cached_nodes": "Nodes with NPUs.",
+    "cached_pods": "Pods that ask for NPUs.",
+    "waiting_shapes": "Shapes with unserved claims.",
+    "rejected_owners": "Owners with rejected pods.",
+}
 #: {phase of a job: value of the label `phase`}
 _JOB_PHASES = {
     gangs.Phase.GATHERING: "idle",
@@ -110,33 +122,12 @@ class Metrics(Collector):
             "Objects that were wrong in the cache and are repaired.",
             "resource",
         )
-        self.watch_cache(self._cache)
+        self.repairs.labels(RESERVATIONS)  # shown as 0 from the beginning
         registry.register(self)
 
     def watch_cache(self, cache: Cache) -> None:
         """Let the gauges of the cache count the contents of `cache` from now on."""
         self._cache = cache
-        self._show(
-            "assumed_binds",
-            "Binds that the pod watch does not show yet.",
-            lambda: float(sum(not p.planned for p in cache.reservations.values())),
-        )
-        self._show(
-            "planned_pods",
-            "Pods of planned jobs with reserved chips.",
-            lambda: float(sum(p.planned for p in cache.reservations.values())),
-        )
-        self._gauge(
-            "rooms", "Pods and jobs for which chips are being freed.", cache.nominations
-        )
-        self._gauge("cached_nodes", "Nodes with NPUs.", cache.cluster)
-        self._gauge("cached_pods", "Pods that ask for NPUs.", cache.pods)
-        self._gauge(
-            "waiting_shapes", "Shapes with unserved claims.", cache.unconfirmed_claims
-        )
-        self._gauge(
-            "rejected_owners", "Owners with rejected pods.", cache.owner_backoff
-        )
 
     def watch_events(self, recorder: Recorder) -> None:
         """Let a gauge show how many unsent Kubernetes events `recorder` has dropped."""
@@ -159,18 +150,23 @@ class Metrics(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Yield gauges of jobs by phase, and of nodes and chips by kind of server.
+        """Yield gauges of the cache, of jobs by phase, and of nodes and chips by kind.
 
         Cost:
-            One pass over all nodes and jobs.
+            One pass over all nodes, jobs and reservations.
         """
         jobs = GaugeMetricFamily(
             "ascend_extender_jobs",
             "Jobs of several pods, by phase.",
             labels=["phase"],
         )
-        for phase, count in self._cache.gangs.count_phases().items():
+        for phase, count in gangs.count_phases(self._cache.gangs.values()).items():
             jobs.add_metric([_JOB_PHASES[phase]], count)
+        counts = self._cache.counts()
+        for name, text in _CACHE.items():
+            yield GaugeMetricFamily(
+                f"ascend_extender_{name}", text, value=float(counts[name])
+            )
         pools = {
             name: GaugeMetricFamily(f"ascend_extender_{name}", text, labels=["pool"])
             for name, text in _POOLS.items()
@@ -184,7 +180,7 @@ class Metrics(Collector):
     def _pools(self) -> dict[str, list[int]]:
         """Return {kind of server: values of its metrics, in the order of `_POOLS`}."""
         pools: dict[str, list[int]] = {}
-        for node in self._cache.cluster:
+        for node in self._cache.index:
             sums = pools.setdefault(node.product.key, [0] * len(_POOLS))
             sums[0] += 1
             sums[1] += node.healthy.bit_count()
@@ -206,20 +202,18 @@ class Metrics(Collector):
         )
 
     @contextmanager
-    def measure_permit_wait(self) -> Iterator[Callable[[str | None], str | None]]:
+    def measure_permit_wait(self) -> Iterator[Callable[[bool], None]]:
         """Measure for how long a bind waits for the other pods of its job.
 
-        Yields a function to call at the end of the wait. Its argument is None if the
-        bind may go on, else the reason why the bind is refused. The function returns
-        its argument.
+        Yields a function to call at the end of the wait. Its argument is whether the
+        bind may go on.
         """
         start_s = time.perf_counter()
         result = "left"
 
-        def record_end(text: str | None) -> str | None:
+        def record_end(is_permitted: bool) -> None:  # noqa: FBT001  # the only argument
             nonlocal result
-            result = "opened" if text is None else "refused"
-            return text
+            result = "opened" if is_permitted else "refused"
 
         try:
             yield record_end
@@ -252,9 +246,6 @@ class Metrics(Collector):
             gauge = Gauge(f"ascend_extender_{name}", text, registry=self._registry)
             self._gauges[name] = gauge
         gauge.set_function(value)
-
-    def _gauge(self, name: str, text: str, sized: Sized) -> None:
-        self._show(name, text, lambda: float(len(sized)))
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(

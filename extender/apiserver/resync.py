@@ -10,8 +10,7 @@ again, or the event is applied to the cache.
 import asyncio
 import logging
 import random  # noqa: TID251  # jitter, so that no two programs list in step
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -39,26 +38,8 @@ _PAUSE_S = 0.01
 #: Differences of one comparison that are logged; of a thousand the first are enough.
 _LOGGED_MOST = 20
 
-#: Label of reservations in the metric of repairs, beside the names of watches.
-_RESERVATIONS = "promises"
-
 T = TypeVar("T", bound=HasMeta)
 _Comparison = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationCheck:
-    """Functions that find orphaned reservations, and let the binder end them.
-
-    An orphaned reservation belongs to no job's plan, and to no other part of the
-    extender that would end it. Without this check, its chips might stay reserved for
-    ever.
-    """
-
-    #: returns UIDs of pods whose reservations a component will end, besides plans
-    owned_uids: Callable[[], Collection[str]]
-    #: hands over the orphaned reservation of the pod with this UID
-    take_up: Callable[[str], None]
 
 
 class Resync:
@@ -71,7 +52,6 @@ class Resync:
         metrics: Metrics,
         *,
         learn: Callable[[Change], None],
-        reservations: ReservationCheck,
         every_s: float,
     ) -> None:
         """Prepare the comparisons; `run` starts them.
@@ -81,7 +61,6 @@ class Resync:
             cache: Compared with the watches.
             metrics: Counts comparisons and repairs.
             learn: Applies an event to the cache.
-            reservations: Finds reservations that no component would end.
             every_s: Mean pause in seconds between two comparisons of the same watch, or
                 of the cache. 0 means no comparisons.
         """
@@ -89,10 +68,9 @@ class Resync:
         self._cache = cache
         self._metrics = metrics
         self._learn = learn
-        self._reservations = reservations
         self._every_s = every_s
         self._rng = random.Random()  # noqa: S311  # jitter, not a secret
-        for name in (*informers.watches(), _RESERVATIONS):
+        for name in informers.watches():
             metrics.repairs.labels(name)  # shown as 0 from the beginning
         self._logged = 0
 
@@ -168,7 +146,6 @@ class Resync:
         leaves = next(iter(informers.switches.objects()), None)
         self._repair("switches", decode.switches_change(leaves))
         self._drop_strays()
-        self._hand_over_orphans()
 
     def _drop_strays(self) -> None:
         pods = {pod.metadata.uid for pod in self._informers.pods.objects()}
@@ -181,18 +158,6 @@ class Resync:
             name, object_name = _describe(stray)
             self._report(name, object_name, "expected nothing, found it in the cache")
             self._learn(stray)
-
-    def _hand_over_orphans(self) -> None:
-        """Hand to the binder all reservations that would otherwise never end."""
-        for uid in verify.find_orphans(self._cache, self._reservations.owned_uids()):
-            pod = self._cache.pods.get(uid)
-            pod_name = f"{pod.namespace}/{pod.name}" if pod else uid
-            self._report(
-                _RESERVATIONS,
-                pod_name,
-                "expected a bind or preemption for its chips, found none",
-            )
-            self._reservations.take_up(uid)
 
     def _repair(self, name: str, event: verify.Shown) -> None:
         """Apply an event from a watch to the cache if the cache differs from the event.

@@ -41,7 +41,7 @@ class TorShareWriter:
         self._cache = cache
         self._networks = networks
         self._api = api
-        self._version = -1
+        self._version = (-1, -1)
         #: text of the ConfigMap; None: not known
         self._written_text: str | None = None
 
@@ -92,7 +92,7 @@ class TorShareWriter:
         for uid, pod in self._cache.pods.items():
             if pod.terminal or not pod.node:
                 continue
-            gang = self._cache.gangs.gang_of(uid)
+            gang = self._cache.gang_of(uid)
             job_name = gang.job if gang is not None else pod.owner or pod.name
             jobs_of_node.setdefault(pod.node, set()).add(job_name.rpartition("/")[2])
         return jobs_of_node

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import NoReturn
 
+from extender.cache.events import Effect, NodesImproved
+from extender.gang import events as gang_events
 from kube.errors import KubeError, NotFoundError
 from service.backoff import Backoff
 
@@ -73,9 +75,21 @@ class SchedulerWaker:
         If a refused pod waits for a retry, any one node is put on the list of nodes to
         annotate.
         """
+        if not self._is_pod_waiting:
+            return
         name = next(iter(self._improved), None) or self._any_node()
         if name:
             self.note_improved((name,))
+
+    def carry_out(self, effect: Effect) -> None:
+        """Wake schedulers for improved nodes or changed jobs; ignore other effects."""
+        match effect:
+            case NodesImproved(nodes=nodes):
+                self.note_improved(nodes)
+            case gang_events.WakeScheduler():
+                self.retry_all()
+            case _:
+                pass
 
     async def run(self) -> NoReturn:
         """Annotate the nodes on the list whenever there are any, until cancelled.

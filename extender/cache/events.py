@@ -4,19 +4,21 @@ They come from watches, the verbs of schedulers, plans of jobs, preemption and t
 clock. As values, they can be recorded and replayed.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import NamedTuple
+from enum import Enum, auto
 
 from extender.cache.requests import ONE_POD, UNBOUNDED, Resources
+from extender.cache.reservations import (
+    Beneficiary,
+    NodeReservation,
+    Owner,
+    Reservation,
+)
+from extender.gang import events as gang_events
 from extender.gang.membership import Member
 from extender.gang.size import Size
 from scheduler_core.products.table import Product
 from scheduler_core.wire.pods import NpuPod
-from scheduler_core.wire.shapes import Shape
-
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,64 +137,36 @@ class PodDeleted:
     uid: str
 
 
-class Reservation(NamedTuple):
-    """Chips of one node reserved for one pod; also the event that reserves them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The event that the owner of a reservation ends it.
 
-    A reservation ends at the event `Unreserved`. It also ends when the pod watch shows
-    the pod bound, failed, succeeded or deleted. The class is a tuple, which is cheap to
-    create, because a plan may create thousands of reservations.
+    Create it for a pod only if no bind with this reservation can still succeed.
+    """
+
+    kept_for: Beneficiary
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindVoided:
+    """The event that a bind or an allocation of a pod has certainly not happened.
+
+    If the pod is in the plan of its job, the plan keeps the chips for a later bind.
+    Otherwise the chips become free.
     """
 
     uid: str
-    node: str
-    #: mask of the chips
-    chips: int
-    predicate_time: int
-    shape: Shape
-    #: True: from a plan or preemption, before any bind was sent
-    planned: bool = False
-    #: annotations that bind writes besides the chips
-    extra: Mapping[str, str] = _NONE
-    #: why this node and these chips, for people
-    reason: str = ""
+    #: whether the pod is deleted, which the pod watch may not show yet
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nominated:
-    """The event that preemption starts an attempt to free chips for a pod or a job.
-
-    Until `NominationCleared`, no other pod or job may get these chips.
-    """
-
-    #: UID of the pod, or the job
-    owner: str
-    #: resource of the chips
-    resource: str
-    #: {node: mask}
-    chips: Mapping[str, int]
-    #: chips and victims, for people
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NominationCleared:
-    """The event that ends the nomination of chips for a pod or a job.
-
-    Other pods may use these chips again.
-    """
-
-    owner: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreserved:
-    """The event that the extender ends the reservation of a pod.
-
-    Create it only if the pod is deleted, or if no bind with this reservation has
-    succeeded or can still succeed.
-    """
+class ReservationsSwapped:
+    """The event that two planned pods of a job exchange their nodes and chips."""
 
     uid: str
+    other_uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +199,50 @@ Change = (
     | SizeRead
     | PodDeleted
     | Reservation
-    | Unreserved
+    | NodeReservation
+    | Released
+    | BindVoided
+    | ReservationsSwapped
     | SelfMaintainSet
-    | Nominated
-    | NominationCleared
     | Ticked
+    | gang_events.Event
 )
+
+
+class Ended(Enum):
+    """Why a reservation ended without a request of its owner."""
+
+    #: the pod watch shows the pod bound: its annotations keep the chips now
+    CONFIRMED = auto()
+    #: the pod has failed, succeeded or been deleted; or its job has no pods left
+    GONE = auto()
+    #: its time was over, or its beneficiary cannot use the chips any more
+    EXPIRED = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationEnded:
+    """The effect that the owner of a reservation learns that it has ended."""
+
+    reservation: Reservation
+    why: Ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationDue:
+    """The effect that the owner of a reservation finds out whether to end it.
+
+    The reservation is renewed until then, because its pod may be bound yet.
+    """
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesImproved:
+    """The effect that schedulers try refused pods again: these nodes offer more."""
+
+    nodes: frozenset[str]
+
+
+Effect = gang_events.Effect | ReservationEnded | ReservationDue | NodesImproved

@@ -19,12 +19,11 @@ of available chips, in the same ConfigMap. This list alone is not enough: if it 
 written before a bind, it still contains the chips of that bind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from extender.cache import node_report
-from extender.cache.events import Reservation
 from extender.cache.node_report import Report
 from extender.cache.requests import UNBOUNDED, Resources
 from scheduler_core.index.cluster import NodeState
@@ -126,10 +125,6 @@ class ResourceState:
     is_silent: bool = True
     #: {uid: tenant} of living pods
     tenants: dict[str, Tenant] = field(default_factory=dict)
-    #: {uid: reservation}
-    reservations: dict[str, Reservation] = field(default_factory=dict)
-    #: {UID of a pod, or job: mask of chips nominated for it}
-    nominated: dict[str, int] = field(default_factory=dict)
     #: {uid of a removed pod: (mask of its chips in no report, when they expire)}
     unshown: dict[str, tuple[int, float]] = field(default_factory=dict)
     #: newest predicate-time of the node; the next claim gets a later one
@@ -137,18 +132,12 @@ class ResourceState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the state has no product, pod, reservation, nomination or `unshown`.
+        """Whether the state has no product, no pod and no `unshown`.
 
         `unshown` has the chips of removed pods that the agent may still hold. The cache
-        removes an empty state.
+        removes an empty state, unless a chip is reserved.
         """
-        return (
-            self.product is None
-            and not self.tenants
-            and not self.reservations
-            and not self.nominated
-            and not self.unshown
-        )
+        return self.product is None and not self.tenants and not self.unshown
 
     def put_product(self, product: Product | None) -> None:
         """Set the product of the chips.
@@ -165,7 +154,7 @@ class ResourceState:
         """Add or update a living pod that asks for this resource and is on the node."""
         tenant = tenant_of(pod, self.product)
         self.tenants[pod.uid] = tenant
-        self._see_time(tenant.predicate_time)
+        self.see_time(tenant.predicate_time)
 
     def remove_tenant(self, uid: str, now_s: float) -> None:
         """Remove a pod that failed, succeeded or was deleted.
@@ -200,10 +189,10 @@ class ResourceState:
             del self.unshown[uid]
         return bool(expired_uids)
 
-    def reserve(self, reservation: Reservation) -> None:
-        """Add the reservation of a pod; it replaces an earlier one of the same pod."""
-        self.reservations[reservation.uid] = reservation
-        self._see_time(reservation.predicate_time)
+    def see_time(self, predicate_time: int) -> None:
+        """Record the predicate-time of a claim, so that later claims get later ones."""
+        if predicate_time < _NO_CLOCK:
+            self.last_time = max(self.last_time, predicate_time)
 
     def read_report(self) -> None:
         """Set `report` from the texts of the node's `mindx-dl-deviceinfo-<node>`.
@@ -312,10 +301,13 @@ class ResourceState:
         """
         return max(now_ns, self.last_time + 1)
 
-    def unconfirmed(self) -> frozenset[Shape]:
+    def unconfirmed(self, reserved: Iterable[Shape]) -> frozenset[Shape]:
         """Return the shapes of pods with a reservation or an unconfirmed claim.
 
         Empty for a bare node, where no agent confirms claims.
+
+        Args:
+            reserved: Shapes of the pods with a reservation.
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
@@ -324,47 +316,34 @@ class ResourceState:
             for tenant in self.tenants.values()
             if tenant.is_unconfirmed
         ]
-        return frozenset(
-            [
-                *waiting,
-                *[reservation.shape for reservation in self.reservations.values()],
-            ]
-        )
+        return frozenset([*waiting, *reserved])
 
-    def is_cleared(self, owner: str) -> bool:
-        """Whether preemption has freed all chips that are nominated for `owner`.
+    def are_released(self, mask: int, *, reserved: int) -> bool:
+        """Whether nothing occupies or bars the chips in `mask` any more.
 
-        No chip may be unhealthy, held, releasing, claimed, reserved, in `unshown`, or
-        nominated for another pod or job. The result is False if `report` is None.
+        No chip may be unhealthy, held, releasing, claimed, in `unshown` or reserved.
+        False if `report` is None.
 
         Args:
-            owner: UID of a pod, or key of a job.
+            mask: The chips.
+            reserved: Mask of the chips that are reserved for others.
         """
-        report, mask = self.report, self.nominated.get(owner, 0)
+        report = self.report
         if report is None:
             return False
-        busy = self.taken(but=owner) | report.held | report.releasing | report.unfit
-        return not mask & busy
+        busy = self.claimed() | reserved
+        return not mask & (busy | report.held | report.releasing | report.unfit)
 
-    def taken(self, *, but: str = "") -> int:
-        """Return the mask of chips that are claimed, reserved, nominated or `unshown`.
+    def claimed(self) -> int:
+        """Return the mask of chips that pods claim or that are in `unshown`.
 
-        Nominated chips are those that preemption frees for a pod or a job. `unshown`
-        has the chips of removed pods that the agent may still hold.
-
-        Args:
-            but: UID of a pod, or key of a job. The nomination for it is ignored. "": no
-                nomination is ignored.
+        `unshown` has the chips of removed pods that the agent may still hold.
         """
         mask = 0
         for tenant in self.tenants.values():
             mask |= tenant.chips
-        for reservation in self.reservations.values():
-            mask |= reservation.chips
         for chips_left, _ in self.unshown.values():
             mask |= chips_left
-        for owner, nominated in self.nominated.items():
-            mask |= nominated if owner != but else 0
         return mask
 
     def addresses(self) -> Addresses | None:
@@ -386,12 +365,13 @@ class ResourceState:
             chips=chips_at,
         )
 
-    def state(self, *, self_maintain: bool) -> NodeState | None:
+    def state(self, *, reserved: int, self_maintain: bool) -> NodeState | None:
         """Return the chips of this resource as a `NodeState`, for the index `Cluster`.
 
         None if the node offers no chips of this resource.
 
         Args:
+            reserved: Mask of the reserved chips.
             self_maintain: False: a free chip must be in the agent's list of available
                 chips. True: this list is not used.
         """
@@ -407,11 +387,11 @@ class ResourceState:
                 inventory=inventory_mask or 0,
                 healthy=0,
                 free=0,
-                taken=self.taken(),
+                taken=self.claimed() | reserved,
                 barred=self._barred(inventory_mask) or Reason.AGENT_SILENT,
             )
         healthy = inventory_mask & ~report.unfit
-        claimed = self.taken()
+        claimed = self.claimed() | reserved
         free = free_chips.free_chips(
             healthy=healthy,
             claimed=claimed,
@@ -440,10 +420,6 @@ class ResourceState:
         if self.report is not None and self.report.lost:
             return Reason.IDS_LOST
         return None
-
-    def _see_time(self, predicate_time: int) -> None:
-        if predicate_time < _NO_CLOCK:
-            self.last_time = max(self.last_time, predicate_time)
 
 
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:

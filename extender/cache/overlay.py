@@ -7,6 +7,7 @@ from typing import Protocol
 from extender.cache.cache import Cache
 from extender.cache.node_state import NodeInfo
 from extender.cache.requests import Requests
+from extender.cache.reservations import Reservation
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement.overlay import Overlay
@@ -20,12 +21,16 @@ class ClusterView(Protocol):
         """{node: its entry}."""
 
     @property
-    def cluster(self) -> NodeIndex:
+    def index(self) -> NodeIndex:
         """Free chips of the nodes."""
 
     @property
-    def requested_resources(self) -> Requests:
+    def requests(self) -> Requests:
         """CPU, memory and pod places that pods request."""
+
+    @property
+    def reserved(self) -> Mapping[str, tuple[Reservation, ...]]:
+        """{node: reservations of its chips}."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +41,9 @@ class CacheOverlay:
     """
 
     nodes: Mapping[str, NodeInfo]
-    cluster: NodeIndex
-    requested_resources: Requests
+    index: NodeIndex
+    requests: Requests
+    reserved: Mapping[str, tuple[Reservation, ...]]
 
 
 def overlay_cache(
@@ -58,6 +64,7 @@ def overlay_cache(
     """
     return CacheOverlay(
         nodes=cache.nodes,
-        cluster=Overlay(cache.cluster, states),
-        requested_resources=cache.requested_resources.without(gone_uids),
+        index=Overlay(cache.index, states),
+        requests=cache.requests.without(gone_uids),
+        reserved=cache.reserved,
     )

@@ -1,4 +1,4 @@
-"""Compare the cache with the objects that the watches have stored.
+"""Compare the facts in the cache with the objects that the watches have stored.
 
 A watch stores an object and applies its event to the cache in the same turn of the
 event loop. So the cache is wrong if it would change when the event of a stored object
@@ -63,7 +63,7 @@ def find_strays(
         pods: UIDs of all pods that the pod watch has stored.
         reports: Names of the nodes whose agent's ConfigMap a watch has stored.
     """
-    held = cache.pods.keys() | cache.requested_resources.uids()
+    held = cache.pods.keys() | cache.requests.uids()
     changes: list[Change] = [PodDeleted(uid=uid) for uid in sorted(held - set(pods))]
     for name, node_info in cache.nodes.items():
         has_chips = any(
@@ -74,21 +74,6 @@ def find_strays(
         if any(node_info.report_texts) and name not in reports:
             changes.append(ReportUpdated(node=name))
     return changes
-
-
-def find_orphans(cache: Cache, known: Collection[str]) -> list[str]:
-    """Return UIDs of pods whose reservation no part of the extender would end.
-
-    They are the pods that have a reservation, are in no plan of a job, and are not in
-    `known`.
-
-    Args:
-        cache: Only read.
-        known: UIDs of pods whose reservation the binder, the Volcano verbs or the
-            preemptor will end.
-    """
-    places = {uid for gang in cache.gangs.jobs.values() for uid in gang.places}
-    return sorted(cache.reservations.keys() - places.union(known))
 
 
 #: (name, value by the watch, value in the cache)
@@ -131,9 +116,8 @@ def _of_node(cache: Cache, change: NodeUpdated) -> _Pairs:
         offer = offered.get(product)
         if offer is not None:
             yield "allocatable", offer.allocatable, line.allocatable
-        state = line.state(self_maintain=cache.self_maintains)
-        indexed = cache.cluster.nodes(product).get(change.name)
-        yield "in the index", state, indexed
+        indexed = cache.index.nodes(product).get(change.name)
+        yield "in the index", cache.computed(line), indexed
 
 
 def _keys(products: Iterable[Product]) -> list[str]:
@@ -156,12 +140,17 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
     for field in fields(pod):
         yield field.name, getattr(pod, field.name), getattr(held, field.name)
     load = None if pod.terminal else (pod.node, change.ask)
-    yield "CPU and memory", load, cache.requested_resources.at(pod.uid)
+    yield "CPU and memory", load, cache.requests.at(pod.uid)
     if change.priority:
-        yield "priority", change.priority, cache.priorities.get(pod.uid)
+        yield "priority", change.priority, cache.priority(pod.uid)
     member = change.member if pod.phase != "Failed" else None
     job = member.membership.job if member is not None else ""
-    yield "job", job, cache.gangs.job_of.get(pod.uid, "")
+    yield "job", job, cache.job_of(pod.uid)
+    gang = cache.gangs.get(job)
+    if gang is not None:
+        bound = bool(pod.node) or pod.terminal
+        yield "bound in its job", bound, pod.uid in gang.bound
+        yield "ending in its job", pod.deleting, pod.uid in gang.ending
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if resource_state is not None:
         tenant = None if pod.terminal else tenant_of(pod, resource_state.product)
@@ -174,11 +163,11 @@ def _of_other(cache: Cache, change: OtherPodUpdated) -> _Pairs:
     yield (
         "CPU and memory",
         (change.node, change.ask),
-        cache.requested_resources.at(change.uid),
+        cache.requests.at(change.uid),
     )
-    yield "job", change.job, cache.gangs.job_of.get(change.uid, "")
+    yield "job", change.job, cache.job_of(change.uid)
 
 
 def _of_gone(cache: Cache, uid: str) -> _Pairs:
     yield "pod", None, cache.pods.get(uid)
-    yield "CPU and memory", None, cache.requested_resources.at(uid)
+    yield "CPU and memory", None, cache.requests.at(uid)

@@ -2,7 +2,7 @@
 
 An event tells what happened to a job of several pods. The cache, the planner and the
 Volcano verbs create events. `permit.step` applies an event to the jobs and returns
-effects, which the planner carries out.
+effects, which the parts of the extender carry out.
 """
 
 from collections.abc import Callable, Mapping
@@ -140,6 +140,13 @@ class NodeNotOffered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenInVolcano:
+    """The event that Volcano schedules a job, and itself holds back its binds."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanBroken:
     """The event that a job's plan cannot be carried out any more; `text` says why."""
 
@@ -163,6 +170,7 @@ Event = (
     | Returned
     | MemberRemoved
     | NodeNotOffered
+    | SeenInVolcano
     | PlanBroken
     | Ticked
 )
@@ -172,8 +180,8 @@ Event = (
 class ReleaseBinds:
     """The effect that bind calls of a job stop waiting and are carried out.
 
-    If one of their pods cannot get its reserved chips any more, the planner refuses all
-    these calls. `calls` is {UID of a pod: number of its bind call in `WaitingBinds`}.
+    If one of their pods cannot get its reserved chips any more, `BindPermits` refuses
+    all these calls. `calls` is {UID of a pod: number of its call in `WaitingBinds`}.
     """
 
     job: str

@@ -5,7 +5,7 @@ memory, so a restart of the extender loses them. The pods of the jobs are then r
 the API server again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -76,6 +76,8 @@ class Gang:
     is_gated: bool = True
     #: since when it is complete and does not fit; None otherwise
     waits_s: float | None = None
+    #: earliest time of its next node reservation
+    nodes_again_s: float = 0.0
     #: why it does not fit
     text: str = ""
 
@@ -218,16 +220,16 @@ class Gangs:
         self.jobs: dict[str, Gang] = {}
         #: {uid: job}
         self.job_of: dict[str, str] = {}
-        #: jobs whose members or size changed since their last plan
-        self.changed: set[str] = set()
 
     def gang_of(self, uid: str) -> Gang | None:
         """Return the job of a pod if the job is planned as a whole; None otherwise."""
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
 
-    def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> None:
+    def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> bool:
         """Add a pod to its job, or replace its entry there.
+
+        Returns whether the pod is new in the job, or begins to terminate.
 
         Args:
             uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
@@ -243,11 +245,12 @@ class Gangs:
             gang.size = Size(count=member.membership.size)
         (gang.bound.add if bound else gang.bound.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
-        if is_news:
-            self.changed.add(gang.job)
+        return is_news
 
-    def put_other(self, uid: str, job: str) -> None:
+    def put_other(self, uid: str, job: str) -> bool:
         """Set the job of a pod without NPUs; remove the pod from any earlier job.
+
+        Returns whether the pod is new in a job.
 
         Args:
             uid: UID of the pod.
@@ -256,11 +259,11 @@ class Gangs:
         if self.job_of.get(uid, job) != job:
             self.drop(uid)
         if not job:
-            return
-        gang = self._gang(uid, job)
-        if uid not in gang.others:
-            gang.others.add(uid)
-            self.changed.add(job)
+            return False
+        others = self._gang(uid, job).others
+        is_news = uid not in others
+        others.add(uid)
+        return is_news
 
     def drop(self, uid: str) -> None:
         """Remove a pod from its job.
@@ -279,8 +282,10 @@ class Gangs:
         if not gang.members and not gang.others and not gang.waiting_calls:
             del self.jobs[job]
 
-    def set_size(self, job: str, size: Size | None, problem: str) -> None:
+    def set_size(self, job: str, size: Size | None, problem: str) -> bool:
         """Set the size of a job to the one that the job's API object states.
+
+        Returns whether the size has changed.
 
         If `size` is None, the size that a pod of the job states is used. A job that is
         not in `jobs` is ignored.
@@ -292,26 +297,24 @@ class Gangs:
         """
         gang = self.jobs.get(job)
         if gang is None:
-            return
+            return False
         memberships = [member.membership for member in gang.members.values()]
         of_pods = next((m for m in memberships if m.size is not None), None)
         if size is None and of_pods is not None and of_pods.size is not None:
             size = Size(count=of_pods.size, counts_all=of_pods.counts_all)
-        if size != gang.size:
-            self.changed.add(job)
+        is_changed = size != gang.size
         gang.size = size
         gang.problem = "" if size is not None else problem
-
-    def count_phases(self) -> Mapping[Phase, int]:
-        """Return {phase: number of jobs in this phase}.
-
-        Only jobs that are planned as a whole are counted.
-        """
-        counts = dict.fromkeys(Phase, 0)
-        for gang in self.jobs.values():
-            counts[gang.phase] += gang.is_several
-        return counts
+        return is_changed
 
     def _gang(self, uid: str, job: str) -> Gang:
         self.job_of[uid] = job
         return self.jobs.setdefault(job, Gang(job=job))
+
+
+def count_phases(gangs: Iterable[Gang]) -> Mapping[Phase, int]:
+    """Return {phase: number of jobs in this phase} of those planned as a whole."""
+    counts = dict.fromkeys(Phase, 0)
+    for gang in gangs:
+        counts[gang.phase] += gang.is_several
+    return counts

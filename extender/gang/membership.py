@@ -71,6 +71,15 @@ class Membership:
     #: sort key among pods without a rank
     order: Order = (0, "", 0, 0)
 
+    @property
+    def place(self) -> tuple[str, tuple[int, int]]:
+        """Role and number of the pod in its job: what its successor will have too.
+
+        The number is the rank if the pod states one; else the controller's indexes.
+        """
+        _, role, first, second = self.order
+        return role, (first, second) if self.rank is None else (self.rank, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:

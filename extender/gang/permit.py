@@ -41,8 +41,8 @@ The names in backticks in the table are fields of `gang.events.Limits`. MemberRe
 and NodeNotOffered have no effect for a pod without a planned node. NodeNotOffered with
 `of_one` has an effect only from the second time on.
 
-`step` changes the jobs and nothing else, and returns effects, which
-`planning.planner` carries out.
+`step` changes the jobs and nothing else, and returns effects. `dispatch.Router` says
+who carries them out.
 """
 
 import zlib
@@ -68,6 +68,7 @@ from extender.gang.events import (
     RefuseBind,
     ReleaseBinds,
     Returned,
+    SeenInVolcano,
     Ticked,
     Unreserve,
     WakeScheduler,
@@ -92,7 +93,12 @@ def step(
         limits: Time limits.
     """
     match event:
-        case JobPlanned(job=job) | PlanFailed(job=job) | PlanBroken(job=job):
+        case (
+            JobPlanned(job=job)
+            | PlanFailed(job=job)
+            | PlanBroken(job=job)
+            | SeenInVolcano(job=job)
+        ):
             gang = gangs.jobs.get(job)
             return tuple(_of_job(gang, event, now_s, limits)) if gang else ()
         case Ticked():
@@ -120,7 +126,7 @@ def step(
 
 def _of_job(
     gang: Gang,
-    event: JobPlanned | PlanFailed | PlanBroken,
+    event: JobPlanned | PlanFailed | PlanBroken | SeenInVolcano,
     now_s: float,
     limits: Limits,
 ) -> Effects:
@@ -139,6 +145,8 @@ def _of_job(
         case PlanBroken(text=text):
             yield from _void(gang, text)
             _back_off(gang, now_s, limits)
+        case SeenInVolcano():
+            gang.is_gated = False
         case _:
             assert_never(event)
 
@@ -343,7 +351,7 @@ def _close(gang: Gang) -> None:
 def _void(gang: Gang, text: str) -> Effects:
     """Drop the plan of a job: refuse its waiting binds, and end its reservations.
 
-    A reservation whose bind has begun stays: the planner does not end it.
+    A reservation whose bind has begun stays: nobody but the binder ends it.
 
     Args:
         text: Why the plan is dropped, for people.

@@ -1,8 +1,8 @@
 """Bind calls that wait for the other pods of their job, by call number.
 
-`Planner.wait` in `planning.planner` adds a call and waits for the answer. The planner
-answers the call when `permit.step` returns the effect `ReleaseBinds` or `RefuseBind`.
-It also refuses calls of disconnected clients, and all calls when the extender stops.
+`planning.permits` adds a call and waits for the answer. It answers the call when
+`permit.step` returns the effect `ReleaseBinds` or `RefuseBind`. It also refuses calls
+of disconnected clients, and all calls when the extender stops.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from extender.gang.events import Caller
+from extender.refusals import Refusal
 
 #: Calls released in one turn of the event loop.
 _BATCH = 20
@@ -19,8 +20,8 @@ _BATCH = 20
 @dataclass(slots=True)
 class _Waiting:
     caller: Caller
-    #: None: go on; else the sentence of the refusal
-    answer: asyncio.Future[str | None]
+    #: None: go on
+    answer: asyncio.Future[Refusal | None]
 
 
 class WaitingBinds:
@@ -49,7 +50,7 @@ class WaitingBinds:
         self._waiting[number] = _Waiting(caller, answer)
         return number
 
-    async def wait(self, number: int) -> str | None:
+    async def wait(self, number: int) -> Refusal | None:
         """Wait until a bind call is answered.
 
         Returns None if the bind may be sent, else why it is refused.
@@ -67,21 +68,21 @@ class WaitingBinds:
         """
         self._waiting.pop(number, None)
 
-    def answer(self, number: int, text: str | None) -> None:
+    def answer(self, number: int, refusal: Refusal | None) -> None:
         """Answer a waiting bind call; do nothing if it is answered or removed already.
 
         Args:
             number: Number of the call.
-            text: None lets the bind go on. A sentence refuses the bind and says why.
+            refusal: None lets the bind go on.
         """
         waiting = self._waiting.get(number)
         if waiting is not None and not waiting.answer.done():
-            waiting.answer.set_result(text)
+            waiting.answer.set_result(refusal)
 
-    def answer_all(self, text: str) -> None:
-        """Refuse all waiting bind calls, for the reason `text`."""
+    def refuse_all(self, refusal: Refusal) -> None:
+        """Refuse all waiting bind calls."""
         for number in list(self._waiting):
-            self.answer(number, text)
+            self.answer(number, refusal)
 
     async def release(self, numbers: Sequence[int]) -> None:
         """Let these bind calls go on, `_BATCH` in each turn of the event loop.

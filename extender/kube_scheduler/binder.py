@@ -8,20 +8,38 @@ the pod may be sent again only with the same node and chips.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Protocol
 
 from extender.cache import decode
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
+from extender.cache.events import (
+    BindVoided,
+    Effect,
+    ReservationDue,
+    ReservationEnded,
+)
+from extender.cache.reservations import Owner, Reservation
 from extender.clocks import Clock
+from extender.dispatch import Apply
+from extender.gang import events as gang_events
 from extender.gang import permit
 from extender.gang.events import Caller
 from extender.kube_scheduler.protocol import BindArgs
-from extender.metrics import Metrics
+from extender.metrics import RESERVATIONS, Metrics
+from extender.refusals import (
+    GONE,
+    NOT_BOUND,
+    STOPPING,
+    UNDER_WAY,
+    UNKNOWN,
+    ExtenderReason,
+    Refusal,
+)
 from extender.scheduling import reserve
-from extender.scheduling.node_filter import Refusal
-from extender.scheduling.reserve import Choice
+from extender.scheduling.reserve import Choice, Ownership
 from kube import objects
 from kube.errors import (
     ApiError,
@@ -45,23 +63,35 @@ OPEN_S = 65.0
 AT_ONCE = 20
 #: Reads of a pod with an unknown bind outcome, spread over `OPEN_S`.
 _READS = 30
-#: A bound pod shows in the watch at once; if not, it is read after this time.
-UNSEEN_S = 60.0
-
 #: Longest time of one call to the API server, with a margin.
 STOP_S = 12.0
-
-_GONE = "the pod is gone"
-_NOT_BOUND = "the pod is not bound"
-_STOPPING = "the extender is stopping"
-_UNDER_WAY = "a bind of this pod is under way"
-_UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
-
 
 #: Returns whether the caller of a bind still waits for its answer.
 IsThere = Callable[[], bool]
 #: Called with the bound pod and its choice.
 OnBound = Callable[[NpuPod, Choice], None]
+#: Waits until a bind may be sent, and returns None; or returns why it may not.
+Wait = Callable[[Caller], Awaitable[Refusal | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The outcome that a pod is bound to the node of its bind."""
+
+    node: str
+
+
+#: What has become of a bind.
+BindOutcome = Bound | Refusal
+
+
+class _Reading(Enum):
+    """A read of a pod that does not tell the outcome of its bind."""
+
+    #: the pod has no node yet
+    NO_NODE = auto()
+    #: the pod could not be read
+    FAILED = auto()
 
 
 class PodApi(Protocol):
@@ -80,46 +110,15 @@ class PodApi(Protocol):
         """
 
 
-class Permit(Protocol):
-    """Calls of the binder to the planner, which holds back the binds of jobs."""
-
-    async def wait(self, caller: Caller) -> str | None:
-        """Hold a bind call for a pod until the pod's job permits or refuses the bind.
-
-        A job permits binds once a member is bound, or once bind calls for all members
-        have arrived. Returns None if the bind may be sent, else why it is refused.
-
-        Args:
-            caller: Pod and node of the call, and whether the client is still connected.
-        """
-
-    def record_bind_outcome(self, uid: str, text: str) -> None:
-        """Record whether a bind that `wait` permitted has bound its pod.
-
-        Args:
-            uid: UID of the pod.
-            text: "" if the pod is bound; else why it is not, or that this is unknown.
-        """
-
-    def unreserve(self, uid: str, *, is_gone: bool) -> None:
-        """Free the chips of a pod whose bind did not happen, if no plan needs them.
-
-        If the pod exists and is in the plan of its job, the chips stay reserved for a
-        later bind.
-
-        Args:
-            uid: UID of the pod.
-            is_gone: Whether the pod is deleted.
-        """
-
-
 @dataclass(slots=True)
 class _OpenBind:
     """A bind with an unknown outcome, which the API server may still execute."""
 
     args: BindArgs
-    #: answer if the bind turns out not to have happened
-    failure: str
+    #: outcome if the bind turns out not to have happened
+    failure: Refusal
+    #: pod and choice of the bind; None if reported already, or not known
+    sent: tuple[NpuPod, Choice] | None = None
     #: loop time after which its last call cannot take effect any more
     ends_s: float = 0.0
     is_watched: bool = False
@@ -128,16 +127,17 @@ class _OpenBind:
 class Binder:
     """Sender of kube-scheduler's binds to the API server.
 
-    It also finds out the outcome of binds without a clear answer. After it has sent a
-    pod's bind, only the binder or the pod watch ends the pod's reservation.
+    It also finds out the outcome of binds without a clear answer. It owns the
+    reservations of the pods whose bind it has sent.
     """
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
+        apply: Apply,
         api: PodApi,
         *,
-        permits: Permit,
+        wait: Wait,
         clock: Clock,
         metrics: Metrics,
         on_bound: OnBound,
@@ -148,23 +148,25 @@ class Binder:
         """Create a binder that has sent no bind yet.
 
         Args:
-            cache: Chips are chosen from it; reservations are written into it.
+            cache: Chips are chosen from it.
+            apply: Applies an event to the cache.
             api: Reads pods and sends binds.
-            permits: Holds a job's bind calls until those of all members have arrived.
+            wait: Holds a job's bind calls until those of all members have arrived.
             clock: Source of the times in claims and reservations.
             metrics: Counts binds, refusals and failures.
-            on_bound: Called with the pod and its chips after each bind call that the
-                API server answered with success. Not called for pods without NPUs.
+            on_bound: Called once with each pod that is bound, and its chips. Not called
+                for pods without NPUs.
             why_not_leading: Returns why this extender may not bind now, or None. Called
-                right before each bind of a pod with NPUs.
+                right before each bind.
             open_s: Seconds after an unanswered bind call in which the API server may
                 still execute it.
             at_once: Number of binds sent at the same time. Further binds wait.
         """
         self._slots = asyncio.Semaphore(at_once)
         self._cache = cache
+        self._apply = apply
         self._api = api
-        self._permits = permits
+        self._wait = wait
         self._clock = clock
         self._metrics = metrics
         self._on_bound = on_bound
@@ -174,19 +176,22 @@ class Binder:
         self._under_way: set[str] = set()
         #: {uid: bind with an unknown outcome}
         self._open_binds: dict[str, _OpenBind] = {}
-        #: {uid: (finished bind, its loop time)} until the watch shows the pod
-        self._unconfirmed: dict[str, tuple[BindArgs, float]] = {}
-        self._binds: set[asyncio.Task[str]] = set()
+        #: {uid: finished bind} until the watch shows the pod
+        self._unconfirmed: dict[str, BindArgs] = {}
+        #: {uid: finished bind} of pods to be read, because no watch shows them
+        self._unseen: dict[str, BindArgs] = {}
+        self._binds: set[asyncio.Task[BindOutcome]] = set()
         self._read_tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         #: whether a call was cut off that may still be executed
         self._is_cut_off = False
 
-    async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
-        """Bind a pod to a node. Return "" if it is bound, else a sentence.
+    async def bind(
+        self, args: BindArgs, is_there: IsThere = lambda: True
+    ) -> BindOutcome:
+        """Bind a pod to a node, and return what has become of it.
 
-        The sentence says why the pod is not bound, or that the outcome is unknown. The
-        pod first waits until its job permits the bind. A call whose caller is found
+        The pod first waits until its job permits the bind. A call whose caller is found
         disconnected during this wait counts as never made. If the caller disconnects
         later, the bind goes on: a cancelled API call would have an unknown outcome.
 
@@ -194,67 +199,71 @@ class Binder:
             args: The pod and the node.
             is_there: Returns whether the caller is still connected.
         """
+        outcome = await self._bind_permitted(args, is_there)
+        if isinstance(outcome, Refusal):
+            self._metrics.bind_refused.labels(outcome.reason).inc()
+        return outcome
+
+    async def _bind_permitted(self, args: BindArgs, is_there: IsThere) -> BindOutcome:
         if self._is_stopping:
-            return _STOPPING
+            return STOPPING
         if args.uid not in self._under_way:
-            refusal = await self._permits.wait(
+            refusal = await self._wait(
                 Caller(uid=args.uid, node=args.node, is_there=is_there)
             )
             if refusal is not None:
                 return refusal
         if args.uid in self._under_way:
-            return _UNDER_WAY
+            return UNDER_WAY
         self._under_way.add(args.uid)
         task = asyncio.get_running_loop().create_task(self._bind(args))
         self._binds.add(task)
         task.add_done_callback(self._binds.discard)
         return await asyncio.shield(task)
 
-    async def audit(self, *, after_s: float = UNSEEN_S) -> None:
-        """Read from the API server each bound pod that the pod watch has not shown yet.
+    def carry_out(self, effect: Effect) -> None:
+        """Find out about reservations of this binder that are due; ignore the rest."""
+        match effect:
+            case ReservationDue(reservation=reservation):
+                if reservation.owner is Owner.BIND:
+                    self._review(reservation)
+            case ReservationEnded(reservation=reservation):
+                self._unconfirmed.pop(str(reservation.kept_for), None)
+            case _:
+                pass
 
-        The watch never shows a pod that was deleted while the watch was down. If the
-        API server no longer has the pod, the pod's reservation ends.
+    def _review(self, reservation: Reservation) -> None:
+        """Find out what has become of a bind whose reservation should have ended.
 
-        Args:
-            after_s: A pod is read this many seconds after its bind or its latest read.
+        The pod watch never shows a pod that was deleted while it was down: the pod is
+        read. It is read as well if no part of the binder knows its bind.
         """
-        now_s = asyncio.get_running_loop().time()
-        for uid, (args, since_s) in list(self._unconfirmed.items()):
-            if uid not in self._cache.reservations:
-                del self._unconfirmed[uid]
-            elif now_s - since_s >= after_s:
-                self._unconfirmed[uid] = (args, now_s)
-                await self._read_outcome(_OpenBind(args, _NOT_BOUND))
-
-    @property
-    def reserved_uids(self) -> Collection[str]:
-        """Return the UIDs of pods whose bind has begun and is not known to be over.
-
-        A bind begins when the pod's job permits it. It is over when the pod watch has
-        shown the pod bound, or when the bind has failed for certain.
-        """
-        return self._under_way | self._open_binds.keys() | self._unconfirmed.keys()
-
-    def take_up(self, uid: str) -> None:
-        """Take over a pod's reservation that no other part of the extender will end.
-
-        A reservation from a plan or preemption is ended at once, since no bind with
-        these chips is open. For any other reservation, the pod is read until the
-        outcome of its bind is known.
-
-        Args:
-            uid: UID of the pod. The cache has a reservation for it.
-        """
-        reservation, pod = self._cache.reservations[uid], self._cache.pods.get(uid)
-        if reservation.planned:
-            self._void(uid, _NOT_BOUND)
+        uid = str(reservation.kept_for)
+        if uid in self._under_way or uid in self._open_binds:
             return
+        if uid in self._unconfirmed:
+            self._unseen[uid] = self._unconfirmed[uid]
+            if len(self._unseen) == 1:
+                self._start_task(self._read_unseen())
+            return
+        pod = self._cache.pods.get(uid)
         namespace, name = (pod.namespace, pod.name) if pod else ("", "")
+        log.warning(
+            "reservation without a bind is looked into",
+            extra={"pod": f"{namespace}/{name}" if pod else uid},
+        )
+        self._metrics.repairs.labels(RESERVATIONS).inc()
         args = BindArgs(namespace=namespace, name=name, uid=uid, node=reservation.node)
         ends_s = asyncio.get_running_loop().time() + self._open_s
-        self._open_binds[uid] = _OpenBind(args, _NOT_BOUND, ends_s=ends_s)
+        self._open_binds[uid] = _OpenBind(args, NOT_BOUND, ends_s=ends_s)
         self._start_polling(self._open_binds[uid])
+
+    async def _read_unseen(self) -> None:
+        """Read each bound pod that the pod watch has not shown, one after the other."""
+        while self._unseen:
+            uid, args = self._unseen.popitem()
+            if uid in self._unconfirmed:
+                await self._read_outcome(_OpenBind(args, NOT_BOUND))
 
     @property
     def is_quiet(self) -> bool:
@@ -278,68 +287,84 @@ class Binder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _bind(self, args: BindArgs) -> str:
+    async def _bind(self, args: BindArgs) -> BindOutcome:
         async with self._slots:
-            text = await self._attempt(args)
-        self._permits.record_bind_outcome(args.uid, text)
-        return text
+            outcome = await self._attempt(args)
+        self._apply(
+            gang_events.Bound(uid=args.uid)
+            if isinstance(outcome, Bound)
+            else gang_events.BindFailed(uid=args.uid)
+        )
+        return outcome
 
-    async def _attempt(self, args: BindArgs) -> str:
+    async def _attempt(self, args: BindArgs) -> BindOutcome:
         try:
             pod = self._cache.pods.get(args.uid) or await self._read_pod(args)
-            if pod is None:
-                await self._api.bind(args, {})  # the pod asks for no NPU
-                return ""
-            # the pod is bound, and the watch does not show it yet
-            if args.uid in self._unconfirmed and args.uid in self._cache.reservations:
-                pod = replace(pod, node=self._unconfirmed[args.uid][0].node)
+            if pod is None:  # the pod asks for no NPU
+                refusal = self._why_not_now()
+                if refusal is None:
+                    await self._api.bind(args, {})
+                return refusal or Bound(args.node)
+            bound = self._unconfirmed.get(args.uid)
+            if bound is not None and self._cache.reservation(args.uid) is not None:
+                # the pod is bound, and the watch does not show it yet
+                pod = replace(pod, node=bound.node)
             if pod.node:
-                return _bound_text(pod, args)
+                return _outcome_on(pod.node, args)
             return await self._reserve_and_bind(args, pod)
         except NotFoundError:
-            return _GONE
+            return GONE
         except KubeError as error:
-            return f"the API server: {error}"
+            return _api_refusal(f"the API server: {error}")
         finally:
             self._under_way.discard(args.uid)
 
-    async def _reserve_and_bind(self, args: BindArgs, pod: NpuPod) -> str:
+    def _why_not_now(self) -> Refusal | None:
+        """Return why this extender may not send a bind now; None if it may."""
+        if self._is_stopping:
+            return STOPPING
+        text = self._why_not_leading()
+        if text is None:
+            return None
+        return Refusal(reason=ExtenderReason.NOT_LEADING, text=text)
+
+    async def _reserve_and_bind(self, args: BindArgs, pod: NpuPod) -> BindOutcome:
         """Choose and reserve chips for a pod, then send its bind.
 
-        Returns "" if the pod is bound; else why it is not, or that this is unknown. No
-        await stands between choice and reservation, so no other pod can take the chips
-        in between.
+        No await stands between choice and reservation, so no other pod can take the
+        chips in between.
         """
-        text = _STOPPING if self._is_stopping else self._why_not_leading()
-        text = text or self._permit_refusal(args.uid)
-        if text is not None:
-            return text
+        refusal = self._why_not_now() or self._permit_refusal(args.uid)
+        if refusal is not None:
+            return refusal
         now_s = self._clock.now_s()
         choice = reserve.choose_chips(
-            self._cache, pod, args.node, now_s=now_s, now_ns=self._clock.now_ns()
+            self._cache,
+            pod,
+            args.node,
+            ownership=Ownership(owner=Owner.BIND, until_s=now_s + OPEN_S),
+            now_s=now_s,
+            now_ns=self._clock.now_ns(),
         )
         if isinstance(choice, Refusal):
-            self._metrics.bind_refused.labels(choice.reason).inc()
             if choice.reason is Reason.CONFLICT:
                 self._metrics.conflicts.labels("bind").inc()
-            return choice.text
-        step(self._cache, choice.reservation, now_s)
+            return choice
+        if self._apply(choice.reservation) is not None:
+            text = f"chips of {args.node} are kept for others"
+            return Refusal(reason=ExtenderReason.ROOM, text=text)
         return await self._send_bind(args, pod, choice)
 
-    def _permit_refusal(self, uid: str) -> str | None:
+    def _permit_refusal(self, uid: str) -> Refusal | None:
         """Return why a pod's job no longer permits the pod's bind; None if it does.
 
         A permitted bind waits while `at_once` binds are being sent. During that wait
         the job may have lost its plan.
         """
-        gang, reservation = (
-            self._cache.gangs.gang_of(uid),
-            self._cache.reservations.get(uid),
-        )
-        is_tried_again = reservation is not None and not reservation.planned
-        if gang is None or is_tried_again or gang.may_bind(uid):
+        gang = self._cache.gang_of(uid)
+        if gang is None or self._cache.is_bind_open(uid) or gang.may_bind(uid):
             return None
-        return permit.NO_PLAN
+        return Refusal(reason=ExtenderReason.JOB, text=permit.NO_PLAN)
 
     async def _read_pod(self, args: BindArgs) -> NpuPod | None:
         """Return the pod with the UID in `args`, read from the API server.
@@ -354,110 +379,122 @@ class Binder:
             raise NotFoundError(404, "NotFound", "another pod has its name")
         return decode.npu_pod(pod)
 
-    async def _send_bind(self, args: BindArgs, pod: NpuPod, choice: Choice) -> str:
+    async def _send_bind(
+        self, args: BindArgs, pod: NpuPod, choice: Choice
+    ) -> BindOutcome:
         try:
             await self._api.bind(args, choice.annotations)
         except NotFoundError:
             self._metrics.binds_failed.labels("gone").inc()
-            return self._void(args.uid, _GONE)
+            return self._void(args.uid, GONE)
         except KubeError as error:
             self._metrics.binds_failed.labels(_failure_label(error)).inc()
-            if _is_outcome_unknown(error) or args.uid in self._open_binds:
-                return await self._resolve_unclear(args, error)
-            return self._void(args.uid, f"the API server refused the bind: {error}")
-        self._open_binds.pop(args.uid, None)
-        self._unconfirmed[args.uid] = (args, asyncio.get_running_loop().time())
-        self._metrics.bound.inc()
-        self._on_bound(pod, choice)
-        return ""
+            refusal = _api_refusal(f"the API server refused the bind: {error}")
+            if not _is_outcome_unknown(error) and args.uid not in self._open_binds:
+                return self._void(args.uid, refusal)
+            open_bind = self._open_binds.setdefault(
+                args.uid, _OpenBind(args, refusal, (pod, choice))
+            )
+            return await self._resolve_unclear(open_bind, error)
+        earlier = self._open_binds.pop(args.uid, None)
+        if earlier is not None:
+            earlier.sent = None  # a read that is under way must not report it again
+        self._record_success(args, (pod, choice))
+        return Bound(args.node)
 
-    async def _resolve_unclear(self, args: BindArgs, error: KubeError) -> str:
+    async def _resolve_unclear(
+        self, open_bind: _OpenBind, error: KubeError
+    ) -> BindOutcome:
         """Read a pod after its bind call failed, to learn whether the pod is bound.
 
-        Returns "" if the pod is bound, else a sentence: why it is not bound, or that
-        the outcome is unknown. If unknown, a task reads the pod at regular intervals.
+        If the outcome stays unknown, a task reads the pod at regular intervals.
 
         Args:
-            args: The pod and the node of the bind.
+            open_bind: The bind.
             error: Failure of the latest bind call.
         """
-        loop = asyncio.get_running_loop()
-        open_bind = self._open_binds.setdefault(
-            args.uid, _OpenBind(args, f"the API server refused the bind: {error}")
-        )
+        loop, args = asyncio.get_running_loop(), open_bind.args
         # A refusal decides this call; only earlier calls may still be open.
         if not isinstance(error, ApiError) or error.status >= 500:
             open_bind.ends_s = loop.time() + self._open_s
-        text = await self._read_outcome(open_bind)
-        if text is None and loop.time() >= open_bind.ends_s:
-            text = self._void(args.uid, open_bind.failure)
-        if text is not None:
-            return text
+        outcome = await self._read_outcome(open_bind)
+        if outcome is _Reading.NO_NODE and loop.time() >= open_bind.ends_s:
+            outcome = self._void(args.uid, open_bind.failure)
+        if not isinstance(outcome, _Reading):
+            return outcome
         if not open_bind.is_watched:
             self._start_polling(open_bind)
             log.warning(
                 "bind without a clear outcome",
                 extra={"pod": f"{args.namespace}/{args.name}", "error": str(error)},
             )
-        return _UNKNOWN
+        return UNKNOWN
 
     def _start_polling(self, open_bind: _OpenBind) -> None:
         open_bind.is_watched = True
-        task = asyncio.get_running_loop().create_task(self._poll_outcome(open_bind))
+        self._start_task(self._poll_outcome(open_bind))
+
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._read_tasks.add(task)
         task.add_done_callback(self._read_tasks.discard)
 
     async def _poll_outcome(self, open_bind: _OpenBind) -> None:
         """Read a pod at regular intervals until the outcome of its bind is known.
 
-        If the first read after `open_bind.ends_s` shows no node or fails, the pod
-        counts as not bound.
+        If a read after `open_bind.ends_s` shows no node, the pod counts as not bound. A
+        read that fails says nothing.
         """
         uid = open_bind.args.uid
         loop = asyncio.get_running_loop()
         while self._open_binds.get(uid) is open_bind:
             await asyncio.sleep(self._open_s / _READS)
-            text = await self._read_outcome(open_bind)
+            is_over = loop.time() >= open_bind.ends_s
+            outcome = await self._read_outcome(open_bind)
             # During the read the bind may have been sent again, or been decided.
             is_ours = (
                 self._open_binds.get(uid) is open_bind and uid not in self._under_way
             )
-            if text is None and is_ours and loop.time() >= open_bind.ends_s:
+            if outcome is _Reading.NO_NODE and is_ours and is_over:
                 self._void(uid, open_bind.failure)
 
-    async def _read_outcome(self, open_bind: _OpenBind) -> str | None:
-        """Read a pod from the API server, and record whether its bind has happened.
-
-        Returns "" if the pod is bound to the node of the bind. If the pod is deleted or
-        on another node, returns a sentence that says so. Returns None if the pod has no
-        node yet or cannot be read.
-        """
+    async def _read_outcome(self, open_bind: _OpenBind) -> BindOutcome | _Reading:
+        """Read a pod from the API server, and record whether its bind has happened."""
         args = open_bind.args
         if not args.name:
-            return None  # no watch has shown the pod yet
+            return _Reading.NO_NODE  # no watch has shown the pod yet
         try:
             pod = await self._read_pod(args)
         except NotFoundError:
-            return self._void(args.uid, _GONE)
+            return self._void(args.uid, GONE)
         except KubeError:
-            return None  # read again later; the first failure is in the log
+            return _Reading.FAILED  # read again later; the first failure is in the log
         if pod is None or not pod.node:
-            return None
-        return self._record_bound(args, pod)
+            return _Reading.NO_NODE
+        return self._record_read(open_bind, pod)
 
-    def _record_bound(self, args: BindArgs, pod: NpuPod) -> str:
-        """Record that a pod has a node, as read from the API server.
-
-        Returns "" if that node is the one in `args`. Otherwise the bind has failed, and
-        the result says which node the pod is bound to.
-        """
+    def _record_read(self, open_bind: _OpenBind, pod: NpuPod) -> BindOutcome:
+        """Record that a pod has a node, as read from the API server."""
+        args = open_bind.args
         self._open_binds.pop(args.uid, None)
-        if pod.node != args.node:
-            return self._void(args.uid, f"the pod is bound to {pod.node} already")
-        self._unconfirmed[args.uid] = (args, asyncio.get_running_loop().time())
-        return ""
+        outcome = _outcome_on(pod.node, args)
+        if isinstance(outcome, Refusal):
+            return self._void(args.uid, outcome)
+        sent, open_bind.sent = open_bind.sent, None  # two reads report it once
+        self._record_success(args, sent)
+        return outcome
 
-    def _void(self, uid: str, sentence: str) -> str:
+    def _record_success(
+        self, args: BindArgs, sent: tuple[NpuPod, Choice] | None
+    ) -> None:
+        reservation = self._cache.reservation(args.uid)
+        if reservation is not None and reservation.owner is Owner.BIND:
+            self._unconfirmed[args.uid] = args  # else the watch was faster
+        if sent is not None:
+            self._metrics.bound.inc()
+            self._on_bound(*sent)
+
+    def _void(self, uid: str, refusal: Refusal) -> Refusal:
         """Free the chips of a deleted pod, or of a pod whose bind did not happen.
 
         If the pod exists and is in the plan of its job, the chips stay reserved for a
@@ -465,16 +502,24 @@ class Binder:
 
         Args:
             uid: UID of the pod.
-            sentence: Why the pod is not bound; also the result.
+            refusal: Why the pod is not bound; also the result.
         """
         self._open_binds.pop(uid, None)
         self._unconfirmed.pop(uid, None)
-        self._permits.unreserve(uid, is_gone=sentence == _GONE)
-        return sentence
+        self._apply(BindVoided(uid=uid, is_gone=refusal is GONE))
+        return refusal
 
 
-def _bound_text(pod: NpuPod, args: BindArgs) -> str:
-    return "" if pod.node == args.node else f"the pod is bound to {pod.node} already"
+def _outcome_on(node: str, args: BindArgs) -> BindOutcome:
+    """Return the outcome of a bind whose pod is bound to `node`."""
+    if node == args.node:
+        return Bound(node)
+    text = f"the pod is bound to {node} already"
+    return Refusal(reason=ExtenderReason.BOUND_ELSEWHERE, text=text)
+
+
+def _api_refusal(text: str) -> Refusal:
+    return Refusal(reason=ExtenderReason.API, text=text)
 
 
 def _failure_label(error: KubeError) -> str:

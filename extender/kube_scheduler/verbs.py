@@ -13,12 +13,13 @@ from extender.clocks import Clock
 from extender.gang import membership
 from extender.http.endpoint import VerbHandlers
 from extender.kube_scheduler import protocol
-from extender.kube_scheduler.binder import Binder
+from extender.kube_scheduler.binder import Binder, Bound
 from extender.kube_scheduler.protocol import NodesArgs
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
 from extender.preemption import victims
 from extender.preemption.preemptor import Preemptor
+from extender.refusals import UNSEEN
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecisions
 from extender.scheduling.node_filter import FilterResult
@@ -87,7 +88,7 @@ class KubeSchedulerVerbs:
 
     async def _filter(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.nodes_args(body)
-        pod = decode.npu_pod(args.pod)
+        pod = self._npu_pod(args.pod)
         names = args.candidates.names
         if pod is None:  # asks for no NPU: fits everywhere
             filter_result = FilterResult(fitting=names)
@@ -97,11 +98,21 @@ class KubeSchedulerVerbs:
                 filter_result = self._apply_preemption(
                     self._preemptor, args.pod, pod, filter_result
                 )
-            self._decisions.record_filter(pod.uid, filter_result, self._clock.wall_s())
             self._count(filter_result)
             if not filter_result.fitting:
+                self._decisions.record_refusal(
+                    pod.uid, filter_result, self._clock.wall_s()
+                )
                 self._on_refused()
         return _filter_answer(args, filter_result)
+
+    def _npu_pod(self, pod_object: objects.Pod) -> NpuPod | None:
+        """Return the pod of a request; None if it asks for no NPU.
+
+        The pod is that of the cache, if its watch has delivered it.
+        """
+        known = self._cache.pods.get(pod_object.metadata.uid)
+        return known or decode.npu_pod(pod_object)
 
     def _apply_preemption(
         self,
@@ -123,7 +134,7 @@ class KubeSchedulerVerbs:
                 pod, [name for _, names in filter_result.refused for name in names]
             )
         return node_filter.apply_nomination(
-            self._cache, preemptor.owner(pod.uid), filter_result
+            self._cache, preemptor.beneficiary(pod.uid), filter_result
         )
 
     def _filter_nodes(
@@ -133,9 +144,12 @@ class KubeSchedulerVerbs:
 
         A pod of a job of several pods may go only to the node that is planned for it.
         All nodes refuse such a pod until the pod watch has delivered it.
+
+        Reserves in two cases: chips that preemption has freed for the pod are taken up,
+        and the job of the pod is planned. Everything else is a pure judgement.
         """
         if pod.uid not in self._cache.pods and self._is_one_of_several(pod_object):
-            return FilterResult(fitting=(), refused=((node_filter.UNSEEN, names),))
+            return FilterResult(fitting=(), refused=((UNSEEN, names),))
         if self._preemptor is not None:
             self._preemptor.reserve_freed_chips(pod, names)
         job_result = self._planner.filter_nodes(pod, names)
@@ -145,7 +159,7 @@ class KubeSchedulerVerbs:
 
     async def _prioritize(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.nodes_args(body)
-        pod = decode.npu_pod(args.pod)
+        pod = self._npu_pod(args.pod)
         names = args.candidates.names
         if pod is None:
             return protocol.scores_answer((name, 0) for name in names)
@@ -166,7 +180,7 @@ class KubeSchedulerVerbs:
           job fit.
         """
         args = protocol.preempt_args(body)
-        pod = decode.npu_pod(args.pod)
+        pod = self._npu_pod(args.pod)
         if pod is None:
             return protocol.preempt_answer(args.victims)
         now_s = self._clock.now_s()
@@ -187,7 +201,7 @@ class KubeSchedulerVerbs:
     def _record_short_nodes(
         self, preemptor: Preemptor, pod: NpuPod, names: Iterable[str]
     ) -> None:
-        gang = self._cache.gangs.gang_of(pod.uid)
+        gang = self._cache.gang_of(pod.uid)
         if gang is not None and gang.size is None:
             self._planner.filter_nodes(pod, ())  # starts the read of its size
         short_names = [
@@ -199,14 +213,14 @@ class KubeSchedulerVerbs:
     def _is_one_of_several(self, pod_object: objects.Pod) -> bool:
         uid = pod_object.metadata.uid
         if uid in self._cache.pods:
-            return self._cache.gangs.gang_of(uid) is not None
+            return self._cache.gang_of(uid) is not None
         return membership.planned_membership(pod_object) is not None
 
     async def _bind(self, body: bytes, request: web.Request) -> bytes:
-        text = await self._binder.bind(
+        outcome = await self._binder.bind(
             protocol.bind_args(body), is_there=lambda: _is_there(request)
         )
-        return protocol.error_answer(text)
+        return protocol.error_answer("" if isinstance(outcome, Bound) else outcome.text)
 
     def _count(self, filter_result: FilterResult) -> None:
         result = "fits" if filter_result.fitting else "nowhere"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from extender.cache.requests import Resources
+from extender.refusals import Refusal
 from scheduler_core.products.columns import Product
 from scheduler_core.wire.shapes import Shape
 
@@ -57,7 +58,7 @@ class CandidateNodes:
         self._refused_at: dict[str, Version] = {}
         self._version: Version = (-1, -1)
         #: {question: why the pod does not fit}, all on `_version`
-        self._refusals: dict[Question, str] = {}
+        self._refusals: dict[Question, Refusal] = {}
 
     @property
     def jobs(self) -> list[str]:
@@ -86,15 +87,15 @@ class CandidateNodes:
         self._names.pop(job, None)
 
     def record_refusal(
-        self, job: str, question: Question | None, text: str, version: Version
+        self, job: str, question: Question | None, refusal: Refusal, version: Version
     ) -> None:
         """Record that a job did not fit on a version of the cache.
 
         Args:
             job: Key of the job.
-            question: What a one-pod job asks for. `text` is stored as the answer to all
-                equal questions. None if no other job may get `text`.
-            text: Sentence that says why the job does not fit.
+            question: What a one-pod job asks for. `refusal` is stored as the answer to
+                all equal questions. None if no other job may get it.
+            refusal: Why the job does not fit.
             version: Version of the cache on which the job was planned.
         """
         self._refused_at[job] = version
@@ -102,13 +103,13 @@ class CandidateNodes:
             self._version = version
             self._refusals.clear()
         if question is not None:
-            self._refusals[question] = text
+            self._refusals[question] = refusal
 
     def was_tried(self, job: str, version: Version) -> bool:
         """Return whether the latest refusal of a job is for cache version `version`."""
         return self._refused_at.get(job) == version
 
-    def known_refusal(self, question: Question, version: Version) -> str | None:
+    def known_refusal(self, question: Question, version: Version) -> Refusal | None:
         """Return the refusal stored for an equal question; None if there is none.
 
         Args:

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
-from extender.cache.events import Reservation
 from extender.cache.node_state import ResourceState
 from extender.cache.overlay import ClusterView
 from extender.cache.requests import Resources
+from extender.cache.reservations import Claim, Owner, Reservation
 from extender.gang.gangs import Gang
 from extender.planning.candidates import Question
+from extender.refusals import ExtenderReason, Refusal
 from extender.scheduling import capacity, claim
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
@@ -84,14 +85,16 @@ class _PlanInput:
     is_one: bool
 
 
-def plan(
+def plan(  # noqa: PLR0913  # what a plan depends on
     cache: Cache,
     gang: Gang,
     names: Sequence[str],
     now_ns: int,
     topology: TopologySnapshot = PLAIN,
     view: ClusterView | None = None,
-) -> tuple[Reservation, ...] | str:
+    *,
+    until_s: float = 0.0,
+) -> tuple[Reservation, ...] | Refusal:
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
     Args:
@@ -102,19 +105,18 @@ def plan(
             reservation is this time or later.
         topology: Leaf switches, SuperPoDs and job rules for this job.
         view: An overlay on `cache`, to plan as if pods were gone; None is the cache.
+        until_s: End of the reservations, in seconds since the epoch.
 
     Returns:
-        Reservations ordered by the rank of their pods. If not all pods fit, a sentence
-        for people.
+        Reservations ordered by the rank of their pods; or why not all pods fit.
     """
     members = (cache.pods.get(uid) for uid in _uids_by_rank(gang))
     pods = [pod for pod in members if pod is not None and not pod.terminal]
     unbound = [pod for pod in pods if pod.uid not in gang.bound]
     resources = sorted({pod.shape.resource for pod in pods})
     if len(resources) > 1:
-        return (
-            f"a job gets NPUs of one kind, its pods ask for {' and '.join(resources)}"
-        )
+        kinds = " and ".join(resources)
+        return _no_plan(f"a job gets NPUs of one kind, its pods ask for {kinds}")
     job = _PlanInput(
         cache=cache,
         view=cache if view is None else view,
@@ -123,16 +125,20 @@ def plan(
         pods=pods,
         places={pod.name: _listed_chips(cache, pod) for pod in pods if pod.node},
         unbound=unbound,
-        requests=[cache.requested_resources.ask(pod.uid) for pod in unbound],
+        requests=[cache.requests.ask(pod.uid) for pod in unbound],
         is_one=gang.is_one and len(pods) == 1,
     )
-    text = ""
+    first: Refusal | None = None
     for row in _product_rows(job, names):
         placement = _place_by_row(job, row, names)
-        if not isinstance(placement, str):
-            return _reservations(job, placement, now_ns)
-        text = text or placement
-    return text or "no kind of server that is offered serves such a job"
+        if not isinstance(placement, Refusal):
+            return _reservations(job, placement, now_ns, until_s)
+        first = first or placement
+    return first or _no_plan("no kind of server that is offered serves such a job")
+
+
+def _no_plan(text: str) -> Refusal:
+    return Refusal(reason=ExtenderReason.JOB, text=text)
 
 
 def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
@@ -149,7 +155,7 @@ def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | 
     return Question(
         names=names,
         shape=pod.shape,
-        requests=cache.requested_resources.ask(uid),
+        requests=cache.requests.ask(uid),
         product=lookup.resolve_job(pod.shape.resource, traits),
         text=(
             traits.labels.get(TOR_AFFINITY, ""),
@@ -182,14 +188,14 @@ def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
     product = lookup.resolve_job(first_pod.shape.resource, traits)
     if not isinstance(product, str):
         return [] if product is None else [product]
-    nodes_by_name = job.view.cluster.nodes(product)
+    nodes_by_name = job.view.index.nodes(product)
     rows = {nodes_by_name[name].product for name in names if name in nodes_by_name}
     return sorted(rows, key=lambda row: row.key)
 
 
 def _place_by_row(
     job: _PlanInput, row: Product, names: Sequence[str]
-) -> tuple[Placement, ...] | str:
+) -> tuple[Placement, ...] | Refusal:
     """Return node and chips for each unbound pod of a job, or why the pods do not fit.
 
     The result may also have the bound pods, with the nodes that they have. Uses only
@@ -200,7 +206,7 @@ def _place_by_row(
     distinct_pods = _one_of_each_shape(job.unbound)
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
     size = min(pod.total for pod in distinct_pods)
-    survey = job.view.cluster.survey(
+    survey = job.view.index.survey(
         row, size, names, avoid=avoid, in_network=not job.is_one
     )
     able_names = [*survey.best, *survey.worse]
@@ -209,15 +215,17 @@ def _place_by_row(
         job.view, row, able_names, job.requests, largest
     )
     for _ in range(_TRIES):
-        index = Overlay(job.view.cluster, limited.values())
+        index = Overlay(job.view.index, limited.values()) if limited else job.view.index
         placement = _place_in_core(job, row, usable_names, index)
         if isinstance(placement, Rejection):
-            return placement.job or placement.text
+            return _no_plan(placement.job or placement.text)
         overfull = _overfull_nodes(job, row, placement)
         if not overfull:
             return placement.pods
         limited |= overfull
-    return "its pods do not fit their nodes together: CPU, memory, or unlike pods"
+    return _no_plan(
+        "its pods do not fit their nodes together: CPU, memory, or unlike pods"
+    )
 
 
 def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
@@ -327,13 +335,13 @@ def _overfull_nodes(
         )
         if len(fitting) < len(places):
             mask = sum(chips.mask_of(place.chips) for place in fitting)
-            state = job.view.cluster.nodes(row)[node]
+            state = job.view.index.nodes(row)[node]
             overfull[node] = replace(state, free=mask)
     return overfull
 
 
 def _reservations(
-    job: _PlanInput, places: Sequence[Placement], now_ns: int
+    job: _PlanInput, places: Sequence[Placement], now_ns: int, until_s: float
 ) -> tuple[Reservation, ...]:
     unbound = {pod.name: pod for pod in job.unbound}
     masks = {
@@ -353,14 +361,18 @@ def _reservations(
         times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
         reservations.append(
             Reservation(
-                uid=pod.uid,
+                kept_for=pod.uid,
+                owner=Owner.PLAN,
                 node=node,
+                resource=pod.shape.resource,
                 chips=masks[place.chips],
-                predicate_time=times[node],
-                shape=pod.shape,
-                planned=True,
-                extra=_annotations(job, pod, place, leaf, texts),
-                reason=f"{place.reason}, as its job was planned",
+                until_s=until_s,
+                claim=Claim(
+                    predicate_time=times[node],
+                    shape=pod.shape,
+                    annotations=_annotations(job, pod, place, leaf, texts),
+                ),
+                text=f"{place.reason}, as its job was planned",
             )
         )
         times[node] += 1

@@ -10,24 +10,15 @@ after its end, the job gets no new one. Both times are fields of `gang.events.Li
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from extender.cache.cache import Cache
 from extender.cache.overlay import overlay_cache
+from extender.cache.reservations import NodeReservation
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReservation:
-    """Nodes with chips of one resource, reserved for one job until a deadline."""
-
-    job: str
-    #: highest of its pods; pods with a higher one may use the nodes
-    priority: int
-    nodes: frozenset[str]
-    until_s: float
+from extender.refusals import Refusal
 
 
 def choose_nodes(
@@ -47,7 +38,7 @@ def choose_nodes(
     Returns:
         Empty if the job would not fit on all candidate nodes together.
     """
-    states_by_name = cache.cluster.nodes(plan.resource_of(cache, gang))
+    states_by_name = cache.index.nodes(plan.resource_of(cache, gang))
     states = [
         state for name in names if (state := states_by_name.get(name)) is not None
     ]
@@ -60,7 +51,7 @@ def choose_nodes(
         first_names = order[:count]
         view = overlay_cache(cache, [freed_states[name] for name in first_names])
         outcome = plan.plan(cache, gang, first_names, 0, topology, view)
-        return not isinstance(outcome, str)
+        return not isinstance(outcome, Refusal)
 
     if not fits(len(order)):
         return frozenset()
@@ -74,96 +65,43 @@ def choose_nodes(
     return frozenset(order[:high])
 
 
-class NodeReservations:
-    """Node reservations of all jobs, at most one for each resource.
+def reserve_nodes(
+    cache: Cache,
+    gang: Gang,
+    names: Sequence[str],
+    topology: Callable[[Gang], TopologySnapshot],
+    now_s: float,
+) -> NodeReservation | None:
+    """Return the nodes to keep for a job that does not fit; None if there are none.
 
-    Nothing else writes `reserved_nodes` of the cache.
+    A job gets nodes after it has waited `reserve_after_s`. It gets none if it has one
+    pod, or if the job's resource already has a node reservation. After the end of its
+    node reservation, a job gets no new one for `reserve_for_s` seconds.
+
+    Args:
+        cache: Read only.
+        gang: The job.
+        names: Candidate nodes of the job.
+        topology: Returns leaf switches, SuperPoDs and job rules for a job.
+        now_s: Seconds since the epoch.
     """
-
-    def __init__(
-        self, cache: Cache, topology: Callable[[Gang], TopologySnapshot]
-    ) -> None:
-        """Start without node reservations.
-
-        Args:
-            cache: Nodes are chosen from it. All reserved nodes are written into its
-                attribute `reserved_nodes`.
-            topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
-                before each choice of nodes.
-        """
-        self._cache = cache
-        self._topology = topology
-        #: {resource: its node reservation}
-        self._by_resource: dict[str, NodeReservation] = {}
-        #: {job: earliest time of its next reservation}
-        self._next_allowed_s: dict[str, float] = {}
-
-    def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
-        """Reserve nodes for a job that does not fit and has waited `reserve_after_s`.
-
-        No nodes are reserved for a one-pod job, or if the job's resource already has a
-        node reservation. After the end of its node reservation, a job gets no new one
-        for `reserve_for_s` seconds.
-
-        Args:
-            gang: The job.
-            names: Candidate nodes of the job.
-            now_s: Seconds since the epoch.
-        """
-        limits = self._cache.limits
-        since_s = now_s if gang.waits_s is None else gang.waits_s
-        resource = plan.resource_of(self._cache, gang)
-        if (
-            gang.is_one
-            or resource in self._by_resource
-            or now_s - since_s < limits.reserve_after_s
-            or now_s < self._next_allowed_s.get(gang.job, 0.0)
-        ):
-            return
-        nodes = choose_nodes(self._cache, gang, names, self._topology(gang))
-        if nodes:
-            self._by_resource[resource] = NodeReservation(
-                job=gang.job,
-                priority=max(member.priority for member in gang.members.values()),
-                nodes=nodes,
-                until_s=now_s + limits.reserve_for_s,
-            )
-            self._publish()
-
-    def review(self, now_s: float) -> bool:
-        """Remove node reservations that expired or whose job no longer waits for nodes.
-
-        Returns whether any was removed. A job that loses its node reservation gets no
-        new one for `reserve_for_s` seconds.
-        """
-        ended = [
-            resource
-            for resource, node_reservation in self._by_resource.items()
-            if now_s >= node_reservation.until_s
-            or not self._waits(node_reservation.job)
-        ]
-        for resource in ended:
-            node_reservation = self._by_resource.pop(resource)
-            self._next_allowed_s[node_reservation.job] = (
-                now_s + self._cache.limits.reserve_for_s
-            )
-        gangs = self._cache.gangs.jobs
-        self._next_allowed_s = {
-            job: s for job, s in self._next_allowed_s.items() if job in gangs
-        }
-        if ended:
-            self._publish()
-        return bool(ended)
-
-    def _waits(self, job: str) -> bool:
-        gang = self._cache.gangs.jobs.get(job)
-        return gang is not None and gang.waits_s is not None and gang.unbound_count > 0
-
-    def _publish(self) -> None:
-        self._cache.reserved_nodes = {
-            resource: dict.fromkeys(
-                node_reservation.nodes,
-                (node_reservation.job, node_reservation.priority),
-            )
-            for resource, node_reservation in self._by_resource.items()
-        }
+    limits = cache.limits
+    since_s = now_s if gang.waits_s is None else gang.waits_s
+    resource = plan.resource_of(cache, gang)
+    if (
+        gang.is_one
+        or cache.node_reservation(resource) is not None
+        or now_s - since_s < limits.reserve_after_s
+        or now_s < gang.nodes_again_s
+    ):
+        return None
+    nodes = choose_nodes(cache, gang, names, topology(gang))
+    if not nodes:
+        return None
+    return NodeReservation(
+        job=gang.job,
+        resource=resource,
+        priority=max(member.priority for member in gang.members.values()),
+        nodes=nodes,
+        until_s=now_s + limits.reserve_for_s,
+    )

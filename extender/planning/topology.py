@@ -108,8 +108,9 @@ class NetworkTopology:
             self._superpods_version = self._cache.superpods_version
             self._superpod_nodes = SuperPods(
                 of_node={
-                    resource_state.node_info.name: resource_state.report.superpod
-                    for resource_state in self._cache.resource_states()
+                    node_info.name: resource_state.report.superpod
+                    for node_info in self._cache.nodes.values()
+                    for resource_state in node_info.resources
                     if resource_state.report is not None
                 },
                 reserve=self._rules.superpod_reserve,
@@ -127,9 +128,7 @@ class NetworkTopology:
         network = self._read_leaves()
         if network is None:
             return None
-        other_gangs = [
-            job for job in self._cache.gangs.jobs.values() if job is not gang
-        ]
+        other_gangs = [job for job in self._cache.gangs.values() if job is not gang]
         tenants = tuple(self._list_tenants(other_gangs))
         leaf_uses = self._leaf_uses(other_gangs)
         leaves_in_use = tuple(_apply_uses(leaf, leaf_uses) for leaf in network.leaves)
@@ -168,7 +167,7 @@ class NetworkTopology:
 
         A pod that has ended counts as not bound.
         """
-        reservation, pod = self._cache.reservations.get(uid), self._cache.pods.get(uid)
+        reservation, pod = self._cache.reservation(uid), self._cache.pods.get(uid)
         if reservation is not None:
             return reservation.node
         return "" if pod is None or pod.terminal else pod.node
@@ -183,9 +182,11 @@ class NetworkTopology:
         uses: dict[str, tuple[LeafUse, bool]] = {}
         for gang in gangs:
             for uid, member in gang.members.items():
-                reservation = self._cache.reservations.get(uid)
+                reservation = self._cache.reservation(uid)
                 annotations = (
-                    reservation.extra if reservation else member.traits.annotations
+                    reservation.claim.annotations
+                    if reservation is not None and reservation.claim is not None
+                    else member.traits.annotations
                 )
                 node = self._node_of(uid)
                 use = annotations.get(IS_SHARED_TOR, "")

@@ -1,11 +1,11 @@
 """Phases of an attempt to free chips for a pod or a job by eviction.
 
-The pod or job that the chips are freed for is the owner of the attempt. During the
-attempt the chips are nominated: reserved for the owner. In phase ASKING a dry run of
-each eviction is sent to the API server. If all dry runs succeed, phase LEAVING begins:
-the victims are evicted. In phase READY the chips are free and wait for the owner. A
-victim whose PodDisruptionBudget refuses the dry run is protected: for a while no new
-attempt chooses it. An owner in back-off gets no attempt.
+The pod or job that the chips are freed for is the beneficiary of the attempt. During
+the attempt the chips are nominated: reserved for the beneficiary. In phase ASKING a dry
+run of each eviction is sent to the API server. If all dry runs succeed, phase LEAVING
+begins: the victims are evicted. In phase READY the chips are free and wait for the
+beneficiary. A victim whose PodDisruptionBudget refuses the dry run is protected: for a
+while no new attempt chooses it. A beneficiary in back-off gets no attempt.
 
     phase    event                              result
     -------  ---------------------------------  --------------------------------------
@@ -18,12 +18,14 @@ attempt chooses it. An owner in back-off gets no attempt.
     LEAVING  Answered YES                       Kubernetes event on the victim
     LEAVING  Answered BUDGET or FAILED          evicted again after a short pause
     LEAVING  ChipsFree                          READY: schedulers retry refused pods
-    any      AttemptEnded                       ended: the owner takes the chips, or
-                                                does not need them now
+    any      Blocked                            ended; short back-off
+    any      AttemptEnded                       ended: the beneficiary takes the chips,
+                                                or does not need them now
     ASKING   Ticked, after the limit            ended; short back-off
     LEAVING  Ticked, after the limit            ended; long back-off, Kubernetes event
-                                                on the owner's unbound pods
+                                                on the beneficiary's unbound pods
     READY    Ticked, after the limit            ended; long back-off
+    -        Untaken                            long back-off
 
 `step` changes the attempts and returns effects. `preemptor` carries the effects out.
 """
@@ -44,7 +46,7 @@ class Limits:
     ask_s: float = 15.0
     #: from the first eviction until all chips are free
     leave_s: float = 300.0
-    #: from free chips until filter is called for the owner
+    #: from free chips until filter is called for the beneficiary
     ready_s: float = 60.0
     #: short back-off: after a failure, and between two evictions of a pod
     again_s: float = 5.0
@@ -52,6 +54,11 @@ class Limits:
     spared_s: float = 60.0
     #: long back-off: after an attempt that timed out
     rest_s: float = 300.0
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which an attempt has ended in any case, and some more."""
+        return self.ask_s + self.leave_s + self.ready_s + self.again_s
 
 
 class Phase(StrEnum):
@@ -87,17 +94,13 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Chips to free, the pod or job to free them for, and the pods to evict."""
+    """The pod or job for which chips are to be freed, and the pods to evict."""
 
     #: UID of the pod, or key of the job
-    owner: str
+    beneficiary: str
     #: name of the pod or the job, for sentences
     title: str
     priority: int
-    #: resource of the chips
-    resource: str
-    #: {node: mask}; includes chips that are free already
-    chips: Mapping[str, int]
     #: the most important victim first
     victims: tuple[Victim, ...]
 
@@ -108,18 +111,6 @@ class Attempt:
         more = len(names) - 3
         listed = ", ".join(names[:3])
         return f"{listed} and {more} more" if more > 0 else listed
-
-    @property
-    def text(self) -> str:
-        """Return a sentence that names the chips to free and up to three victims."""
-        listed = ", ".join(
-            f"{','.join(map(str, chips.ids_of(mask)))} of {node}"
-            for node, mask in sorted(self.chips.items())
-        )
-        victims_clause = (
-            f", which {self.victim_names} must leave" if self.victims else ""
-        )
-        return f"chips {listed} are kept for it{victims_clause}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,18 +128,18 @@ class RunningAttempt:
 
 @dataclass(slots=True)
 class Attempts:
-    """All running attempts, protected pods, and owners in back-off.
+    """All running attempts, protected pods, and beneficiaries in back-off.
 
     A pod whose PodDisruptionBudget refused the dry run of an eviction is protected: for
-    a while no new attempt chooses it. An owner (pod or job) in back-off gets no new
-    attempt for a while.
+    a while no new attempt chooses it. A beneficiary (pod or job) in back-off gets no
+    new attempt for a while.
     """
 
-    #: {owner: its attempt}
+    #: {beneficiary: its attempt}
     running: dict[str, RunningAttempt] = field(default_factory=dict)
     #: {uid: time until which the pod is no victim}
     protected: dict[str, float] = field(default_factory=dict)
-    #: {owner: time until which it gets no attempt}
+    #: {beneficiary: time until which it gets no attempt}
     backing_off: dict[str, float] = field(default_factory=dict)
 
 
@@ -157,13 +148,30 @@ class AttemptStarted:
     """Event: the preemptor has chosen victims for a pod or a job."""
 
     attempt: Attempt
+    #: resource of the chips
+    resource: str
+    #: {node: mask} of the chips to free; includes chips that are free already
+    chips: Mapping[str, int]
+
+    @property
+    def text(self) -> str:
+        """Return a sentence that names the chips to free and up to three victims."""
+        listed = ", ".join(
+            f"{','.join(map(str, chips.ids_of(mask)))} of {node}"
+            for node, mask in sorted(self.chips.items())
+        )
+        attempt = self.attempt
+        victims_clause = (
+            f", which {attempt.victim_names} must leave" if attempt.victims else ""
+        )
+        return f"chips {listed} are kept for it{victims_clause}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """Event: the API server has answered an eviction, or its dry run."""
 
-    owner: str
+    beneficiary: str
     uid: str
     outcome: Outcome
 
@@ -172,14 +180,28 @@ class Answered:
 class ChipsFree:
     """Event: no pod occupies the chips of an attempt any more."""
 
-    owner: str
+    beneficiary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """Event: the owner of an attempt takes the chips, or does not need them now."""
+    """Event: the beneficiary takes the chips, or does not need them now."""
 
-    owner: str
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """Event: the chips of a new attempt cannot be reserved, others have some."""
+
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untaken:
+    """Event: a pod has taken up the freed chips, and no bind came for it in time."""
+
+    beneficiary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,64 +209,46 @@ class Ticked:
     """Event: time has passed, so that limits and pauses may have run out."""
 
 
-Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
+Event = (
+    AttemptStarted | Answered | ChipsFree | AttemptEnded | Blocked | Untaken | Ticked
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominate:
     """Effect: reserve the chips of an attempt for its pod or job.
 
-    The reservation lasts until the attempt ends.
+    The reservations last until the attempt ends. Only they say which chips it frees.
     """
 
-    attempt: Attempt
+    started: AttemptStarted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearNomination:
     """Effect: end the reservation of an ended attempt's chips."""
 
-    owner: str
+    beneficiary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
     """Effect: send the eviction of a victim, or only its dry run (`rehearse`)."""
 
-    owner: str
+    beneficiary: str
     victim: Victim
     rehearse: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announce:
-    """Effect: record a Kubernetes event about the evictions for an attempt.
-
-    Each unbound pod for which chips are being freed gets the event.
-    """
+class EmitEvent:
+    """Effect: emit a Kubernetes event about an attempt."""
 
     attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifyVictim:
-    """Effect: record a Kubernetes event on a victim.
-
-    The event says for which pod or job the victim is evicted.
-    """
-
-    attempt: Attempt
-    victim: Victim
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifyTimedOut:
-    """Effect: record a Kubernetes event about the timeout of an attempt.
-
-    Each unbound pod whose chips did not become free in time gets the event.
-    """
-
-    attempt: Attempt
+    reason: str
+    text: str
+    #: the pod that the event is on; None: all unbound pods of the beneficiary
+    victim: Victim | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,15 +256,7 @@ class WakeScheduler:
     """Effect: make schedulers try all refused pods again."""
 
 
-Effect = (
-    Nominate
-    | ClearNomination
-    | Evict
-    | Announce
-    | NotifyVictim
-    | NotifyTimedOut
-    | WakeScheduler
-)
+Effect = Nominate | ClearNomination | Evict | EmitEvent | WakeScheduler
 Effects = Iterator[Effect]
 
 
@@ -271,19 +267,22 @@ def step(
 
     Args:
         book: All attempts. Changed in place.
-        event: `AttemptStarted` is ignored if its owner has a running attempt.
-            `Answered`, `ChipsFree` and `AttemptEnded` are ignored if their owner has
-            no running attempt. An owner is a pod or job.
+        event: `AttemptStarted` is ignored if its beneficiary has a running attempt.
+            `Answered`, `ChipsFree` and `AttemptEnded` are ignored if their beneficiary
+            has no running attempt. A beneficiary is a pod or job.
         now_s: Seconds since the epoch.
         limits: Time limits and pauses of attempts.
     """
     match event:
-        case AttemptStarted(attempt=attempt):
-            return tuple(_start(book, attempt, now_s, limits))
+        case AttemptStarted():
+            return tuple(_start(book, event, now_s, limits))
         case Ticked():
             return tuple(_tick(book, now_s, limits))
-        case Answered() | ChipsFree() | AttemptEnded():
-            running = book.running.get(event.owner)
+        case Untaken(beneficiary=beneficiary):
+            book.backing_off[beneficiary] = now_s + limits.rest_s
+            return ()
+        case Answered() | ChipsFree() | AttemptEnded() | Blocked():
+            running = book.running.get(event.beneficiary)
             if running is None:
                 return ()
             return tuple(_step_attempt(book, running, event, now_s, limits))
@@ -291,25 +290,28 @@ def step(
             assert_never(event)
 
 
-def _start(book: Attempts, attempt: Attempt, now_s: float, limits: Limits) -> Effects:
-    if attempt.owner in book.running:
+def _start(
+    book: Attempts, started: AttemptStarted, now_s: float, limits: Limits
+) -> Effects:
+    attempt = started.attempt
+    if attempt.beneficiary in book.running:
         return
     is_asking = bool(attempt.victims)
-    book.running[attempt.owner] = RunningAttempt(
+    book.running[attempt.beneficiary] = RunningAttempt(
         attempt=attempt,
         phase=Phase.ASKING if is_asking else Phase.LEAVING,
         until_s=now_s + (limits.ask_s if is_asking else limits.leave_s),
         unanswered={victim.uid for victim in attempt.victims},
     )
-    yield Nominate(attempt=attempt)
+    yield Nominate(started=started)
     for victim in attempt.victims:
-        yield Evict(owner=attempt.owner, victim=victim, rehearse=True)
+        yield Evict(beneficiary=attempt.beneficiary, victim=victim, rehearse=True)
 
 
 def _step_attempt(
     book: Attempts,
     running: RunningAttempt,
-    event: Answered | ChipsFree | AttemptEnded,
+    event: Answered | ChipsFree | AttemptEnded | Blocked,
     now_s: float,
     limits: Limits,
 ) -> Effects:
@@ -322,12 +324,15 @@ def _step_attempt(
                 running.retry_at_s[event.uid] = now_s + limits.again_s
             elif event.outcome is Outcome.YES:
                 victim = _victim_by_uid(running.attempt, event.uid)
-                yield NotifyVictim(attempt=running.attempt, victim=victim)
+                yield tell_victim(running.attempt, victim)
         case ChipsFree() if running.phase is Phase.LEAVING:
             running.phase = Phase.READY
             running.until_s = now_s + limits.ready_s
             yield WakeScheduler()
         case AttemptEnded():
+            yield _end_attempt(book, running)
+        case Blocked():
+            book.backing_off[event.beneficiary] = now_s + limits.again_s
             yield _end_attempt(book, running)
         case _:
             pass  # a late answer, or a repeated event
@@ -345,16 +350,16 @@ def _record_rehearsal(
         yield _end_attempt(book, running)
         yield WakeScheduler()  # other pods may be victims
     elif event.outcome is Outcome.FAILED:
-        book.backing_off[event.owner] = now_s + limits.again_s
+        book.backing_off[event.beneficiary] = now_s + limits.again_s
         yield _end_attempt(book, running)
     elif not running.unanswered:
         attempt = running.attempt
         running.phase = Phase.LEAVING
         running.until_s = now_s + limits.leave_s
         running.unanswered = {victim.uid for victim in attempt.victims}
-        yield Announce(attempt=attempt)
+        yield announce(attempt)
         for victim in attempt.victims:
-            yield Evict(owner=attempt.owner, victim=victim, rehearse=False)
+            yield Evict(beneficiary=attempt.beneficiary, victim=victim, rehearse=False)
 
 
 def _tick(book: Attempts, now_s: float, limits: Limits) -> Effects:
@@ -362,22 +367,48 @@ def _tick(book: Attempts, now_s: float, limits: Limits) -> Effects:
         if now_s >= running.until_s:
             is_long = running.phase is not Phase.ASKING
             pause_s = limits.rest_s if is_long else limits.again_s
-            book.backing_off[running.attempt.owner] = now_s + pause_s
+            book.backing_off[running.attempt.beneficiary] = now_s + pause_s
             yield _end_attempt(book, running)
             if running.phase is Phase.LEAVING:
-                yield NotifyTimedOut(attempt=running.attempt)
+                yield tell_timed_out(running.attempt, limits)
             continue
         for uid in [uid for uid, at_s in running.retry_at_s.items() if now_s >= at_s]:
             del running.retry_at_s[uid]
             running.unanswered.add(uid)
             victim = _victim_by_uid(running.attempt, uid)
-            yield Evict(owner=running.attempt.owner, victim=victim, rehearse=False)
+            yield Evict(
+                beneficiary=running.attempt.beneficiary, victim=victim, rehearse=False
+            )
     expired = [
         *_drop_expired(book.protected, now_s),
         *_drop_expired(book.backing_off, now_s),
     ]
     if expired:
         yield WakeScheduler()
+
+
+def announce(attempt: Attempt) -> EmitEvent:
+    """Tell the pods for which chips are freed whose eviction has begun."""
+    text = f"pods of lower priority are evicted to free chips: {attempt.victim_names}"
+    return EmitEvent(attempt=attempt, reason="AscendMakingRoom", text=text)
+
+
+def tell_victim(attempt: Attempt, victim: Victim) -> EmitEvent:
+    """Tell a victim for which pod or job it is evicted."""
+    text = (
+        f"evicted for {attempt.title}, which needs its chips and has a higher priority "
+        f"({attempt.priority})"
+    )
+    return EmitEvent(
+        attempt=attempt, reason="AscendPreempted", text=text, victim=victim
+    )
+
+
+def tell_timed_out(attempt: Attempt, limits: Limits) -> EmitEvent:
+    """Tell the pods for which chips did not become free in time."""
+    minutes = limits.leave_s / 60
+    text = f"timed out after {minutes:g} min waiting for victims to release their chips"
+    return EmitEvent(attempt=attempt, reason="AscendNoRoomMade", text=text)
 
 
 def _drop_expired(until: dict[str, float], now_s: float) -> list[str]:
@@ -388,8 +419,8 @@ def _drop_expired(until: dict[str, float], now_s: float) -> list[str]:
 
 
 def _end_attempt(book: Attempts, running: RunningAttempt) -> ClearNomination:
-    del book.running[running.attempt.owner]
-    return ClearNomination(owner=running.attempt.owner)
+    del book.running[running.attempt.beneficiary]
+    return ClearNomination(beneficiary=running.attempt.beneficiary)
 
 
 def _victim_by_uid(attempt: Attempt, uid: str) -> Victim:

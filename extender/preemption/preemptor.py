@@ -3,27 +3,29 @@
 kube-scheduler itself only counts chips. If enough chips are free but form no ring, it
 evicts no pod. So filter reports refused pods to the preemptor. Once a second the
 preemptor chooses pods to evict (`victims`) and evicts them (`attempt`). The chips are
-freed for one pod or job, the owner of the attempt. They are nominated: reserved for the
-owner until the attempt ends.
+freed for one pod or job, the beneficiary of the attempt. They are nominated: reserved
+for the beneficiary until the attempt ends.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, assert_never
 
-from extender.cache import events
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
+from extender.cache.events import Effect, Ended, Released, ReservationEnded
+from extender.cache.reservations import Owner, Reservation
 from extender.clocks import Clock
+from extender.dispatch import Apply
 from extender.gang.gangs import Gang, Phase
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
 from extender.preemption import attempt as attempts
 from extender.preemption import victims
-from extender.preemption.attempt import Attempt, Outcome, Victim
+from extender.preemption.attempt import AttemptStarted, Outcome, Victim
+from extender.refusals import Refusal
 from extender.scheduling import node_filter, reserve
-from extender.scheduling.node_filter import Refusal
-from extender.scheduling.reserve import Choice
+from extender.scheduling.reserve import Choice, Ownership
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
@@ -59,15 +61,16 @@ class EvictionApi(Protocol):
 class Preemptor:
     """Chooser of pods to evict for refused pods and jobs of higher priority.
 
-    Only the preemptor nominates chips in the cache. To nominate chips is to reserve
-    them for a pod or job while they are being freed. The parameter `owner` of its
-    methods names that pod or job. Its value is the key of a job, or the UID of a pod
-    that is a job by itself.
+    It owns the reservations of chips that are being freed for a pod or a job, and of
+    those that a pod has taken up. The parameter `beneficiary` of its methods names that
+    pod or job. Its value is the key of a job, or the UID of a pod that is a job by
+    itself.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
+        apply: Apply,
         api: EvictionApi,
         *,
         clock: Clock,
@@ -78,7 +81,8 @@ class Preemptor:
         """Create a preemptor without any attempts to free chips.
 
         Args:
-            cache: Victims are chosen from it. Chips are reserved in it.
+            cache: Victims are chosen from it.
+            apply: Applies an event to the cache. Chips are reserved by it.
             api: Sends evictions and events to the API server.
             clock: Source of all times.
             topology: Returns leaf switches, SuperPoDs and job rules for a job.
@@ -86,16 +90,15 @@ class Preemptor:
             limits: Time limits and pauses of attempts.
         """
         self._cache = cache
+        self._apply = apply
         self._api = api
         self._clock = clock
         self._topology = topology
         self._why_wait = why_wait
         self._limits = limits
         self._attempts = attempts.Attempts()
-        #: {owner refused since the last tick: nodes that may fit it after evictions}
+        #: {beneficiary, refused since the last tick: nodes that evictions may free}
         self._refused_nodes: dict[str, tuple[str, ...]] = {}
-        #: {uid of a one-pod job: time until which its freed chips stay reserved}
-        self._reserved_until_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- calls of filter and preempt --------------------------------------------
@@ -108,9 +111,9 @@ class Preemptor:
             names: The nodes. They are added to the nodes recorded before for the pod or
                 its job.
         """
-        owner = self.owner(pod.uid)
-        names_before = self._refused_nodes.get(owner, ())
-        self._refused_nodes[owner] = tuple(dict.fromkeys([*names_before, *names]))
+        beneficiary = self.beneficiary(pod.uid)
+        names_before = self._refused_nodes.get(beneficiary, ())
+        self._refused_nodes[beneficiary] = tuple(dict.fromkeys([*names_before, *names]))
 
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
         """Let a pod or its job take the chips that evictions have freed for it.
@@ -123,53 +126,63 @@ class Preemptor:
             pod: Pod of the present filter call.
             names: Nodes that the scheduler offers to the pod.
         """
-        owner = self.owner(pod.uid)
-        running = self._attempts.running.get(owner)
+        beneficiary = self.beneficiary(pod.uid)
+        running = self._attempts.running.get(beneficiary)
         if running is None or running.phase is not attempts.Phase.READY:
             return
-        chips = running.attempt.chips
-        if not chips.keys() <= set(names) or self._is_blocked(owner):
-            return  # the owner could not use the chips: they stay nominated
-        self._apply_event(attempts.AttemptEnded(owner=owner))
-        if self._gang(owner) is not None:
+        nodes = {freed.node for freed in self._nominated(beneficiary)}
+        if not nodes <= set(names) or self._is_blocked(beneficiary):
+            return  # the beneficiary could not use the chips: they stay nominated
+        self._apply_event(attempts.AttemptEnded(beneficiary=beneficiary))
+        if self._gang(beneficiary) is not None:
             return
-        (node,) = chips
+        (node,) = nodes
         now_s = self._clock.now_s()
         choice = reserve.choose_chips(
-            self._cache, pod, node, now_s=now_s, now_ns=self._clock.now_ns()
+            self._cache,
+            pod,
+            node,
+            ownership=Ownership(
+                owner=Owner.PREEMPTION, until_s=now_s + self._limits.ready_s
+            ),
+            now_s=now_s,
+            now_ns=self._clock.now_ns(),
         )
         if isinstance(choice, Choice):
-            reason = f"{choice.reason}, freed for it"
-            reservation = choice.reservation._replace(planned=True, reason=reason)
-            step(self._cache, reservation, now_s)
-            self._reserved_until_s[pod.uid] = now_s + self._limits.ready_s
+            text = f"{choice.reason}, freed for it"
+            self._apply(choice.reservation._replace(text=text))
 
     # -- ticks, choices, stop ----------------------------------------------------
 
     def tick(self) -> None:
         """Advance running attempts, and start attempts for refused pods and jobs.
 
-        At most `_AT_ONCE` attempts start in one tick. A one-pod job whose bind call did
-        not arrive in time loses the chips that were freed for it.
+        At most `_AT_ONCE` attempts start in one tick.
         """
-        now_s = self._clock.now_s()
-        for owner in list(self._attempts.running):
-            if not self._lacks_node(owner):
-                self._apply_event(attempts.AttemptEnded(owner=owner))
-            elif self._are_chips_free(owner):
-                self._apply_event(attempts.ChipsFree(owner=owner))
+        for beneficiary in list(self._attempts.running):
+            if not self._lacks_node(beneficiary):
+                self._apply_event(attempts.AttemptEnded(beneficiary=beneficiary))
+            elif self._are_chips_free(beneficiary):
+                self._apply_event(attempts.ChipsFree(beneficiary=beneficiary))
         self._apply_event(attempts.Ticked())
-        self._expire_reservations(now_s)
         self._decide()
 
-    @property
-    def reserved_uids(self) -> Collection[str]:
-        """Return the UIDs of one-pod jobs whose freed chips are reserved for them.
+    def carry_out(self, effect: Effect) -> None:
+        """End attempts whose reservations have ended; ignore other effects.
 
-        If a pod's bind does not begin in time, `tick` removes the pod's reservation. A
-        pod whose bind has begun is in the result until the next `tick`.
+        If a pod's bind did not come in time for the chips that were freed for it, no
+        new attempt may start for the pod for `Limits.rest_s` seconds.
         """
-        return self._reserved_until_s.keys()
+        if not isinstance(effect, ReservationEnded):
+            return
+        ended, why = effect.reservation, effect.why
+        if ended.owner is not Owner.PREEMPTION:
+            return
+        beneficiary = str(ended.kept_for)
+        if ended.claim is None:
+            self._apply_event(attempts.AttemptEnded(beneficiary=beneficiary))
+        elif why is Ended.EXPIRED:
+            self._apply_event(attempts.Untaken(beneficiary=beneficiary))
 
     async def stop(self) -> None:
         """Cancel eviction calls that the API server has not answered."""
@@ -179,124 +192,114 @@ class Preemptor:
 
     def _decide(self) -> None:
         refused_nodes = self._refused_nodes
-        due_owners = [
-            owner
-            for owner in sorted(refused_nodes, key=self._order)
-            if self._is_due(owner)
+        due = [
+            beneficiary
+            for beneficiary in sorted(refused_nodes, key=self._order)
+            if self._is_due(beneficiary)
         ]
-        for owner in due_owners[:_AT_ONCE]:
-            attempt = self._choose_victims(owner, refused_nodes[owner])
-            if attempt is not None:
-                self._apply_event(attempts.AttemptStarted(attempt=attempt))
+        for beneficiary in due[:_AT_ONCE]:
+            started = self._choose_victims(beneficiary, refused_nodes[beneficiary])
+            if started is not None:
+                self._apply_event(started)
         self._refused_nodes = {
-            owner: refused_nodes[owner] for owner in due_owners[_AT_ONCE:]
+            beneficiary: refused_nodes[beneficiary] for beneficiary in due[_AT_ONCE:]
         }
 
-    def _is_due(self, owner: str) -> bool:
-        """Return whether an attempt may start for the pod or job `owner`."""
+    def _is_due(self, beneficiary: str) -> bool:
+        """Return whether an attempt may start for the pod or job `beneficiary`."""
         is_running = (
-            owner in self._attempts.running or owner in self._attempts.backing_off
+            beneficiary in self._attempts.running
+            or beneficiary in self._attempts.backing_off
         )
         return (
-            not is_running and self._lacks_node(owner) and not self._is_blocked(owner)
+            not is_running
+            and self._lacks_node(beneficiary)
+            and not self._is_blocked(beneficiary)
         )
 
-    def _order(self, owner: str) -> tuple[int, str, str]:
-        """Return the sort key of `owner` by priority, creation time and UID.
+    def _order(self, beneficiary: str) -> tuple[int, str, str]:
+        """Return the sort key of `beneficiary` by priority, creation time and UID.
 
         For a job it is `Gang.queue_key`, by which the planner orders waiting jobs too.
         """
-        gang = self._gang(owner)
+        gang = self._gang(beneficiary)
         if gang is not None:
             return gang.queue_key(self._cache.pods)
-        pod = self._cache.pods.get(owner)
-        priority = self._cache.priorities.get(owner, 0)
-        return -priority, pod.created if pod else "", owner
+        pod = self._cache.pods.get(beneficiary)
+        priority = self._cache.priority(beneficiary)
+        return -priority, pod.created if pod else "", beneficiary
 
-    def _choose_victims(self, owner: str, names: Sequence[str]) -> Attempt | None:
+    def _choose_victims(
+        self, beneficiary: str, names: Sequence[str]
+    ) -> AttemptStarted | None:
         protected = self._attempts.protected
-        gang = self._gang(owner)
+        gang = self._gang(beneficiary)
         if gang is None:
-            pod = self._cache.pods[owner]
+            pod = self._cache.pods[beneficiary]
             return victims.for_pod(self._cache, pod, names, protected)
         return victims.for_job(
             self._cache, gang, names, protected, self._topology(gang)
         )
 
-    def _gang(self, owner: str) -> Gang | None:
-        """Return the job with the key `owner`, if its pods are planned together.
+    def _gang(self, beneficiary: str) -> Gang | None:
+        """Return the job with the key `beneficiary`, if its pods are planned together.
 
-        None if `owner` is the UID of a pod that is a job by itself.
+        None if `beneficiary` is the UID of a pod that is a job by itself.
         """
-        gang = self._cache.gangs.jobs.get(owner)
+        gang = self._cache.gangs.get(beneficiary)
         return gang if gang is not None and gang.is_several else None
 
-    def _lacks_node(self, owner: str) -> bool:
-        """Return whether the pod or job `owner` still needs a node.
+    def _lacks_node(self, beneficiary: str) -> bool:
+        """Return whether the pod or job `beneficiary` still needs a node.
 
         A job needs one if all its pods exist, not all are bound, and it has no plan.
         A pod needs one if it is alive, not terminating, not bound, has no reservation,
         and is a job by itself.
         """
-        gang = self._gang(owner)
+        gang = self._gang(beneficiary)
         if gang is not None:
             is_whole = gang.size is not None and not gang.missing
             return gang.phase is Phase.GATHERING and is_whole and gang.unbound_count > 0
-        pod = self._cache.pods.get(owner)
+        pod = self._cache.pods.get(beneficiary)
         if pod is None or pod.node or pod.terminal or pod.deleting:
             return False
-        return owner not in self._cache.reservations and self.owner(owner) == owner
+        return (
+            self._cache.reservation(beneficiary) is None
+            and self.beneficiary(beneficiary) == beneficiary
+        )
 
-    def _is_blocked(self, owner: str) -> bool:
-        """Return whether `owner` would not be placed even if enough chips were free.
+    def _is_blocked(self, beneficiary: str) -> bool:
+        """Return whether a beneficiary would not be placed if enough chips were free.
 
         For example, the job pauses after the loss of its plan, or one of its pods is
         terminating.
         """
-        gang = self._gang(owner)
+        gang = self._gang(beneficiary)
         if gang is not None and self._why_wait(gang) is not None:
             return True
         now_s, pods = self._clock.now_s(), self._cache.pods
-        members = [pods[uid] for uid in self._members(owner) if uid in pods]
+        members = [pods[uid] for uid in self._members(beneficiary) if uid in pods]
         return any(node_filter.pod_refusal(self._cache, pod, now_s) for pod in members)
 
-    def _are_chips_free(self, owner: str) -> bool:
-        attempt = self._attempts.running[owner].attempt
-        resource_states = (
-            self._cache.resource_state(node, attempt.resource) for node in attempt.chips
-        )
-        return all(
-            state is not None and state.is_cleared(owner) for state in resource_states
-        )
+    def _are_chips_free(self, beneficiary: str) -> bool:
+        nominated = self._nominated(beneficiary)
+        return bool(nominated) and all(map(self._cache.is_cleared, nominated))
 
-    def _expire_reservations(self, now_s: float) -> None:
-        """Unreserve freed chips of one-pod jobs whose bind call did not arrive in time.
+    def _nominated(self, beneficiary: str) -> list[Reservation]:
+        """Return the chips that are being freed for a pod or a job."""
+        return [
+            reservation
+            for reservation in self._cache.kept_for(beneficiary)
+            if reservation.owner is Owner.PREEMPTION
+        ]
 
-        For such a pod, no new attempt may start for `Limits.rest_s` seconds. A pod that
-        has joined a job of several pods loses its freed chips at once.
-        """
-        for uid, until_s in list(self._reserved_until_s.items()):
-            reservation, gang = (
-                self._cache.reservations.get(uid),
-                self._cache.gangs.gang_of(uid),
-            )
-            is_planned = (
-                gang is not None and uid in gang.places
-            )  # the pod has joined a job
-            if reservation is None or not reservation.planned or is_planned:
-                del self._reserved_until_s[uid]
-            elif now_s >= until_s or gang is not None:
-                del self._reserved_until_s[uid]
-                step(self._cache, events.Unreserved(uid=uid), now_s)
-                self._attempts.backing_off[uid] = now_s + self._limits.rest_s
-
-    def owner(self, uid: str) -> str:
+    def beneficiary(self, uid: str) -> str:
         """Return the key of a pod's job, or the UID of a pod that is a job by itself.
 
         Args:
             uid: UID of the pod.
         """
-        gang = self._cache.gangs.gang_of(uid)
+        gang = self._cache.gang_of(uid)
         return uid if gang is None else gang.job
 
     # -- effects -------------------------------------------------------------------
@@ -304,85 +307,69 @@ class Preemptor:
     def _apply_event(self, event: attempts.Event) -> None:
         now_s = self._clock.now_s()
         for effect in attempts.step(self._attempts, event, now_s, self._limits):
-            self._carry_out(effect, now_s)
+            if not isinstance(effect, attempts.Nominate):
+                self._carry_out(effect)
+            elif not self._nominate(effect.started, now_s + self._limits.longest_s):
+                beneficiary = effect.started.attempt.beneficiary
+                self._apply_event(attempts.Blocked(beneficiary=beneficiary))
+                return  # nobody is evicted for chips that the beneficiary cannot have
 
-    def _carry_out(self, effect: attempts.Effect, now_s: float) -> None:
+    def _carry_out(
+        self,
+        effect: attempts.ClearNomination
+        | attempts.Evict
+        | attempts.EmitEvent
+        | attempts.WakeScheduler,
+    ) -> None:
         match effect:
-            case attempts.Nominate(attempt=attempt):
-                nominated = events.Nominated(
-                    owner=attempt.owner,
-                    resource=attempt.resource,
-                    chips=attempt.chips,
-                    text=attempt.text,
-                )
-                step(self._cache, nominated, now_s)
-            case attempts.ClearNomination(owner=owner):
-                step(self._cache, events.NominationCleared(owner=owner), now_s)
+            case attempts.ClearNomination(beneficiary=beneficiary):
+                self._apply(Released(kept_for=beneficiary, owner=Owner.PREEMPTION))
             case attempts.Evict():
                 self._start_eviction(effect)
             case attempts.WakeScheduler():
                 self._api.wake()
-            case (
-                attempts.Announce()
-                | attempts.NotifyVictim()
-                | attempts.NotifyTimedOut()
-            ):
-                self._notify(effect)
+            case attempts.EmitEvent(victim=victim):
+                uids = (
+                    self._members(effect.attempt.beneficiary)
+                    if victim is None
+                    else [victim.uid]
+                )
+                for pod in filter(None, map(self._cache.pods.get, uids)):
+                    self._api.tell(pod, effect.reason, effect.text)
             case _:
                 assert_never(effect)
 
-    def _notify(
-        self,
-        effect: attempts.Announce | attempts.NotifyVictim | attempts.NotifyTimedOut,
-    ) -> None:
-        attempt = effect.attempt
-        match effect:
-            case attempts.NotifyVictim(victim=victim):
-                text = (
-                    f"evicted for {attempt.title}, which needs its chips and has a "
-                    f"higher priority ({attempt.priority})"
-                )
-                self._notify_pods([victim.uid], "AscendPreempted", text)
-            case attempts.Announce():
-                victim_names = attempt.victim_names
-                text = (
-                    f"pods of lower priority are evicted to free chips: {victim_names}"
-                )
-                self._notify_pods(
-                    self._members(attempt.owner), "AscendMakingRoom", text
-                )
-            case attempts.NotifyTimedOut():
-                minutes = self._limits.leave_s / 60
-                text = (
-                    f"timed out after {minutes:g} min waiting for victims to release "
-                    "their chips"
-                )
-                self._notify_pods(
-                    self._members(attempt.owner), "AscendNoRoomMade", text
-                )
-            case _:
-                assert_never(effect)
+    def _nominate(self, started: AttemptStarted, until_s: float) -> bool:
+        """Keep an attempt's chips for its beneficiary; False if others have some."""
+        beneficiary = started.attempt.beneficiary
+        for node, mask in started.chips.items():
+            nominated = Reservation(
+                kept_for=beneficiary,
+                owner=Owner.PREEMPTION,
+                node=node,
+                resource=started.resource,
+                chips=mask,
+                until_s=until_s,
+                text=started.text,
+            )
+            if self._apply(nominated) is not None:
+                return False
+        return True
 
-    def _notify_pods(self, uids: Iterable[str], reason: str, text: str) -> None:
-        for uid in uids:
-            pod = self._cache.pods.get(uid)
-            if pod is not None:
-                self._api.tell(pod, reason, text)
-
-    def _members(self, owner: str) -> list[str]:
-        gang = self._gang(owner)
-        return [owner] if gang is None else gang.unbound
+    def _members(self, beneficiary: str) -> list[str]:
+        gang = self._gang(beneficiary)
+        return [beneficiary] if gang is None else gang.unbound
 
     def _start_eviction(self, effect: attempts.Evict) -> None:
         async def evict_and_apply() -> None:
             outcome = await self._api.evict(effect.victim, rehearse=effect.rehearse)
-            uid, owner = effect.victim.uid, effect.owner
-            if self._lacks_node(owner):
+            uid, beneficiary = effect.victim.uid, effect.beneficiary
+            if self._lacks_node(beneficiary):
                 self._apply_event(
-                    attempts.Answered(owner=owner, uid=uid, outcome=outcome)
+                    attempts.Answered(beneficiary=beneficiary, uid=uid, outcome=outcome)
                 )
-            else:  # the owner needs no chips any more
-                self._apply_event(attempts.AttemptEnded(owner=owner))
+            else:  # the beneficiary needs no chips any more
+                self._apply_event(attempts.AttemptEnded(beneficiary=beneficiary))
 
         task = asyncio.get_running_loop().create_task(evict_and_apply())
         self._tasks.add(task)

@@ -32,7 +32,8 @@ from extender.cache.overlay import CacheOverlay, overlay_cache
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
-from extender.preemption.attempt import Attempt, Victim
+from extender.preemption.attempt import Attempt, AttemptStarted, Victim
+from extender.refusals import Refusal
 from extender.scheduling import capacity
 from scheduler_core.node import chips
 from scheduler_core.preemption import victims
@@ -62,20 +63,16 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
     """
     resource = pod.shape.resource
     state, resource_state = (
-        cache.cluster.nodes(resource).get(node),
+        cache.index.nodes(resource).get(node),
         cache.resource_state(node, resource),
     )
     if state is None or resource_state is None or state.barred:
         return False
     row = state.row_for(resource)
-    if row is None or node in cache.nodes_reserved_from(pod.uid):
+    if row is None or node in cache.closed_nodes(pod.uid):
         return False
-    own_keys = {pod.uid, cache.gangs.job_of.get(pod.uid, "")}
-    reserved = _union(
-        mask
-        for owner, mask in resource_state.nominated.items()
-        if owner not in own_keys
-    )
+    own_keys = {pod.uid, cache.job_of(pod.uid)}
+    reserved = _nominated(cache, resource_state, but=own_keys)
     tenants = resource_state.tenants
     victim_chips = _union(tenants[uid].chips for uid in uids if uid in tenants)
     freed = victim_chips & ~reserved
@@ -85,7 +82,7 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
 
 def for_pod(
     cache: Cache, pod: NpuPod, names: Sequence[str], protected: Collection[str] = ()
-) -> Attempt | None:
+) -> AttemptStarted | None:
     """Choose pods to evict so that a one-pod job fits on one of the nodes.
 
     Args:
@@ -98,8 +95,8 @@ def for_pod(
         None if no eviction lets the pod fit. Also None if a node with evictable pods
         already has suitable free chips.
     """
-    priority = cache.priorities.get(pod.uid, 0)
-    closed_names = cache.nodes_reserved_from(pod.uid) | cache.conflicts(pod)
+    priority = cache.priority(pod.uid)
+    closed_names = cache.closed_nodes(pod.uid) | cache.conflicts(pod)
     resource = pod.shape.resource
     resource_states = _resource_states(cache, resource, names, closed_names)
     candidates = _evictable_pods(cache, resource_states, priority, protected)
@@ -107,18 +104,20 @@ def for_pod(
         wanted=resource, chips=pod.total, priority=priority, in_network=False
     )
     while candidates:
-        choice = victims.preempt(preemptor, cache.cluster, candidates, names=candidates)
+        choice = victims.preempt(preemptor, cache.index, candidates, names=candidates)
         if choice is None or not choice.victims:
             return None
         uids = _uids_of_running(cache, choice.victims)
         if _fit_requests(cache, pod, choice.node, uids):
-            return Attempt(
-                owner=pod.uid,
-                title=f"pod {pod.namespace}/{pod.name}",
-                priority=priority,
+            return AttemptStarted(
+                attempt=Attempt(
+                    beneficiary=pod.uid,
+                    title=f"pod {pod.namespace}/{pod.name}",
+                    priority=priority,
+                    victims=_pods_to_evict(cache, uids),
+                ),
                 resource=resource,
                 chips={choice.node: chips.mask_of(choice.place.chips)},
-                victims=_pods_to_evict(cache, uids),
             )
         del candidates[choice.node]
     return None
@@ -130,7 +129,7 @@ def for_job(
     names: Sequence[str],
     protected: Collection[str] = (),
     topology: TopologySnapshot = plan.PLAIN,
-) -> Attempt | None:
+) -> AttemptStarted | None:
     """Choose pods to evict so that all unbound pods of a job fit.
 
     Args:
@@ -145,7 +144,7 @@ def for_job(
     """
     unbound = gang.unbound
     priority = min(gang.members[uid].priority for uid in unbound)
-    closed_names = cache.nodes_reserved_from(unbound[0])
+    closed_names = cache.closed_nodes(unbound[0])
     resource = plan.resource_of(cache, gang)
     resource_states = _resource_states(cache, resource, names, closed_names)
     candidates = _evictable_pods(cache, resource_states, priority, protected)
@@ -164,13 +163,15 @@ def for_job(
         fits = trial.places(fewer) if uid in uids else None
         if fits is not None:
             uids, places = _drop_unneeded(cache, resource, fewer, fits)
-    return Attempt(
-        owner=gang.job,
-        title=gang.title,
-        priority=priority,
+    return AttemptStarted(
+        attempt=Attempt(
+            beneficiary=gang.job,
+            title=gang.title,
+            priority=priority,
+            victims=_pods_to_evict(cache, uids),
+        ),
         resource=resource,
         chips=places,
-        victims=_pods_to_evict(cache, uids),
     )
 
 
@@ -191,7 +192,7 @@ class _JobTrial:
         """
         view = _overlay_without(self.cache, gone_uids)
         choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology, view)
-        if isinstance(choice, str):
+        if isinstance(choice, Refusal):
             return None
         places: dict[str, int] = {}
         for reservation in choice:
@@ -274,9 +275,7 @@ def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
     if resource_state is None:
         return False
     chip_count = sum(tenant.pod.total for tenant in resource_state.tenants.values())
-    remaining = capacity.free_on(cache, node).minus(
-        cache.requested_resources.ask(pod.uid)
-    )
+    remaining = capacity.free_on(cache, node).minus(cache.requests.ask(pod.uid))
     return chip_count + pod.total > resource_state.allocatable or min(remaining) < 0
 
 
@@ -313,7 +312,7 @@ def _evictable_pods(
     """
     by_node = {}
     for resource_state in resource_states:
-        nominated = _union(resource_state.nominated.values())
+        nominated = _nominated(cache, resource_state)
         running = [
             _running_pod(cache, tenant, nominated)
             for tenant in resource_state.tenants.values()
@@ -334,17 +333,17 @@ def _may_be_evicted(
     cache: Cache, tenant: Tenant, priority: int, protected: Collection[str]
 ) -> bool:
     pod = tenant.pod
-    if cache.priorities.get(pod.uid, 0) >= priority or tenant.is_unconfirmed:
+    if cache.priority(pod.uid) >= priority or tenant.is_unconfirmed:
         return False
     return pod.deleting or all(
-        cache.priorities.get(uid, 0) < priority and uid not in protected
+        cache.priority(uid) < priority and uid not in protected
         for uid in _uids_of_job(cache, pod.uid)
     )
 
 
 def _uids_of_job(cache: Cache, uid: str) -> frozenset[str]:
     """Return `uid` and the UIDs of those bound pods of its job that have not ended."""
-    gang = cache.gangs.gang_of(uid)
+    gang = cache.gang_of(uid)
     if gang is None:
         return frozenset((uid,))
     return frozenset((uid,)) | {
@@ -356,8 +355,8 @@ def _uids_of_job(cache: Cache, uid: str) -> frozenset[str]:
 
 def _running_pod(cache: Cache, tenant: Tenant, nominated: int) -> RunningPod:
     pod = tenant.pod
-    gang = cache.gangs.gang_of(pod.uid)
-    priority = cache.priorities.get(pod.uid, 0)
+    gang = cache.gang_of(pod.uid)
+    priority = cache.priority(pod.uid)
     return RunningPod(
         name=f"{pod.namespace}/{pod.name}",
         chips=tenant.chips & ~nominated,
@@ -377,8 +376,10 @@ def _start_time(pod: NpuPod) -> float:
 def _uids_of_running(cache: Cache, running: Iterable[RunningPod]) -> frozenset[str]:
     """Return the UIDs of these running pods and of all bound pods of their jobs."""
     names = (running_pod.name.partition("/") for running_pod in running)
-    uids = (cache.uids[namespace, name] for namespace, _, name in names)
-    return frozenset().union(*(_uids_of_job(cache, uid) for uid in uids))
+    pods = (cache.pod_named(namespace, name) for namespace, _, name in names)
+    return frozenset().union(
+        *(_uids_of_job(cache, pod.uid) for pod in pods if pod is not None)
+    )
 
 
 def _pods_to_evict(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
@@ -402,7 +403,7 @@ def _importance(cache: Cache, uid: str) -> tuple[bool, int, float, str, str]:
     low, then by age from old to young.
     """
     pod = cache.pods[uid]
-    priority = cache.priorities.get(uid, 0)
+    priority = cache.priority(uid)
     return pod.deleting, -priority, _start_time(pod), pod.namespace, pod.name
 
 
@@ -415,9 +416,7 @@ def _freed_chips(cache: Cache, uid: str) -> int:
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if resource_state is None or uid not in resource_state.tenants:
         return 0
-    return resource_state.tenants[uid].chips & ~_union(
-        resource_state.nominated.values()
-    )
+    return resource_state.tenants[uid].chips & ~_nominated(cache, resource_state)
 
 
 def _fit_requests(
@@ -432,9 +431,7 @@ def _fit_requests(
         gone_uids: UIDs of the pods that count as evicted.
     """
     view = overlay_cache(cache, (), gone_uids=gone_uids)
-    remaining = capacity.free_on(view, node).minus(
-        cache.requested_resources.ask(pod.uid)
-    )
+    remaining = capacity.free_on(view, node).minus(cache.requests.ask(pod.uid))
     return min(remaining) >= 0
 
 
@@ -451,9 +448,28 @@ def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> CacheOverlay:
     states = [
         replace(state, free=state.free | mask & state.healthy)
         for (node, resource), mask in freed.items()
-        if (state := cache.cluster.nodes(resource).get(node)) is not None
+        if (state := cache.index.nodes(resource).get(node)) is not None
     ]
     return overlay_cache(cache, states, gone_uids=gone_uids)
+
+
+def _nominated(
+    cache: Cache, resource_state: ResourceState, *, but: Collection[str] = ()
+) -> int:
+    """Return the mask of chips of a node that are being freed for pods and jobs.
+
+    Args:
+        cache: Read only.
+        resource_state: The chips of a node.
+        but: UIDs of pods and keys of jobs for which they do not count.
+    """
+    return _union(
+        reservation.chips
+        for reservation in cache.reserved.get(resource_state.node_info.name, ())
+        if reservation.claim is None
+        and reservation.resource == resource_state.resource
+        and reservation.kept_for not in but
+    )
 
 
 def _union(masks: Iterable[int]) -> int:

@@ -89,7 +89,7 @@ def _describe_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 
     Return {} if the pod has no job that is planned as a whole.
     """
-    gang = cache.gangs.gang_of(pod.uid)
+    gang = cache.gang_of(pod.uid)
     if gang is None:
         return {}
     answer: dict[str, Any] = {"job": gang.title, "job_state": gang.state}
@@ -100,7 +100,7 @@ def _describe_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 
 
 def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
-    state = cache.cluster.nodes(pod.shape.resource).get(pod.node)
+    state = cache.index.nodes(pod.shape.resource).get(pod.node)
     claimed = node_state.tenant_of(pod, state.product if state else None)
     return {
         "state": "ended" if pod.terminal else "bound",
@@ -111,23 +111,26 @@ def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 
 
 def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
-    result = node_filter.filter_nodes(cache, pod, cache.cluster.names, now_s)
+    result = node_filter.filter_nodes(cache, pod, cache.index.names, now_s)
     nodes = dict.fromkeys(result.fitting, "fits")
     nodes |= result.texts(is_resolvable=True) | result.texts(is_resolvable=False)
     answer: dict[str, Any] = {"state": "pending", "nodes": nodes}
     if pod.problem:
         answer["problem"] = pod.problem
-    owner = cache.gangs.job_of.get(pod.uid, "")
-    attempt = cache.nominations.get(owner) or cache.nominations.get(pod.uid)
-    if attempt is not None:
-        answer["making_room"] = attempt.text
-    reservation = cache.reservations.get(pod.uid)
+    job = cache.job_of(pod.uid)
+    reservations = [*(cache.kept_for(job) if job else ()), *cache.kept_for(pod.uid)]
+    freed = next(
+        (reservation for reservation in reservations if reservation.claim is None), None
+    )
+    if freed is not None:
+        answer["making_room"] = freed.text
+    reservation = cache.reservation(pod.uid)
     if reservation is not None:
         answer |= {
             "node": reservation.node,
             "chips": list(chips.ids_of(reservation.chips)),
         }
-        answer["state"] = "planned" if reservation.planned else "being bound"
+        answer["state"] = "being bound" if reservation.is_sent else "planned"
     return answer
 
 

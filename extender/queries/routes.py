@@ -96,7 +96,7 @@ class QueryRoutes:
     async def _explain(self, request: web.Request) -> web.Response:
         namespace = request.match_info["namespace"]
         name = request.match_info["name"]
-        pod = self._cache.pod(namespace, name)
+        pod = self._cache.pod_named(namespace, name)
         explanation = explain.explain(
             self._cache,
             self._decisions,

@@ -37,7 +37,7 @@ def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
     present = {pod.job for pod in pods if pod.job}
     jobs = (
         SnapshotJob(name=titles[job], schema=schema_of(gang))
-        for job, gang in cache.gangs.jobs.items()
+        for job, gang in cache.gangs.items()
         if titles[job] in present
     )
     rules = networks.rules
@@ -45,7 +45,7 @@ def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
         nodes=nodes,
         pods=tuple(pods),
         jobs=tuple(sorted(jobs, key=lambda job: job.name)),
-        switches=_switches(networks.network(None), frozenset(cache.cluster.names)),
+        switches=_switches(networks.network(None), frozenset(cache.index.names)),
         superpod_size=rules.superpod_size,
         superpod_reserve=rules.superpod_reserve,
         profile=rules.profile,
@@ -87,8 +87,10 @@ def without_nodes(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
 
 
 def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
-    for state in cache.cluster:
-        resource_state = cache.ensure_resource(state.name, state.product.resource)
+    for state in cache.index:
+        resource_state = cache.resource_state(state.name, state.product.resource)
+        if resource_state is None:
+            raise LookupError(f"{state.name!r} is in the index and not in the cache")
         report = resource_state.report
         installed = state.inventory
         listed = None
@@ -126,12 +128,15 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 
     There is one entry for each pod on a node, and one for each reservation.
     """
-    for name in cache.cluster.names:
-        for resource_state in cache.ensure_node(name).resources:
+    for name in cache.index.names:
+        node_info = cache.nodes[name]
+        for resource_state in node_info.resources:
             for uid, tenant in resource_state.tenants.items():
                 yield uid, resource_state, tenant.chips
-            for uid, reservation in resource_state.reservations.items():
-                yield uid, resource_state, reservation.chips
+        for reservation in cache.reserved.get(name, ()):
+            reserved_state = node_info.find_resource(reservation.resource)
+            if reservation.claim is not None and reserved_state is not None:
+                yield str(reservation.kept_for), reserved_state, reservation.chips
 
 
 def _resource(resource_state: ResourceState) -> str:
@@ -161,7 +166,7 @@ def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
         pod = cache.pods.get(uid)
         if pod is None:
             continue
-        gang = cache.gangs.gang_of(uid)
+        gang = cache.gang_of(uid)
         installed = (
             resource_state.product.all_chips
             if resource_state.product is not None
@@ -174,7 +179,7 @@ def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
             resource=_resource(resource_state),
             phase=pod.phase if pod.node else "Pending",
             terminating=pod.deleting,
-            priority=cache.priorities.get(uid, 0),
+            priority=cache.priority(uid),
             job=titles[gang.job] if gang is not None else "",
             rank=gang.members[uid].membership.rank if gang is not None else None,
         )
@@ -186,7 +191,7 @@ def _titles(cache: Cache) -> dict[str, str]:
     If jobs of two kinds have the same namespace and name, the value is
     "kind/namespace/name".
     """
-    short = {job: job.partition("/")[2] for job in cache.gangs.jobs}
+    short = {job: job.partition("/")[2] for job in cache.gangs}
     name_counts = Counter(short.values())
     return {job: name if name_counts[name] == 1 else job for job, name in short.items()}
 

@@ -27,17 +27,14 @@ def free_on(view: ClusterView, name: str) -> Resources:
     Args:
         name: Name of a node of `view`.
     """
-    node_info = view.nodes[name]
-    available = node_info.allocatable_resources.minus(view.requested_resources.of(name))
-    for resource_state in node_info.resources:
-        if resource_state.reservations:
-            available = available.minus(
-                sum_resources(
-                    view.requested_resources.ask(uid)
-                    for uid in resource_state.reservations
-                )
-            )
-    return available
+    allocatable = view.nodes[name].allocatable_resources
+    reserved = view.reserved.get(name, ())
+    waiting = sum_resources(
+        view.requests.ask(str(reservation.kept_for))
+        for reservation in reserved
+        if reservation.claim is not None
+    )
+    return allocatable.minus(view.requests.of(name)).minus(waiting)
 
 
 def limit_by_requests(
@@ -73,7 +70,7 @@ def limit_by_requests(
     capped: dict[str, NodeState] = {}
     offered: list[str] = []
     cached_counts: dict[tuple[Resources, Resources], int] = {}
-    line = view.cluster.nodes(row)
+    line = view.index.nodes(row)
     for name in names:
         fitting = _fitting(view, name, least, cached_counts)
         if not fitting:
@@ -100,15 +97,12 @@ def _fitting(
         cached_counts: {(allocatable, requested): number of pods}, results of earlier
             calls. This call may add its result.
     """
-    node_info, load = view.nodes[name], view.requested_resources.of(name)
-    for resource_state in node_info.resources:
-        if resource_state.reservations:
-            return least.times(free_on(view, name))
-    count = cached_counts.get((node_info.allocatable_resources, load))
+    if name in view.reserved:
+        return least.times(free_on(view, name))
+    allocatable, load = view.nodes[name].allocatable_resources, view.requests.of(name)
+    count = cached_counts.get((allocatable, load))
     if count is None:
-        count = cached_counts[node_info.allocatable_resources, load] = least.times(
-            node_info.allocatable_resources.minus(load)
-        )
+        count = cached_counts[allocatable, load] = least.times(allocatable.minus(load))
     return count
 
 
@@ -146,7 +140,7 @@ def select_fitting(
     selected: list[NpuPod] = []
     fitting: list[Placement] = []
     for pod, place in pods:
-        after = available.minus(view.requested_resources.ask(pod.uid))
+        after = available.minus(view.requests.ask(pod.uid))
         is_alike = not any(
             shapes.conflict(pod.shape, other_pod.shape) for other_pod in selected
         )

@@ -7,8 +7,8 @@ pod that gets all chips of its node. For such a pod, training operators need not
 for the agent.
 """
 
-from extender.cache.events import Reservation
 from extender.cache.node_state import ResourceState
+from extender.cache.reservations import Reservation
 from scheduler_core.node import chips
 from scheduler_core.placement import job_rules
 from scheduler_core.products import lookup
@@ -56,15 +56,15 @@ def on_pod(
         resource_state: Chips of the pod's resource on the reserved node.
         reservation: Reservation of the pod.
     """
-    product = resource_state.product
-    if product is None:
-        raise TypeError(f"{resource_state.node_info.name!r} has chips but no product")
+    product, claim = resource_state.product, reservation.claim
+    if product is None or claim is None:
+        raise TypeError(f"{resource_state.node_info.name!r} has no chips for a bind")
     return {
         product.resource: annotations.render_chips(
             chips.ids_of(reservation.chips), product
         ),
-        annotations.PREDICATE_TIME: str(reservation.predicate_time),
-        **reservation.extra,
+        annotations.PREDICATE_TIME: str(claim.predicate_time),
+        **claim.annotations,
         **_of_whole_node(resource_state, pod, reservation),
     }
 

@@ -44,18 +44,14 @@ class LastDecisions:
         if len(self._decisions) > REMEMBERED:
             del self._decisions[next(iter(self._decisions))]
 
-    def record_filter(self, uid: str, result: FilterResult, wall_s: float) -> None:
-        """Store why a filter call refused nodes, as the pod's last decision.
-
-        Nothing is stored if a node fits.
+    def record_refusal(self, uid: str, result: FilterResult, wall_s: float) -> None:
+        """Store why a filter call refused all nodes, as the pod's last decision.
 
         Args:
             uid: UID of the pod.
             result: Result of the filter call.
             wall_s: Time of the call, in seconds since the epoch.
         """
-        if result.fitting:
-            return
         counts = result.counts
         reasons = ", ".join(f"{nodes} {text}" for text, nodes in counts)
         total = sum(nodes for _, nodes in counts)

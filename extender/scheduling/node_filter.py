@@ -8,75 +8,23 @@ controller. Pure: reads the cache and changes nothing.
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from extender.cache.cache import Cache
-from extender.cache.events import Reservation
+from extender.cache.reservations import Owner, Reservation
+from extender.refusals import (
+    ELSEWHERE,
+    ENDING,
+    FREED,
+    LEAVING,
+    NOT_BEST,
+    OPEN_BIND,
+    RESERVED_NODE,
+    RESOLVABLE,
+    ExtenderReason,
+    Refusal,
+)
 from scheduler_core.node import reasons
-from scheduler_core.node.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
-
-
-class ExtenderReason(StrEnum):
-    """Reasons of the extender to refuse a node, besides those of `scheduler_core`.
-
-    Both kinds of reason are values of the metric label `reason`.
-    """
-
-    POD = "pod"
-    BACK_OFF = "storm"
-    OPEN_BIND = "open-bind"
-    NOT_BEST = "not-best"
-    JOB = "job"
-    LOST = "lost"
-    ROOM = "room"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a pod cannot go to a node: a reason for programs and a text for people."""
-
-    reason: Reason | ExtenderReason
-    text: str
-
-    @property
-    def is_resolvable(self) -> bool:
-        """Whether the scheduler may search for pods to evict because of this refusal.
-
-        True only if the node has too few free chips, or could serve the pod but another
-        node fits better. For other refusals the search is useless. For example,
-        kube-scheduler only counts chips, so it does not find pods that block a ring.
-        """
-        return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
-
-
-NOT_BEST = Refusal(reason=ExtenderReason.NOT_BEST, text="another node fits better")
-OPEN_BIND = Refusal(
-    reason=ExtenderReason.OPEN_BIND,
-    text="an earlier bind of this pod has no known outcome yet",
-)
-#: Refusal of nodes other than the planned one.
-ELSEWHERE = Refusal(
-    reason=ExtenderReason.JOB, text="the job's plan has the pod on another node"
-)
-CLOSED = Refusal(reason=ExtenderReason.JOB, text="its node takes no pods now")
-RESERVED_NODE = Refusal(
-    reason=ExtenderReason.JOB, text="kept for a large job that has waited long"
-)
-UNSEEN = Refusal(
-    reason=ExtenderReason.JOB, text="the pod is of a job and has not been seen yet"
-)
-#: Refusal of nodes whose chips preemption still frees for the pod or its job.
-LEAVING = Refusal(
-    reason=ExtenderReason.ROOM, text="pods are leaving to make room for it"
-)
-#: Refusal of nodes other than the one where preemption freed chips for the pod.
-FREED = Refusal(
-    reason=ExtenderReason.ROOM, text="chips of another node were freed for the pod"
-)
-#: Refusal while the size of the pod's job is being read.
-READING = "how many pods its job has is being read"
-ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +54,7 @@ class FilterResult:
         """
         texts_by_node: dict[str, str] = {}
         for refusal, names in self.refused:
-            if refusal.is_resolvable is is_resolvable:
+            if (refusal.reason in RESOLVABLE) is is_resolvable:
                 texts_by_node.update(dict.fromkeys(names, refusal.text))
         return texts_by_node
 
@@ -132,60 +80,64 @@ def filter_nodes(
     refusal = pod_refusal(cache, pod, now_s)
     if refusal is not None:
         return FilterResult(fitting=(), refused=((refusal, names),))
-    reservation = cache.reservations.get(pod.uid)
+    reservation = cache.reservation(pod.uid)
     if reservation is not None:
         other_names = [name for name in names if name != reservation.node]
         fitting = (reservation.node,) if len(other_names) < len(names) else ()
-        why = elsewhere_refusal(cache, reservation)
+        why = elsewhere_refusal(reservation)
         return FilterResult(fitting=fitting, refused=((why, other_names),))
-    reserved_names = cache.nodes_reserved_from(pod.uid)
+    closed_names = cache.closed_nodes(pod.uid)
     open_to_it = (
-        [name for name in names if name not in reserved_names]
-        if reserved_names
-        else names
+        [name for name in names if name not in closed_names] if closed_names else names
     )
-    survey = cache.cluster.survey(
+    survey = cache.index.survey(
         pod.shape.resource, pod.total, open_to_it, avoid=cache.conflicts(pod)
     )
     refused = [*group_refusals(survey.refused), (NOT_BEST, survey.worse)]
-    if reserved_names:
+    if closed_names:
         refused.append(
-            (RESERVED_NODE, [name for name in names if name in reserved_names])
+            (RESERVED_NODE, [name for name in names if name in closed_names])
         )
     return FilterResult(
         fitting=survey.best, refused=[group for group in refused if group[1]]
     )
 
 
-def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
+def elsewhere_refusal(reservation: Reservation) -> Refusal:
     """Return why a pod is refused on all nodes but the node of its reservation."""
-    if not reservation.planned:
+    if reservation.is_sent:
         return OPEN_BIND
-    return FREED if cache.gangs.gang_of(reservation.uid) is None else ELSEWHERE
+    return FREED if reservation.owner is Owner.PREEMPTION else ELSEWHERE
 
 
-def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
-    """Refuse nodes where chips are being freed for `owner` with the refusal `LEAVING`.
+def apply_nomination(
+    cache: Cache, beneficiary: str, result: FilterResult
+) -> FilterResult:
+    """Refuse nodes where chips are being freed for a pod with the refusal `LEAVING`.
 
     It replaces the refusals that these nodes have in `result`. If any node fits,
     `result` is returned unchanged.
 
     Args:
         cache: Read only.
-        owner: UID of a pod, or key of its job, for which chips are being freed.
+        beneficiary: UID of a pod, or key of its job, for which chips are being freed.
         result: Result of the filter call for that pod.
     """
-    nomination = cache.nominations.get(owner)
-    if nomination is None or result.fitting:
+    if result.fitting:
         return result
-    nominated_names = [
-        n for _, names in result.refused for n in names if n in nomination.chips
-    ]
+    nodes = {
+        reservation.node
+        for reservation in cache.kept_for(beneficiary)
+        if reservation.claim is None
+    }
+    if not nodes:
+        return result
+    leaving = [n for _, names in result.refused for n in names if n in nodes]
     refused = [
-        (refusal, [name for name in names if name not in nomination.chips])
+        (refusal, [name for name in names if name not in nodes])
         for refusal, names in result.refused
     ]
-    refused.append((LEAVING, nominated_names))
+    refused.append((LEAVING, leaving))
     return FilterResult(fitting=(), refused=[group for group in refused if group[1]])
 
 
@@ -209,7 +161,7 @@ def score_nodes(
     scores = dict.fromkeys(names, 0)
     remaining: Sequence[str] = names
     for score in range(most, 0, -1):
-        survey = cache.cluster.survey(
+        survey = cache.index.survey(
             pod.shape.resource, pod.total, remaining, avoid=cache.conflicts(pod)
         )
         scores.update(dict.fromkeys(survey.best, score))
@@ -233,7 +185,7 @@ def refuse_unplanned(
         names: Candidate nodes.
         why: Why the job does not fit; "" if the job only waits.
     """
-    survey = cache.cluster.survey(
+    survey = cache.index.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
     )
     refused = [*group_refusals(survey.refused)]
@@ -272,14 +224,12 @@ def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
         return Refusal(reason=ExtenderReason.POD, text=pod.problem)
     if pod.deleting or pod.terminal:
         return ENDING
-    back_off = cache.owner_backoff.refusal(pod.owner, now_s)
-    if back_off is not None:
+    back_off, lost = cache.why_waits(pod, now_s)
+    if back_off:
         return Refusal(reason=ExtenderReason.BACK_OFF, text=back_off)
-    if cache.lost:
-        return Refusal(
-            reason=ExtenderReason.LOST,
-            text=f"the extender waits until it sees the cluster's {cache.lost} again",
-        )
+    if lost:
+        text = f"the extender waits until it sees the cluster's {lost} again"
+        return Refusal(reason=ExtenderReason.LOST, text=text)
     return None
 
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from extender.cache.cache import Cache
-from extender.cache.events import Reservation
+from extender.cache.node_state import ResourceState
+from extender.cache.reservations import Claim, Owner, Reservation
+from extender.refusals import CLOSED, OPEN_BIND, RESERVED_NODE, Refusal
 from extender.scheduling import claim, node_filter
-from extender.scheduling.node_filter import Refusal
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import pod as pod_placement
@@ -36,8 +37,23 @@ class Choice:
         return f"{named} {listed} of {self.reservation.node}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """The part of the extender that reserves chips, and the end of what it reserves."""
+
+    owner: Owner
+    #: seconds since the epoch
+    until_s: float
+
+
 def choose_chips(
-    cache: Cache, pod: NpuPod, node: str, *, now_s: float, now_ns: int
+    cache: Cache,
+    pod: NpuPod,
+    node: str,
+    *,
+    ownership: Ownership,
+    now_s: float,
+    now_ns: int,
 ) -> Choice | Refusal:
     """Choose chips of `node` for `pod`, or return why the pod can have none there.
 
@@ -47,6 +63,7 @@ def choose_chips(
         cache: Read only.
         pod: A pod that asks for NPUs and is not bound.
         node: The node that the scheduler picked.
+        ownership: Owner and end of the reservation in the result.
         now_s: Seconds since the epoch.
         now_ns: The same time in nanoseconds, for the annotation `predicate-time` of a
             new claim. The annotation gets a later time if another claim on the node
@@ -55,13 +72,15 @@ def choose_chips(
     refused = node_filter.pod_refusal(cache, pod, now_s)
     if refused is not None:
         return refused
-    reservation = cache.reservations.get(pod.uid)
-    if reservation is not None:
+    reservation = cache.reservation(pod.uid)
+    if reservation is not None and reservation.claim is not None:
         refused = _reservation_refusal(cache, reservation, node)
-        return refused or _choose_reserved(cache, pod, reservation, now_ns)
-    if node in cache.nodes_reserved_from(pod.uid):
-        return node_filter.RESERVED_NODE
-    return _choose_free(cache, pod, node, now_ns)
+        return refused or _choose_reserved(
+            cache, pod, reservation, reservation.claim, ownership, now_ns
+        )
+    if node in cache.closed_nodes(pod.uid):
+        return RESERVED_NODE
+    return _choose_free(cache, pod, node, ownership, now_ns)
 
 
 def why_not_reserved(
@@ -80,42 +99,56 @@ def why_not_reserved(
         now_s: Seconds since the epoch.
     """
     refused = node_filter.pod_refusal(cache, pod, now_s)
-    reservation = cache.reservations.get(pod.uid)
+    reservation = cache.reservation(pod.uid)
     if refused is not None:
         return refused
     if reservation is not None:
         return _reservation_refusal(cache, reservation, node)
-    choice = choose_chips(cache, pod, node, now_s=now_s, now_ns=0)
+    ownership = Ownership(owner=Owner.BIND, until_s=now_s)
+    choice = choose_chips(cache, pod, node, ownership=ownership, now_s=now_s, now_ns=0)
     return choice if isinstance(choice, Refusal) else None
 
 
-def _choose_free(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | Refusal:
+def _choose_free(
+    cache: Cache, pod: NpuPod, node: str, ownership: Ownership, now_ns: int
+) -> Choice | Refusal:
     """Choose free chips of `node` for a pod without a reservation, or return a refusal.
 
     Args:
         cache: Read only.
         now_ns: Earliest value of the annotation `predicate-time`, in nanoseconds.
     """
-    survey = cache.cluster.survey(
-        pod.shape.resource, pod.total, (node,), avoid=cache.conflicts(pod)
+    resource = pod.shape.resource
+    survey = cache.index.survey(
+        resource, pod.total, (node,), avoid=cache.conflicts(pod)
     )
     if node in survey.refused:
         return node_filter.refusal_of(survey.refused[node])
-    placed = pod_placement.place(
-        pod.shape.resource, pod.total, cache.cluster, names=(node,)
-    )
+    placed = pod_placement.place(resource, pod.total, cache.index, names=(node,))
     if not isinstance(placed, Placement):
         raise TypeError(f"the index offers {node!r} and refuses it: {placed.text}")
-    resource_state = cache.ensure_resource(node, pod.shape.resource)
+    resource_state = _resource_state(cache, node, resource)
     reservation = Reservation(
-        uid=pod.uid,
+        kept_for=pod.uid,
+        owner=ownership.owner,
         node=node,
+        resource=resource,
         chips=chips.mask_of(placed.chips),
-        predicate_time=resource_state.next_time(now_ns),
-        shape=pod.shape,
-        extra=claim.alone(resource_state, pod),
+        until_s=ownership.until_s,
+        claim=Claim(
+            predicate_time=resource_state.next_time(now_ns),
+            shape=pod.shape,
+            annotations=claim.alone(resource_state, pod),
+        ),
     )
     return _choice(cache, pod, reservation, placed.reason)
+
+
+def _resource_state(cache: Cache, node: str, resource: str) -> ResourceState:
+    resource_state = cache.resource_state(node, resource)
+    if resource_state is None:
+        raise TypeError(f"chips of {node!r} were chosen, but it has no {resource}")
+    return resource_state
 
 
 def _reservation_refusal(
@@ -129,17 +162,22 @@ def _reservation_refusal(
         node: The node that the scheduler picked.
     """
     if node != reservation.node:
-        return node_filter.elsewhere_refusal(cache, reservation)
-    state = cache.cluster.nodes(reservation.shape.resource).get(reservation.node)
+        return node_filter.elsewhere_refusal(reservation)
+    state = cache.index.nodes(reservation.resource).get(reservation.node)
     if state is None or state.barred:
-        return node_filter.CLOSED if reservation.planned else node_filter.OPEN_BIND
+        return OPEN_BIND if reservation.is_sent else CLOSED
     if reservation.chips & ~state.healthy:
         return Refusal(reason=Reason.CHIP_UNHEALTHY, text="chip unhealthy")
     return None
 
 
-def _choose_reserved(
-    cache: Cache, pod: NpuPod, reservation: Reservation, now_ns: int
+def _choose_reserved(  # a reservation, and what becomes of it
+    cache: Cache,
+    pod: NpuPod,
+    reservation: Reservation,
+    reserved_claim: Claim,
+    ownership: Ownership,
+    now_ns: int,
 ) -> Choice:
     """Return the `Choice` for a pod whose chips are already reserved.
 
@@ -148,16 +186,17 @@ def _choose_reserved(
     Volcano, whose outcome is unknown. Because the pod may already have the annotations,
     the same time and chips are sent again.
     """
-    if not reservation.planned:
-        return _choice(cache, pod, reservation, "the earlier bind, tried again")
-    resource_state = cache.ensure_resource(reservation.node, reservation.shape.resource)
+    now = reservation._replace(owner=ownership.owner, until_s=ownership.until_s)
+    if reservation.is_sent:
+        return _choice(cache, pod, now, "the earlier bind, tried again")
+    resource_state = _resource_state(cache, reservation.node, reservation.resource)
     time = resource_state.next_time(now_ns)
-    now = reservation._replace(predicate_time=time, planned=False)
-    return _choice(cache, pod, now, reservation.reason)
+    now = now._replace(claim=reserved_claim._replace(predicate_time=time))
+    return _choice(cache, pod, now, reservation.text)
 
 
 def _choice(cache: Cache, pod: NpuPod, reservation: Reservation, reason: str) -> Choice:
-    resource_state = cache.ensure_resource(reservation.node, reservation.shape.resource)
+    resource_state = _resource_state(cache, reservation.node, reservation.resource)
     return Choice(
         reservation=reservation,
         annotations=claim.on_pod(resource_state, pod, reservation),

@@ -26,6 +26,7 @@ from extender.cache.node_state import tenant_of
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
+from extender.refusals import Refusal
 from extender.scheduling import capacity
 from scheduler_core.node import chips
 from scheduler_core.node.state import NodeState
@@ -129,7 +130,7 @@ class Shadow:
         cached = self._cache.pods.get(pod.uid)
         if cached is None or cached.node or not pod.node or pod.terminal:
             return
-        gang = self._cache.gangs.gang_of(pod.uid)
+        gang = self._cache.gang_of(pod.uid)
         self._count(f"{pod.namespace}/{pod.name}", *compare(self._cache, pod))
         if gang is not None:
             self._compare_job(gang, pod)
@@ -178,6 +179,11 @@ class Shadow:
         """
         watched = self._jobs.get(gang.job)
         if watched is None:
+            self._jobs = {
+                job: watched
+                for job, watched in self._jobs.items()
+                if job in self._cache.gangs
+            }
             uids = set(gang.unbound)
             watched = _Watched(waiting_uids=uids, nodes=set(), ours=self._plan(gang))
             self._jobs[gang.job] = watched
@@ -189,10 +195,10 @@ class Shadow:
             self._count(gang.title, *compare_job(topology, watched.nodes, watched.ours))
 
     def _plan(self, gang: Gang) -> frozenset[str] | str:
-        names = self._cache.cluster.names
+        names = self._cache.index.names
         reservations = plan.plan(self._cache, gang, names, 0, self._topology(gang))
-        if isinstance(reservations, str):
-            return reservations
+        if isinstance(reservations, Refusal):
+            return reservations.text
         return frozenset(reservation.node for reservation in reservations)
 
 
@@ -206,7 +212,7 @@ def compare(cache: Cache, pod: NpuPod) -> tuple[Rule, str]:
     Returns:
         The outcome, and a text that explains it.
     """
-    state = cache.cluster.nodes(pod.shape.resource).get(pod.node)
+    state = cache.index.nodes(pod.shape.resource).get(pod.node)
     row = state.row_for(pod.shape.resource) if state is not None else None
     if state is None or row is None:
         return Rule.UNKNOWN, f"{pod.node} is not known as a node with such NPUs"
@@ -223,7 +229,7 @@ def _compare(
 ) -> tuple[Rule, str]:
     if taken := theirs & ~state.free:
         return Rule.CHIPS_TAKEN, f"{_join_ids(taken)} were not free"
-    survey = cache.cluster.survey(
+    survey = cache.index.survey(
         pod.shape.resource,
         pod.total,
         tuple(dict.fromkeys([*_list_nodes_that_fit(cache, pod), pod.node])),
@@ -233,7 +239,7 @@ def _compare(
         return Rule.NODE_REFUSED, survey.refused[pod.node].text
     if not chips.is_legal(state.product, theirs):
         return Rule.CHIPS_APART, "such chips are not given together"
-    if pod.node in survey.worse and cache.gangs.gang_of(pod.uid) is None:
+    if pod.node in survey.worse and cache.gang_of(pod.uid) is None:
         return Rule.NODE_WORSE, f"{survey.best[0]} fits better"
     return _compare_chips(state, pod.total, theirs)
 
@@ -289,10 +295,10 @@ def _list_nodes_that_fit(cache: Cache, pod: NpuPod) -> Sequence[str]:
 
     Nodes that already have their maximum number of pods are left out.
     """
-    ask = cache.requested_resources.ask(pod.uid)
+    ask = cache.requests.ask(pod.uid)
     return [
         name
-        for name in cache.cluster.names
+        for name in cache.index.names
         if min(capacity.free_on(cache, name).minus(ask)) >= 0
     ]
 

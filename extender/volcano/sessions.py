@@ -15,14 +15,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from extender.cache import events
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
+from extender.cache.reservations import Owner
 from extender.clocks import Clock
+from extender.dispatch import Apply
 from extender.gang import events as gang_events
 from extender.gang.gangs import Gang, Phase
 from extender.planning.planner import Planner
+from extender.refusals import ELSEWHERE, ExtenderReason, Refusal
 from extender.scheduling import node_filter, reserve
-from extender.scheduling.node_filter import ExtenderReason, Refusal
-from extender.scheduling.reserve import Choice
+from extender.scheduling.reserve import Choice, Ownership
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import Shape
 
@@ -30,6 +32,8 @@ from scheduler_core.wire.shapes import Shape
 SCORE_STEP = 10_000
 #: Number of classes of nodes.
 _CLASSES = 10
+#: Longest time in seconds that Volcano waits for a pod's volumes before its bind.
+UNBOUND_S = 660.0
 
 
 @dataclass(slots=True)
@@ -65,21 +69,27 @@ class Sessions:
     could accept nodes that Volcano has already recorded as refused.
     """
 
-    def __init__(self, cache: Cache, planner: Planner, clock: Clock) -> None:
+    def __init__(
+        self, cache: Cache, apply: Apply, planner: Planner, clock: Clock
+    ) -> None:
         """Start without a recorded session of any job.
 
         Args:
-            cache: Read to filter nodes. Reservations of chosen chips are put into it.
+            cache: Read to filter nodes.
+            apply: Applies an event to the cache. Chosen chips are reserved by it.
             planner: Plans jobs of several pods.
             clock: Gives the times of decisions and reservations.
         """
         self._cache = cache
+        self._apply = apply
         self._planner = planner
         self._clock = clock
         #: {job: facts from its sessions}
         self._states: dict[str, _JobState] = {}
         #: {job: (version of the cache, {shape: planned nodes, not yet allocated})}
-        self._planned_by_shape: dict[str, tuple[int, dict[Shape, set[str]]]] = {}
+        self._planned_by_shape: dict[
+            str, tuple[tuple[int, int], dict[Shape, set[str]]]
+        ] = {}
 
     # -- predicate -------------------------------------------------------------
 
@@ -88,10 +98,11 @@ class Sessions:
 
         If the pod's job has no plan, the first call in a session tries to plan the job.
         """
-        gang = self._cache.gangs.gang_of(pod.uid)
-        if gang is None or self._planner.is_under_way(pod.uid):
+        gang = self._cache.gang_of(pod.uid)
+        if gang is None or self._cache.is_bind_open(pod.uid):
             return _refuse_pod(self._cache, pod, node, self._clock.now_s())
-        gang.is_gated = False
+        if gang.is_gated:
+            self._apply(gang_events.SeenInVolcano(job=gang.job))
         now_s = self._clock.now_s()
         has_old_allocation = self._record_question(gang, pod.uid, node)
         refusal = node_filter.pod_refusal(self._cache, pod, now_s)
@@ -102,7 +113,7 @@ class Sessions:
             return refusal
         if pod.uid not in gang.places:
             return self._refuse_unplanned(gang, pod, node)
-        return None if node in self._planned_nodes(gang, pod) else node_filter.ELSEWHERE
+        return None if node in self._planned_nodes(gang, pod) else ELSEWHERE
 
     def _record_question(self, gang: Gang, uid: str, node: str) -> bool:
         """Record that Volcano asked for a pod on a node; plan the job once a session.
@@ -125,9 +136,7 @@ class Sessions:
             return False
         if not state.is_plan_tried:
             state.is_plan_tried = True
-            state.has_old_allocation = any(
-                map(self._planner.is_under_way, gang.members)
-            )
+            state.has_old_allocation = any(map(self._cache.is_bind_open, gang.members))
             if not state.has_old_allocation:
                 self._planner.offer(gang, state.offered or all_nodes(self._cache))
         return state.has_old_allocation and gang.phase is Phase.GATHERING
@@ -161,7 +170,7 @@ class Sessions:
             return
         for uid, node in list(gang.places.items()):
             if node not in offered and uid in gang.places:
-                self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
+                self._apply(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
         """Return the nodes planned for the job's unallocated pods of the same shape.
@@ -170,13 +179,13 @@ class Sessions:
             gang: The job.
             pod: A pod of the job; gives the shape.
         """
-        version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
+        version, nodes_by_shape = self._planned_by_shape.get(gang.job, ((-1, -1), {}))
         if version != self._cache.version:
             nodes_by_shape = {}
             for uid, node in gang.places.items():
-                reservation = self._cache.reservations.get(uid)
-                if reservation is not None and reservation.planned:
-                    nodes_by_shape.setdefault(reservation.shape, set()).add(node)
+                shape = self._planned_shape(uid)
+                if shape is not None:
+                    nodes_by_shape.setdefault(shape, set()).add(node)
             self._planned_by_shape[gang.job] = self._cache.version, nodes_by_shape
         return nodes_by_shape.get(pod.shape, set())
 
@@ -197,7 +206,7 @@ class Sessions:
 
         If the pod's job is planned, only the pod's planned node has a score above 0.
         """
-        gang = self._cache.gangs.gang_of(pod.uid)
+        gang = self._cache.gang_of(pod.uid)
         own_node = gang.places.get(pod.uid) if gang is not None else None
         if own_node is not None:
             return {name: SCORE_STEP * float(name == own_node) for name in names}
@@ -206,43 +215,47 @@ class Sessions:
 
     # -- jobEnqueueable --------------------------------------------------------
 
-    def job_refusal(self, uids: Collection[str]) -> str:
-        """Return why the pods of a PodGroup do not fit the cluster now; "" if they fit.
+    def job_refusal(self, uids: Collection[str]) -> Refusal | None:
+        """Return why a PodGroup's pods do not fit the cluster now; None if they fit.
 
-        The result is "" also if their job has a plan already, or if the job waits, for
-        example for missing pods. But if the job waits because its size is still being
-        read, the result says so. If each pod is a job by itself, the result is "" if
-        one of the pods fits.
+        The result is None also if their job has a plan already, or if the job waits,
+        for example for missing pods. But if the job waits because its size is still
+        being read, the result says so. If each pod is a job by itself, the result is
+        None if one of the pods fits.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
         """
-        text = ""
-        for pod in (self._cache.pods.get(uid) for uid in uids):
+        first: Refusal | None = None
+        for pod in map(self._cache.pods.get, uids):
             if pod is None or pod.node or pod.terminal:
                 continue
-            gang = self._cache.gangs.gang_of(pod.uid)
-            if gang is None:
-                refusal_text = self._pod_refusal_text(pod)
-            elif (wait_refusal := self._planner.why_wait(gang)) is not None:
-                # Volcano asks again once the size is read. Predicate tells the others.
-                return wait_refusal.text if gang.is_size_pending else ""
-            elif gang.phase is not Phase.GATHERING:
-                return ""
-            else:
-                refusal_text = self._planner.job_refusal(gang, all_nodes(self._cache))
-            if not refusal_text or gang is not None:
-                return refusal_text
-            text = text or refusal_text
-        return text
+            gang = self._cache.gang_of(pod.uid)
+            if gang is not None:
+                return self._gang_refusal(gang)
+            refusal = self._pod_refusal(pod)
+            if refusal is None:
+                return None
+            first = first or refusal
+        return first
 
-    def _pod_refusal_text(self, pod: NpuPod) -> str:
+    def _gang_refusal(self, gang: Gang) -> Refusal | None:
+        waits = self._planner.why_wait(gang)
+        if waits is not None:
+            # Volcano asks again once the size is read. Predicate tells the others.
+            return waits if gang.is_size_pending else None
+        if gang.phase is not Phase.GATHERING:
+            return None
+        return self._planner.job_refusal(gang, all_nodes(self._cache))
+
+    def _pod_refusal(self, pod: NpuPod) -> Refusal | None:
         result = node_filter.filter_nodes(
             self._cache, pod, all_nodes(self._cache), self._clock.now_s()
         )
-        if result.fitting:
-            return ""
-        return ", ".join(f"{count} {text}" for text, count in result.counts)
+        if result.fitting or not result.counts:
+            return None
+        text = ", ".join(f"{count} {text}" for text, count in result.counts)
+        return Refusal(reason=ExtenderReason.NOWHERE, text=text)
 
     # -- allocateFunc and deallocateFunc -----------------------------------------
 
@@ -254,24 +267,29 @@ class Sessions:
         Returns:
             The chosen chips with their claim, or why the pod gets no chips on the node.
         """
-        gang = self._cache.gangs.gang_of(pod.uid)
+        gang = self._cache.gang_of(pod.uid)
         now_s = self._clock.now_s()
-        is_planned = gang is not None and not self._planner.is_under_way(pod.uid)
+        is_planned = gang is not None and not self._cache.is_bind_open(pod.uid)
         if gang is not None and is_planned:
             if pod.uid not in gang.places:
                 return NO_PLAN
             if gang.places[pod.uid] != node:
                 self._swap_reservations(gang, pod, node)
         choice = reserve.choose_chips(
-            self._cache, pod, node, now_s=now_s, now_ns=self._clock.now_ns()
+            self._cache,
+            pod,
+            node,
+            ownership=Ownership(owner=Owner.VOLCANO, until_s=now_s + UNBOUND_S),
+            now_s=now_s,
+            now_ns=self._clock.now_ns(),
         )
+        if isinstance(choice, Choice) and self._apply(choice.reservation) is not None:
+            text = f"chips of {node} are kept for others"
+            choice = Refusal(reason=ExtenderReason.ROOM, text=text)
         if isinstance(choice, Choice):
-            step(self._cache, choice.reservation, now_s)
-            self._planner.apply_event(gang_events.Allocated(uid=pod.uid))
+            self._apply(gang_events.Allocated(uid=pod.uid))
         elif gang is not None and is_planned:
-            self._planner.apply_event(
-                gang_events.PlanBroken(job=gang.job, text=choice.text)
-            )
+            self._apply(gang_events.PlanBroken(job=gang.job, text=choice.text))
         return choice
 
     def unreserve(self, uid: str) -> None:
@@ -282,39 +300,30 @@ class Sessions:
         - if another pod of the job is allocated or bound, the plan keeps the chips,
         - if not, the plan is dropped, and all chips of the plan become free.
         """
-        self._planner.unreserve(uid)
-        self._planner.apply_event(gang_events.Returned(uid=uid))
+        self._apply(events.BindVoided(uid=uid))
+        self._apply(gang_events.Returned(uid=uid))
 
     def _swap_reservations(self, gang: Gang, pod: NpuPod, node: str) -> None:
         """Swap the reservations of `pod` and of a pod of equal shape planned on `node`.
 
         Nothing changes if the job has no such pod.
         """
-        own_reservation = self._cache.reservations.get(pod.uid)
+        own_shape = self._planned_shape(pod.uid)
         for uid, place in gang.places.items():
-            other_reservation = self._cache.reservations.get(uid)
-            if own_reservation is None or other_reservation is None or place != node:
-                continue
-            if (
-                other_reservation.planned
-                and other_reservation.shape == own_reservation.shape
-            ):
-                break
-        else:
-            return
-        now_s = self._clock.now_s()
-        for reservation in (own_reservation, other_reservation):
-            step(self._cache, events.Unreserved(uid=reservation.uid), now_s)
-        step(self._cache, other_reservation._replace(uid=own_reservation.uid), now_s)
-        step(self._cache, own_reservation._replace(uid=other_reservation.uid), now_s)
-        gang.places[own_reservation.uid], gang.places[other_reservation.uid] = (
-            other_reservation.node,
-            own_reservation.node,
-        )
+            if place == node and own_shape and self._planned_shape(uid) == own_shape:
+                self._apply(events.ReservationsSwapped(uid=pod.uid, other_uid=uid))
+                return
+
+    def _planned_shape(self, uid: str) -> Shape | None:
+        """Return the shape of a planned, unallocated pod; None for any other."""
+        planned = self._cache.reservation(uid)
+        if planned is None or planned.claim is None:
+            return None
+        return planned.claim.shape if planned.owner is Owner.PLAN else None
 
     def forget(self) -> None:
         """Forget sessions and planned nodes of jobs that the cache no longer has."""
-        jobs = self._cache.gangs.jobs
+        jobs = self._cache.gangs
         self._states = {
             job: state for job, state in self._states.items() if job in jobs
         }
@@ -333,7 +342,7 @@ NO_PLAN = Refusal(
 
 def all_nodes(cache: Cache) -> list[str]:
     """Return the names of all nodes with NPUs."""
-    return cache.cluster.names
+    return cache.index.names
 
 
 def _refuse_pod(cache: Cache, pod: NpuPod, node: str, now_s: float) -> Refusal | None:

@@ -15,27 +15,30 @@ the pods that it evicts, while they still run.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from aiohttp import web
 
 from extender.cache import decode
-from extender.cache.cache import Cache, step
-from extender.cache.events import Reservation
+from extender.cache.cache import Cache
+from extender.cache.events import Effect, ReservationDue, ReservationEnded
+from extender.cache.reservations import Claim, Owner, Reservation
 from extender.clocks import Clock
+from extender.dispatch import Apply
 from extender.gang.membership import planned_membership
 from extender.http.endpoint import VerbHandlers
 from extender.metrics import Metrics
+from extender.refusals import READING, UNSEEN, ExtenderReason, Refusal
 from extender.scheduling.decisions import LastDecision, LastDecisions
-from extender.scheduling.node_filter import READING, UNSEEN, Refusal, pod_refusal
+from extender.scheduling.node_filter import pod_refusal
 from extender.scheduling.reserve import Choice
 from extender.volcano import protocol, victims
 from extender.volcano.claims import ClaimWriter
 from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import PLACED, Code, Job, Status, Task, Vote
-from extender.volcano.sessions import Sessions
+from extender.volcano.sessions import UNBOUND_S, Sessions
 from kube.errors import KubeError
 from scheduler_core.node import chips
 from scheduler_core.wire import annotations, job_annotations, quantities
@@ -47,8 +50,6 @@ log = logging.getLogger(__name__)
 #: Seconds in which kube-apiserver may still execute a bind. A predicate after that
 #: means that the pod is not bound.
 OPEN_S = 65.0
-#: Longest time in seconds that Volcano waits for a pod's volumes before its bind.
-UNBOUND_S = 660.0
 #: PodGroups whose refusal is remembered; a forgotten one gets one more event.
 _REFUSED_MOST = 10_000
 
@@ -65,6 +66,7 @@ class Parts:
     """Components of the extender that `VolcanoVerbs` uses; the app owns them."""
 
     cache: Cache
+    apply: Apply
     sessions: Sessions
     marks: ClaimWriter
     groups: PodGroupConditions
@@ -75,14 +77,14 @@ class Parts:
 
 
 class VolcanoVerbs:
-    """Handlers of Volcano's verbs, with the reservations of allocated, unbound pods.
+    """Handlers of Volcano's verbs, which remember the last refusal of each PodGroup.
 
     A pod is allocated if Volcano has called allocateFunc for it and the extender has
-    reserved chips.
+    reserved chips. The handlers own these reservations.
     """
 
     def __init__(self, parts: Parts, why_not_ready: Callable[[], str | None]) -> None:
-        """Start without allocated pods.
+        """Start without refusals.
 
         Args:
             parts: Components of the extender to use.
@@ -90,6 +92,7 @@ class VolcanoVerbs:
                 it may. Called at each request.
         """
         self._cache = parts.cache
+        self._apply = parts.apply
         self._sessions = parts.sessions
         self._marks = parts.marks
         self._groups = parts.groups
@@ -98,8 +101,6 @@ class VolcanoVerbs:
         self._clock = parts.clock
         self._tell = parts.tell
         self._handlers = VerbHandlers(parts.metrics, why_not_ready)
-        #: {uid: time of allocation} until the pod is bound or gone
-        self._allocated: dict[str, float] = {}
         #: {UID of a PodGroup: last refusal}
         self._refusals: dict[str, str] = {}
 
@@ -163,10 +164,19 @@ class VolcanoVerbs:
         Call this when Volcano sends a predicate for the task. Until `OPEN_S` have
         passed, the API server may still execute an earlier bind of the pod.
         """
-        since_s = self._allocated.get(task.uid)
-        if since_s is not None and self._clock.now_s() - since_s >= OPEN_S:
+        allocated = self._allocated(task.uid)
+        if allocated is None:
+            return
+        left_s = allocated.until_s - self._clock.now_s()
+        if left_s <= UNBOUND_S - OPEN_S:
             self._unreserve(task.uid)
             self._marks.remove_later(task.uid)
+
+    def _allocated(self, uid: str) -> Reservation | None:
+        """Return the reservation of an allocated, unbound pod; None for any other."""
+        reservation = self._cache.reservation(uid)
+        is_ours = reservation is not None and reservation.owner is Owner.VOLCANO
+        return reservation if is_ours else None
 
     async def _prioritize(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.prioritize_args(body)
@@ -180,39 +190,41 @@ class VolcanoVerbs:
     async def _job_enqueueable(self, body: bytes, _request: web.Request) -> bytes:
         job = protocol.job_args(body)
         # Volcano makes the pods of its own Jobs only when they are enqueued.
-        text = (
+        refusal = (
             self._sessions.job_refusal(job.tasks)
             if job.tasks
             else self._capacity_refusal(job)
         )
-        if not text:
+        if refusal is None:
             self._refusals.pop(job.group_uid, None)
             self._groups.record_admitted(job)
             return protocol.vote_answer(Vote.ABSTAIN)
+        text = refusal.text
         if text != READING:
             self._groups.record_refusal(job, text)
         if text not in (self._refusals.get(job.group_uid), READING):
             self._refusals[job.group_uid] = text
-            pods = (self._cache.pods.get(uid) for uid in job.tasks or ())
+            pods = map(self._cache.pods.get, job.tasks or ())
             self._tell(job, next(filter(None, pods), None), text)
         return protocol.vote_answer(Vote.REJECT)
 
-    def _capacity_refusal(self, job: Job) -> str:
+    def _capacity_refusal(self, job: Job) -> Refusal | None:
         """Return why the free chips do not suffice for a PodGroup's `minResources`.
 
-        Return "" if the free chips suffice. Nodes that take no new pods, for example
+        Return None if the free chips suffice. Nodes that take no new pods, for example
         because their agent is silent, count as full.
         """
         for resource in decode.RESOURCES:
             needed = quantities.count(job.least.get(resource, 0))
             free = sum(
                 state.free.bit_count()
-                for state in self._cache.cluster.nodes(resource).values()
+                for state in self._cache.index.nodes(resource).values()
                 if not state.barred
             )
             if needed > free:
-                return f"needs {needed} of {resource}, and {free} are free"
-        return ""
+                text = f"needs {needed} of {resource}, and {free} are free"
+                return Refusal(reason=ExtenderReason.NOWHERE, text=text)
+        return None
 
     # -- allocate, deallocate, victims---------------------------------------------
 
@@ -221,36 +233,36 @@ class VolcanoVerbs:
         if task.status != Status.ALLOCATED:
             return protocol.task_answer("")  # pipelined, or restored to running
         pod = self._cache.pods.get(task.uid) or decode.npu_pod(protocol.pod_of(task))
-        if pod is None or (pod.node and task.uid in self._cache.pods):
+        if pod is None or (pod.node and self._cache.pods.get(task.uid) is not None):
             return protocol.task_answer("")  # asks for no NPU, or is bound
         pod = replace(pod, node="")  # Volcano sends the pod with its new node
         choice = self._sessions.choose(pod, task.node)
         if isinstance(choice, Refusal):
             self._metrics.bind_refused.labels(choice.reason).inc()
             return protocol.task_answer(choice.text)
-        return protocol.task_answer(await self._write(pod, choice))
+        failed = await self._write(pod, choice)
+        return protocol.task_answer("" if failed is None else failed.text)
 
-    async def _write(self, pod: NpuPod, choice: Choice) -> str:
+    async def _write(self, pod: NpuPod, choice: Choice) -> Refusal | None:
         """Write the claim in `choice` onto the pod; if that fails, unreserve its chips.
 
         Returns:
-            "" if the claim is on the pod, otherwise the error for Volcano.
+            None if the claim is on the pod, otherwise the error for Volcano.
         """
-        self._allocated[pod.uid] = self._clock.now_s()
         claim = {**choice.annotations, ALLOCATED_ON: choice.reservation.node}
         try:
             await self._marks.put(pod, claim)
         except KubeError as error:
             self._unreserve(pod.uid)
             self._marks.remove_later(pod.uid)
-            return f"the API server: {error}"
-        if pod.uid not in self._allocated:
-            return "Volcano has taken the pod back meanwhile"
+            return Refusal(reason=ExtenderReason.API, text=f"the API server: {error}")
+        if self._allocated(pod.uid) is None:
+            return TAKEN_BACK
         self._decisions.put(
             pod.uid, LastDecision(at_s=self._clock.wall_s(), text=choice.sentence)
         )
         self._metrics.allocated.inc()
-        return ""
+        return None
 
     async def _deallocate(self, body: bytes, _request: web.Request) -> bytes:
         task = protocol.task_args(body)
@@ -265,7 +277,7 @@ class VolcanoVerbs:
         return protocol.task_answer("")
 
     def _unreserve(self, uid: str) -> None:
-        if self._allocated.pop(uid, None) is not None:
+        if self._allocated(uid) is not None:
             self._metrics.volcano_returns.inc()
             self._sessions.unreserve(uid)
 
@@ -286,50 +298,44 @@ class VolcanoVerbs:
 
     # -- ticks, start, stop ------------------------------------------------------
 
-    def tick(self) -> None:
-        """Forget allocations of bound and deleted pods; undo expired allocations.
+    def carry_out(self, effect: Effect) -> None:
+        """Undo allocations that are due, and forget those that ended; ignore the rest.
 
-        An allocation expires if its pod is not bound within `UNBOUND_S`. Failed
-        removals of claims are tried again. Removals of PodGroup conditions are started
-        when they are due.
+        An allocation is due if its pod is not bound within `UNBOUND_S`.
         """
-        now_s = self._clock.now_s()
-        for uid, since_s in list(self._allocated.items()):
-            if uid not in self._cache.reservations:  # the watch showed it bound or gone
-                del self._allocated[uid]
-                self._marks.forget(uid)
-            elif now_s - since_s >= UNBOUND_S:
+        match effect:
+            case ReservationDue(reservation=due) if due.owner is Owner.VOLCANO:
+                uid = str(due.kept_for)
                 log.warning("allocated and never bound", extra={"uid": uid})
                 self._unreserve(uid)
                 self._marks.remove_later(uid)
+            case ReservationEnded(reservation=ended) if ended.owner is Owner.VOLCANO:
+                self._marks.forget(str(ended.kept_for))
+            case _:
+                pass
+
+    def tick(self) -> None:
+        """Try failed removals of claims and PodGroup conditions again."""
         self._marks.retry()
         self._groups.tick()
         self._sessions.forget()
         if len(self._refusals) > _REFUSED_MOST:
             self._refusals.clear()
 
-    @property
-    def reserved_uids(self) -> Collection[str]:
-        """UIDs of allocated, unbound pods, whose chips this object has reserved."""
-        return self._allocated.keys()
-
     def adopt(self) -> None:
         """Reserve the chips that an earlier extender process claimed for unbound pods.
 
         If a claim's chips cannot be reserved, the claim is removed from its pod.
         """
-        now_s = self._clock.now_s()
+        until_s = self._clock.now_s() + UNBOUND_S
         for pod in list(self._cache.pods.values()):
             node = pod.annotations.get(ALLOCATED_ON, "")
-            if not node or pod.node or pod.terminal or pod.uid in self._allocated:
+            if not node or pod.node or pod.terminal or self._allocated(pod.uid):
                 continue
-            reservation = _reservation(self._cache, pod, node)
+            reservation = _reservation(self._cache, pod, node, until_s)
             self._marks.record_existing(pod, _claim_keys(pod))
-            if reservation is None:
+            if reservation is None or self._apply(reservation) is not None:
                 self._marks.remove_later(pod.uid)
-            else:
-                self._allocated[pod.uid] = now_s
-                step(self._cache, reservation, now_s)
 
     async def stop(self) -> None:
         """Cancel background tasks that remove claims or write PodGroup conditions."""
@@ -337,13 +343,21 @@ class VolcanoVerbs:
         await self._groups.stop()
 
 
-def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
+#: Answer to an allocation that ended while its claim was being written.
+TAKEN_BACK = Refusal(
+    reason=ExtenderReason.UNCLEAR, text="Volcano has taken the pod back meanwhile"
+)
+
+
+def _reservation(
+    cache: Cache, pod: NpuPod, node: str, until_s: float
+) -> Reservation | None:
     """Return the reservation of the chips that an unbound pod's claim names on `node`.
 
     Return None if the cache lacks the node, if the claim is missing or malformed, or if
     one of the claim's chips is not free.
     """
-    state = cache.cluster.nodes(pod.shape.resource).get(node)
+    state = cache.index.nodes(pod.shape.resource).get(node)
     if state is None:
         return None
     try:
@@ -354,11 +368,13 @@ def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
     if claim is None or not mask or mask & ~state.free:
         return None
     return Reservation(
-        uid=pod.uid,
+        kept_for=pod.uid,
+        owner=Owner.VOLCANO,
         node=node,
+        resource=pod.shape.resource,
         chips=mask,
-        predicate_time=claim.predicate_time,
-        shape=pod.shape,
+        until_s=until_s,
+        claim=Claim(predicate_time=claim.predicate_time, shape=pod.shape),
     )
 
 

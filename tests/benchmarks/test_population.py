@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.population import Population, member_name, node_name, uid_of
 from extender.cache import decode
-from extender.cache.cache import Cache, step
+from extender.cache.cache import Cache
 from extender.cache.events import PodUpdated
 from extender.gang import membership
 from kube import objects
@@ -40,7 +40,7 @@ def cache_of(population: Population) -> Cache:
         apply(cache, decode.node_change(node))
         apply(cache, told)
     for number in range(population.pods):
-        step(cache, decode.pod_change(pod(number, population)), NOW_S)
+        cache.step(decode.pod_change(pod(number, population)), NOW_S)
     return cache
 
 

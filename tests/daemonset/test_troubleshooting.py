@@ -15,6 +15,11 @@ PARTS = {
     "…, freed for it",
     "… or …",
     "… to …",
+    # Chips that preemption frees, and for whom.
+    "chips … are kept for it…",
+    ", which … must leave",
+    "… and … more",
+    "… of …",
     " and … of another",
     "Atlas 200I SoC A1",
 }

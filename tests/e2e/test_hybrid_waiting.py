@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from extender.cache.node_state import UNSHOWN_S
-from extender.scheduling.node_filter import NOT_BEST
+from extender.refusals import NOT_BEST
 from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import bare_cluster, until

@@ -17,12 +17,13 @@ from tests.support.caches import (
     apply,
     barred,
     bind,
+    choose,
     empty,
     free,
     only_gang,
     planned,
 )
-from tests.support.clock import NOW_NS, NOW_S
+from tests.support.clock import NOW_S
 from tests.support.watched import A3, member, node, pod, report, tenant
 
 DAY_S = 86_400.0
@@ -80,7 +81,7 @@ def test_unlike_pods_need_not_wait_for_one_another() -> None:
     bind(cache, pod("a", reads_annotation=True), "n1")
 
     other = pod("b")
-    made = reserve.choose_chips(cache, other, "n1", now_s=NOW_S, now_ns=NOW_NS)
+    made = choose(cache, other, "n1")
 
     assert isinstance(made, reserve.Choice)
     assert annotations.CONFIGURATION not in made.annotations

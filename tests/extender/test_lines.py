@@ -12,10 +12,11 @@ from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.node_state import UNSHOWN_S
 from extender.cache.requests import Resources
+from extender.cache.reservations import Owner, Reservation
 from extender.cache.verify import find_drift
 from extender.preemption import victims
 from extender.scheduling.capacity import free_on
-from extender.scheduling.reserve import Choice, choose_chips
+from extender.scheduling.reserve import Choice
 from extender.volcano import victims as volcano_victims
 from extender.volcano.protocol import Evictee, Task
 from scheduler_core.node import chips
@@ -24,15 +25,20 @@ from tests.support.caches import (
     apply,
     barred,
     bind,
+    choose,
+    conflicts,
     empty,
     free,
     index,
+    kept,
     known_nodes,
     known_pods,
     lined,
+    masks_on,
     node_states,
     set_aside,
     state_of,
+    time_of,
 )
 from tests.support.clock import NOW_S
 from tests.support.watched import (
@@ -125,7 +131,7 @@ def test_predicate_times_grow_on_each_line() -> None:
     second = bind(cache, asking("c", TRAINING), "n1").reservation
     other = bind(cache, asking("d", INFERENCE), "n1").reservation
 
-    assert first.predicate_time < second.predicate_time
+    assert time_of(first) < time_of(second)
     assert (first.chips | second.chips) & other.chips == 0
     assert other.chips == 1 << 9
     assert free(cache, "n1", CARD) == ()
@@ -158,9 +164,9 @@ def test_nodes_that_are_kept_for_a_job_are_kept_in_its_line() -> None:
         apply(cache, events.PodUpdated(pod=asking(name, line)))
     set_aside(cache, "n1", "Job/default/large")
 
-    assert cache.nodes_reserved_from("uid-a") == {"n1"}
-    assert cache.nodes_reserved_from("uid-b") == frozenset()
-    assert cache.nodes_reserved_from("uid-never-seen") == {"n1"}
+    assert cache.closed_nodes("uid-a") == {"n1"}
+    assert cache.closed_nodes("uid-b") == frozenset()
+    assert cache.closed_nodes("uid-never-seen") == {"n1"}
 
 
 def test_nobody_goes_for_chips_of_another_line() -> None:
@@ -171,21 +177,26 @@ def test_nobody_goes_for_chips_of_another_line() -> None:
     attempt = victims.for_pod(cache, wanting, ["n1"])
 
     assert attempt is not None
-    assert [victim.name for victim in attempt.victims] == ["b"]
+    assert [victim.name for victim in attempt.attempt.victims] == ["b"]
     assert (attempt.resource, attempt.chips) == (CARD, {"n1": 0b11 << 8})
     assert not victims.do_help(cache, wanting, "n1", ["uid-a"])
-    nominated = events.Nominated(
-        owner=attempt.owner,
+    ((freed_on, mask),) = attempt.chips.items()
+    nominated = kept(
+        attempt.attempt.beneficiary,
+        freed_on,
+        mask,
+        owner=Owner.PREEMPTION,
         resource=attempt.resource,
-        chips=attempt.chips,
-        text=attempt.text,
     )
     apply(cache, nominated, events.PodDeleted(uid="uid-b"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
     assert free(cache, "n1", CARD) == ()
-    assert state_of(cache, "n1", CARD).is_cleared(attempt.owner)
-    assert state_of(cache, "n1", RESOURCE).nominated == {}
-    apply(cache, events.NominationCleared(owner=attempt.owner))
+    assert cache.is_cleared(nominated)
+    assert masks_on(cache, state_of(cache, "n1", RESOURCE), freed=True) == {}
+    released = events.Released(
+        kept_for=attempt.attempt.beneficiary, owner=Owner.PREEMPTION
+    )
+    apply(cache, released)
     assert free(cache, "n1", CARD) == (8, 9)
 
 
@@ -258,16 +269,17 @@ def happened(
             return [events.PodDeleted(uid=f"uid-{name}")]
         case "promised":
             return [
-                events.Reservation(
-                    uid=f"uid-{name}",
-                    node="n1",
-                    chips=sum(1 << chip for chip in ids),
+                kept(
+                    f"uid-{name}",
+                    "n1",
+                    sum(1 << chip for chip in ids),
                     predicate_time=9,
                     shape=asking(name, line).shape,
+                    resource=line.product.resource,
                 )
             ]
         case _:
-            return [events.Unreserved(uid=f"uid-{name}")]
+            return [events.BindVoided(uid=f"uid-{name}")]
 
 
 def shift(line: Line, some: set[int]) -> tuple[int, ...]:
@@ -300,8 +312,8 @@ def test_each_line_of_two_is_as_if_it_were_alone(
                 apply(cache, report("n1", one))
         elif ids:
             found = happened(kind, name, line, ids)
-            apply(both, *found)
-            apply(alone[which], *found)
+            apply(both, *found, may_conflict=True)
+            apply(alone[which], *found, may_conflict=True)
 
     for cache, line in zip(alone, BOTH, strict=True):
         resource = line.product.resource
@@ -312,7 +324,8 @@ def test_each_line_of_two_is_as_if_it_were_alone(
         )
         assert there.tenants == here.tenants
         assert there.last_time == here.last_time
-        assert there.unconfirmed() == here.unconfirmed()
+        shape = asking("other", line).shape
+        assert conflicts(both, shape) == conflicts(cache, shape)
 
 
 @pytest.mark.property
@@ -340,7 +353,7 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
         mine = [each for each in open_binds if each[0] is line]
         if what == "bind":
             wanted = asking(f"p{number}", line, count)
-            made = choose_chips(cache, wanted, where, now_s=NOW_S, now_ns=number)
+            made = choose(cache, wanted, where, now_ns=number)
             if isinstance(made, Choice):
                 apply(cache, events.PodUpdated(pod=wanted), made.reservation)
                 open_binds.append((line, made))
@@ -360,23 +373,24 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
         for name in ("n1", "n2"):
             state = state_of(cache, name, line.product.resource)
             masks = [tenant.chips for tenant in state.tenants.values()]
-            masks += [promise.chips for promise in state.reservations.values()]
             masks += [left for left, _ in state.unshown.values()]
-            assert sum(masks) == state.taken()  # no chip twice
-            assert not state.taken() & ~sum(1 << chip for chip in line.there)
+            reserved = masks_on(cache, state, freed=False).values()
+            taken = state.claimed() | sum(reserved)
+            assert sum(masks) + sum(reserved) == taken  # no chip twice
+            assert not taken & ~sum(1 << chip for chip in line.there)
 
 
 def _outcome(
     cache: Cache,
-    reservation: events.Reservation,
+    reservation: Reservation,
     bound: list[events.PodUpdated],
     *,
     is_bound: bool,
 ) -> list[events.Change]:
     """What is learnt of a bind: that the pod is on its node, or that it is not."""
     if not is_bound:
-        return [events.Unreserved(uid=reservation.uid)]
-    pod = known_pods(cache)[reservation.uid]
+        return [events.BindVoided(uid=str(reservation.kept_for))]
+    pod = known_pods(cache)[str(reservation.kept_for)]
     line = TRAINING if pod.shape.resource == RESOURCE else INFERENCE
     ids = chips.ids_of(reservation.chips)
     bound.append(living(pod.name, line, ids, reservation.node))

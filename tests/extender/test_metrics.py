@@ -77,7 +77,8 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
     metrics = Metrics(registry)
     pair = [member("a"), member("b")]
     cache = cluster(*pair, nodes=("n1", "n2"))
-    planner = World(cache, metrics=metrics).planner
+    w = World(cache, metrics=metrics)
+    planner = w.planner
 
     metrics.watch_cache(cache)
 
@@ -93,7 +94,7 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
         Caller(uid=uid, node=reservation.node, is_there=lambda: True)
         for uid, reservation in reservations(cache).items()
     ]
-    assert await asyncio.gather(*map(planner.wait, calls)) == [None, None]
+    assert await asyncio.gather(*map(w.permits.wait, calls)) == [None, None]
     assert _jobs(registry) == {"idle": 0, "held": 0, "open": 1}
 
     made = {

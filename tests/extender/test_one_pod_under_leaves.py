@@ -59,15 +59,16 @@ async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
 ) -> None:
     cache = busy("n4")
     apply(cache, decode.pod_change(shown(schema)))
-    planner = judging(cache, Rules())
+    topology = NetworkTopology(cache, Rules()).snapshot
+    w = World(cache, topology=topology)
 
-    result = planner.filter_nodes(known_pod(cache, "p"), NAMES)
+    result = w.planner.filter_nodes(known_pod(cache, "p"), NAMES)
 
     # any of the three free nodes would do for a pod that does not ask
     assert result is not None
     assert result.fitting == ("n3",)
     waiting_calls = Caller(uid="uid-p", node="n3", is_there=lambda: True)
-    assert await planner.wait(waiting_calls) is None  # nobody else has to come
+    assert await w.permits.wait(waiting_calls) is None  # nobody else has to come
 
 
 @pytest.mark.parametrize("label", [None, "", "null"])

@@ -26,6 +26,7 @@ from tests.support.caches import (
     add_node,
     apply,
     bind,
+    choose,
     empty,
     known_pod,
     planned,
@@ -33,7 +34,6 @@ from tests.support.caches import (
     superpods,
     switched,
 )
-from tests.support.clock import NOW_NS, NOW_S
 from tests.support.watched import LARGE, member, node, pod, report, tenant
 
 OUTPUTS = Path(__file__).parent / "outputs"
@@ -63,7 +63,7 @@ def bound(cache: Cache, name: str) -> Mapping[str, str]:
     """What bind writes on a pod that its job's plan has on a node."""
     wanted = known_pod(cache, name)
     where = reservations(cache)[wanted.uid].node
-    made = reserve.choose_chips(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
+    made = choose(cache, wanted, where)
     assert isinstance(made, reserve.Choice), made
     return made.annotations
 

@@ -16,14 +16,21 @@ from hypothesis.stateful import (
 )
 
 from extender.cache import events
-from extender.cache.events import Reservation
-from extender.scheduling import reserve
+from extender.cache.reservations import Reservation
 from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-from tests.support.caches import apply, cluster, empty, node_states, reservations
-from tests.support.clock import NOW_NS, NOW_S
+from tests.support.caches import (
+    apply,
+    choose,
+    cluster,
+    empty,
+    node_states,
+    reservations,
+    time_of,
+)
+from tests.support.clock import NOW_NS
 from tests.support.watched import ALL, RESOURCE, claim, pod, report, served
 
 NODES = ("n1", "n2")
@@ -71,7 +78,7 @@ class Truth:
         }
 
 
-class ReservationCheck(RuleBasedStateMachine):
+class Promises(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.truth = Truth()
@@ -118,13 +125,11 @@ class ReservationCheck(RuleBasedStateMachine):
 
     def call(self, spec: NpuPod, where: str, skew_ns: int) -> None:
         before = reservations(self.cache).get(spec.uid)
-        made = reserve.choose_chips(
-            self.cache, spec, where, now_s=NOW_S, now_ns=NOW_NS + skew_ns
-        )
+        made = choose(self.cache, spec, where, now_ns=NOW_NS + skew_ns)
         if not isinstance(made, Choice):
             return
         if before is None:
-            self.times[where].append(made.reservation.predicate_time)
+            self.times[where].append(time_of(made.reservation))
         self.hear(made.reservation)
         self.calls[spec.uid] = made.reservation
         self.open.discard(spec.uid)
@@ -139,7 +144,7 @@ class ReservationCheck(RuleBasedStateMachine):
         reservation = self.calls.pop(spec.uid)
         self.open.discard(spec.uid)
         ids = chips.ids_of(reservation.chips)
-        written = claim(ids, reservation.predicate_time)
+        written = claim(ids, time_of(reservation))
         self.truth.put(
             dataclasses.replace(spec, node=reservation.node, annotations=written)
         )
@@ -160,7 +165,7 @@ class ReservationCheck(RuleBasedStateMachine):
         if spec is not None:
             del self.calls[spec.uid]
             self.open.discard(spec.uid)
-            self.hear(events.Unreserved(uid=spec.uid))
+            self.hear(events.BindVoided(uid=spec.uid))
 
     def is_anyone_waiting(self) -> bool:
         return any(is_waiting(spec) for spec in self.truth.pods.values())
@@ -216,7 +221,7 @@ class ReservationCheck(RuleBasedStateMachine):
         self.truth.delete(spec.uid)
         if self.calls.pop(spec.uid, None):  # 404: it is gone
             self.open.discard(spec.uid)
-            self.hear(events.Unreserved(uid=spec.uid))
+            self.hear(events.BindVoided(uid=spec.uid))
 
     @rule(where=st.sampled_from(NODES))
     def publish(self, where: str) -> None:
@@ -266,7 +271,7 @@ class ReservationCheck(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Once everything is heard and settled, cache and truth agree."""
         for uid in list(self.calls):
-            self.hear(events.Unreserved(uid=uid))
+            self.hear(events.BindVoided(uid=uid))
         for change in self.truth.unheard:
             self.hear(change)
         for where, waiting in self.reports.items():
@@ -282,7 +287,7 @@ class ReservationCheck(RuleBasedStateMachine):
         assert reservations(self.cache) == {}
 
 
-ReservationCheck.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
+Promises.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 
 
-TestPromises = pytest.mark.property(ReservationCheck.TestCase)
+TestPromises = pytest.mark.property(Promises.TestCase)

@@ -13,6 +13,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from extender.cache.cache import Cache
+from extender.cache.reservations import Owner
 from extender.volcano.claims import ClaimWriter
 from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import Job, Status
@@ -92,7 +93,8 @@ class VolcanoWorld(World):
         self.volcano = VolcanoVerbs(
             Parts(
                 cache=cache,
-                sessions=Sessions(cache, self.planner, self.clock),
+                apply=self.apply,
+                sessions=Sessions(cache, self.apply, self.planner, self.clock),
                 marks=ClaimWriter(self.pods),
                 groups=PodGroupConditions(self.groups, self.clock),
                 notes=self.notes,
@@ -102,6 +104,7 @@ class VolcanoWorld(World):
             ),
             lambda: waits,
         )
+        self.owners[Owner.VOLCANO] = self.volcano.carry_out
         self.session: aiohttp.ClientSession
 
     def tell(self, job: Job, pod: NpuPod | None, text: str) -> None:

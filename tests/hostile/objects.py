@@ -32,7 +32,6 @@ from agent.report.content import NodeMarks, configmap_data, node_patch, node_rep
 from agent.report.schedule import ConfigMapSeen, ReportChanged, State, WriteSucceeded
 from agent.report.schedule import step as report_step
 from extender.cache import decode
-from extender.cache.cache import step
 from extender.http.body import BodyError
 from extender.kube_scheduler import protocol
 from kube import kubelet_pods
@@ -162,12 +161,12 @@ def _into_cache(kind: type[Any], content: bytes) -> object:
     report = decode.report_change(_obj(ConfigMap, json.dumps(_REPORT).encode())[0])
     assert report is not None
     for change in (decode.node_change(node), report):
-        step(cache, change, _NOW_S)
+        cache.step(change, _NOW_S)
     for obj in _obj(kind, content):
         change = _CHANGES[kind](obj)
         if change is not None:
-            step(cache, change, _NOW_S)
-            step(cache, change, _NOW_S + 1)
+            cache.step(change, _NOW_S)
+            cache.step(change, _NOW_S + 1)
     list(index(cache))
     return cache
 

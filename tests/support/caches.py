@@ -6,17 +6,27 @@ Tests build caches and look into them with these functions only.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from extender.cache import events
-from extender.cache.cache import Cache, step
+from extender.cache import step as steps
+from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState
 from extender.cache.requests import Resources
+from extender.cache.reservations import (
+    REVIEW_S,
+    Claim,
+    NodeReservation,
+    Owner,
+    Reservation,
+)
 from extender.gang.events import Limits
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.topology import NetworkTopology, Rules
+from extender.refusals import Refusal
 from extender.scheduling import reserve
-from extender.scheduling.reserve import Choice
+from extender.scheduling.reserve import Choice, Ownership
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
@@ -64,9 +74,26 @@ def empty(**settings: Any) -> Cache:
     return cluster(nodes=(), **settings)
 
 
-def apply(cache: Cache, *found: events.Change, now_s: float = NOW_S) -> None:
+#: {cache: the nodes that offer more than before}
+_improved: WeakKeyDictionary[Cache, set[str]] = WeakKeyDictionary()
+
+
+def apply(
+    cache: Cache,
+    *found: events.Change,
+    now_s: float = NOW_S,
+    may_conflict: bool = False,
+) -> list[events.Effect]:
+    """Apply events; return their effects, which nobody carries out."""
+    effects: list[events.Effect] = []
     for change in found:
-        step(cache, change, now_s)
+        outcome = cache.step(change, now_s)
+        assert may_conflict or outcome.conflict is None, outcome.conflict
+        effects += outcome.effects
+    for effect in effects:
+        if isinstance(effect, events.NodesImproved):
+            _improved.setdefault(cache, set()).update(effect.nodes)
+    return effects
 
 
 def lined(*extra: events.Change, names: Iterable[str] = ("n1",)) -> Cache:
@@ -110,9 +137,50 @@ def switched(*names: str) -> Cache:
     return cache
 
 
+#: For as long as a bind may be under way.
+BINDING = Ownership(owner=Owner.BIND, until_s=NOW_S + 65.0)
+
+
+def kept(  # noqa: PLR0913  # the parts of a reservation
+    uid: str,
+    node: str,
+    mask: int,
+    *,
+    owner: Owner = Owner.BIND,
+    shape: Shape | None = None,
+    resource: str = RESOURCE,
+    predicate_time: int = 1,
+) -> Reservation:
+    """Chips kept for a pod or job; without a shape they are being freed for it."""
+    return Reservation(
+        kept_for=uid,
+        owner=owner,
+        node=node,
+        resource=resource,
+        chips=mask,
+        until_s=NOW_S + REVIEW_S,
+        claim=None if shape is None else Claim(predicate_time, shape),
+        text="chips are kept for it",
+    )
+
+
+def choose(
+    cache: Cache,
+    wanted: NpuPod,
+    name: str,
+    *,
+    now_s: float = NOW_S,
+    now_ns: int = NOW_NS,
+) -> Choice | Refusal:
+    """Choose chips for a bind, and reserve nothing."""
+    return reserve.choose_chips(
+        cache, wanted, name, ownership=BINDING, now_s=now_s, now_ns=now_ns
+    )
+
+
 def bind(cache: Cache, wanted: NpuPod, name: str) -> Choice:
     """Choose and reserve, as bind does."""
-    made = reserve.choose_chips(cache, wanted, name, now_s=NOW_S, now_ns=NOW_NS)
+    made = choose(cache, wanted, name)
     assert isinstance(made, Choice), made
     apply(cache, made.reservation)
     return made
@@ -125,24 +193,39 @@ def planned(
     wanted = gang(cache, job)
     topology = NetworkTopology(cache, rules).snapshot(wanted)
     found = plan.plan(cache, wanted, names, NOW_NS, topology)
-    if isinstance(found, str):
-        return found
+    if isinstance(found, Refusal):
+        return found.text
     apply(cache, *found)
-    return {known_pods(cache)[p.uid].name: (p.node, p.extra) for p in found}
+    return {
+        known_pods(cache)[str(each.kept_for)].name: (each.node, annotated(each))
+        for each in found
+    }
+
+
+def time_of(reservation: Reservation) -> int:
+    """The predicate-time that bind writes."""
+    assert reservation.claim is not None
+    return reservation.claim.predicate_time
+
+
+def annotated(reservation: Reservation) -> Mapping[str, str]:
+    """What bind writes on the pod besides its chips."""
+    assert reservation.claim is not None
+    return reservation.claim.annotations
 
 
 # -- read ----------------------------------------------------------------------
 
 
 def index(cache: Cache) -> Cluster:
-    return cache.cluster
+    return cache.index
 
 
 def node_states(
     cache: Cache, resource: Product | str = RESOURCE
 ) -> Mapping[str, NodeState]:
     """{node: its entry in the index} of a resource."""
-    return cache.cluster.nodes(resource)
+    return cache.index.nodes(resource)
 
 
 def free(cache: Cache, name: str, resource: str = RESOURCE) -> tuple[int, ...]:
@@ -156,11 +239,11 @@ def barred(cache: Cache, name: str = "n1", resource: str = RESOURCE) -> Reason |
 
 def state_of(cache: Cache, name: str = "n1", resource: str = RESOURCE) -> ResourceState:
     """What is known of the chips of a node."""
-    return cache.ensure_resource(name, resource)
+    return cache._state.facts.ensure_resource(name, resource)
 
 
 def resource_states(cache: Cache) -> Iterable[ResourceState]:
-    return cache.resource_states()
+    return cache._state.facts.resource_states()
 
 
 def known_nodes(cache: Cache) -> set[str]:
@@ -179,51 +262,74 @@ def known_pod(cache: Cache, name: str) -> NpuPod:
 
 def known_uid(cache: Cache, name: str, namespace: str = "default") -> str:
     """The uid of the newest pod of this name."""
-    return cache.uids[namespace, name]
+    found = cache.pod_named(namespace, name)
+    assert found is not None, name
+    return found.uid
 
 
 def has_unconfirmed(cache: Cache) -> bool:
     """Whether a claim waits for its Allocate."""
-    return bool(cache.unconfirmed_claims)
+    return bool(cache._state.unconfirmed)
 
 
 def conflicts(cache: Cache, shape: Shape) -> frozenset[str]:
     """The nodes where Allocate could mix up a pod of this shape with another."""
-    return cache.unconfirmed_claims.conflicts(shape)
+    return cache._state.unconfirmed.conflicts(shape)
 
 
 def requested(cache: Cache, node: str) -> Resources:
     """What living pods of a node request besides chips."""
-    return cache.requested_resources.of(node)
+    return cache.requests.of(node)
 
 
 def version(cache: Cache) -> int:
     """What grows with every change that may change a plan."""
-    return cache.version
+    return cache.version[0]
 
 
 def recompute(cache: Cache, state: ResourceState) -> None:
     """Compute the free chips again, after a test has damaged the state."""
-    cache.recompute(state)
+    steps._compute(cache._state, state.node_info.name, state.resource, set())
 
 
 def priority(cache: Cache, uid: str) -> int:
-    return cache.priorities.get(uid, 0)
+    return cache.priority(uid)
 
 
-def reservations(cache: Cache) -> Mapping[str, events.Reservation]:
-    """{uid: reservation}."""
-    return cache.reservations
+def all_reservations(cache: Cache) -> list[Reservation]:
+    return list(cache._state.reservations)
 
 
-def nominations(cache: Cache) -> Mapping[str, events.Nominated]:
-    """{uid of a pod, or job: chips that preemption frees for it}."""
-    return cache.nominations
+def reservations(cache: Cache) -> Mapping[str, Reservation]:
+    """{uid: reservation} of pods that have chips of their own."""
+    return {
+        str(each.kept_for): each
+        for each in all_reservations(cache)
+        if each.claim is not None
+    }
+
+
+def nominations(cache: Cache) -> Mapping[str, Mapping[str, int]]:
+    """{uid of a pod, or job: {node: chips that are being freed for it}}."""
+    found: dict[str, dict[str, int]] = {}
+    for each in all_reservations(cache):
+        if each.claim is None:
+            found.setdefault(str(each.kept_for), {})[each.node] = each.chips
+    return found
+
+
+def masks_on(cache: Cache, state: ResourceState, *, freed: bool) -> dict[str, int]:
+    """{uid, or job: reserved chips of a node}: those of pods, or those being freed."""
+    return {
+        str(each.kept_for): each.chips
+        for each in cache.reserved.get(state.node_info.name, ())
+        if each.resource == state.resource and (each.claim is None) == freed
+    }
 
 
 def gangs(cache: Cache) -> Mapping[str, Gang]:
     """{key: job of several pods}."""
-    return cache.gangs.jobs
+    return cache.gangs
 
 
 def gang(cache: Cache, job: str = "j") -> Gang:
@@ -233,7 +339,7 @@ def gang(cache: Cache, job: str = "j") -> Gang:
 
 def gang_of(cache: Cache, uid: str) -> Gang | None:
     """The job of a pod; None: it is a job by itself."""
-    return cache.gangs.gang_of(uid)
+    return cache.gang_of(uid)
 
 
 def only_gang(cache: Cache) -> Gang:
@@ -243,13 +349,13 @@ def only_gang(cache: Cache) -> Gang:
 
 def improved(cache: Cache) -> set[str]:
     """The nodes that offer more than before."""
-    return set(cache.improved_nodes)
+    return _improved.get(cache, set()).copy()
 
 
 def take_improved(cache: Cache) -> set[str]:
     """The same; from now on they are no news."""
     found = improved(cache)
-    cache.improved_nodes.clear()
+    _improved.pop(cache, None)
     return found
 
 
@@ -260,7 +366,7 @@ def limits(cache: Cache) -> Limits:
 
 def jobs_of_pods(cache: Cache) -> Mapping[str, str]:
     """{uid: key of its job of several pods}."""
-    return cache.gangs.job_of
+    return cache._state.gangs.job_of
 
 
 def switch_texts(cache: Cache) -> tuple[str, str]:
@@ -270,39 +376,46 @@ def switch_texts(cache: Cache) -> tuple[str, str]:
 
 def request(cache: Cache, uid: str) -> Resources | None:
     """What a living pod requests besides chips; None: it is not known."""
-    known = cache.requested_resources
-    return known.ask(uid) if uid in known else None
+    return cache.requests.ask(uid) if uid in cache.requests else None
 
 
 def reserved_nodes(cache: Cache, resource: str = RESOURCE) -> set[str]:
     """The nodes that are set aside for jobs."""
-    return set(cache.reserved_nodes.get(resource, {}))
+    found = cache.node_reservation(resource)
+    return set() if found is None else set(found.nodes)
 
 
 def set_aside(cache: Cache, name: str, job: str) -> None:
     """Reserve a node for a job of priority 0."""
-    cache.reserved_nodes = {RESOURCE: {name: (job, 0)}}
+    kept_nodes = NodeReservation(
+        job=job,
+        resource=RESOURCE,
+        priority=0,
+        nodes=frozenset({name}),
+        until_s=NOW_S + REVIEW_S,
+    )
+    apply(cache, kept_nodes)
 
 
 def backoff(cache: Cache, job: str, now_s: float = NOW_S) -> object | None:
     """Why pods of a controller have to wait; None: they do not."""
-    return cache.owner_backoff.refusal(job, now_s)
+    return cache._state.backoff.refusal(job, now_s)
 
 
 def damage_switches(cache: Cache) -> None:
     """Let the cache have missed what the ConfigMap of leaf switches says."""
-    cache.switch_texts = ("old", "old")
+    cache._state.facts.switch_texts = ("old", "old")
 
 
 def record_rejection(cache: Cache, job: str, now_s: float = NOW_S) -> None:
     """Let the kubelet have rejected a pod of a controller."""
-    cache.owner_backoff.record_rejection(job, now_s)
+    cache._state.backoff.record_rejection(job, now_s)
 
 
 def set_limits(cache: Cache, **limits: Any) -> None:
-    cache.limits = replace(cache.limits, **limits)
+    cache.limits = cache._state.limits = replace(cache.limits, **limits)
 
 
 def damage(cache: Cache) -> None:
     """Let whatever looks into the index fail, as an error of ours would."""
-    del cache.cluster
+    del cache.index

@@ -10,15 +10,20 @@ from prometheus_client import CollectorRegistry
 
 from extender.cache import events
 from extender.cache.cache import Cache
+from extender.cache.reservations import Owner
 from extender.clocks import Clock
+from extender.dispatch import Dispatcher, Router, ignore
+from extender.gang import events as gang_events
 from extender.gang.gangs import Gang, Phase
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size
-from extender.kube_scheduler.binder import Binder, PodApi
+from extender.kube_scheduler.binder import Binder, Bound, PodApi
 from extender.kube_scheduler.protocol import BindArgs
 from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
 from extender.planning import plan
+from extender.planning.job_calls import JobCalls
+from extender.planning.permits import BindPermits
 from extender.planning.plan import TopologySnapshot
 from extender.planning.planner import Planner
 from extender.preemption.attempt import Outcome, Victim
@@ -26,11 +31,11 @@ from extender.preemption.preemptor import EvictionApi, Preemptor
 from extender.queries import explain
 from extender.scheduling import node_filter, reserve
 from extender.scheduling.decisions import LastDecisions
-from extender.scheduling.reserve import Choice
+from extender.scheduling.reserve import Choice, Ownership
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from tests.support import fake_api
-from tests.support.caches import apply, cluster, gang_of, known_pod, only_gang
+from tests.support.caches import cluster, gang_of, known_pod, only_gang
 from tests.support.clock import Time
 from tests.support.until import until
 from tests.support.watched import pod_update, two
@@ -115,17 +120,25 @@ class World:
         self.bound: list[tuple[NpuPod, Choice]] = []
         #: whether callers of bind wait for their answers
         self.there = True
+        self.dispatcher = Dispatcher(cache, self.clock)
+        self.apply = self.dispatcher.apply
+        self.job_calls = JobCalls(cache, self.apply, self.calls)
+        self.permits = BindPermits(
+            cache, self.apply, clock=self.clock, metrics=self.metrics
+        )
         self.planner = Planner(
             cache,
-            self.calls,
+            self.apply,
             clock=self.clock,
+            request_size=self.job_calls.request_size,
             topology=topology,
             metrics=self.metrics,
         )
         self.binder = Binder(
             cache,
+            self.apply,
             pods or _NoPods(),
-            permits=self.planner,
+            wait=self.permits.wait,
             clock=self.clock,
             metrics=self.metrics,
             on_bound=lambda pod, made: self.bound.append((pod, made)),
@@ -134,12 +147,28 @@ class World:
         self._preemptor = (
             Preemptor(
                 cache,
+                self.apply,
                 evictions or self.calls,
                 clock=self.clock,
                 why_wait=self.planner.why_wait,
             )
             if preempts
             else None
+        )
+        preemptor = self._preemptor
+        self.owners = {
+            Owner.PLAN: self.planner.carry_out,
+            Owner.BIND: ignore if pods is None else self.binder.carry_out,
+            Owner.VOLCANO: ignore,
+            Owner.PREEMPTION: ignore if preemptor is None else preemptor.carry_out,
+        }
+        self.dispatcher.connect(
+            Router(
+                permits=self.permits.carry_out,
+                job_calls=self.job_calls.carry_out,
+                waker=self._carry_out,
+                owners=self.owners,
+            ).carry_out
         )
         self.verbs = KubeSchedulerVerbs(
             cache,
@@ -158,24 +187,30 @@ class World:
         assert self._preemptor is not None
         return self._preemptor
 
+    def _carry_out(self, effect: events.Effect) -> None:
+        if isinstance(effect, gang_events.WakeScheduler):
+            self.calls.wake()
+
     async def stop(self) -> None:
         if self._preemptor is not None:
             await self._preemptor.stop()
-        await self.planner.stop()
+        await self.job_calls.stop()
+        await self.permits.stop()
         await self.binder.stop()
 
     # -- what is seen, and time ----------------------------------------------------
 
     def learn(self, *found: events.Change) -> None:
         for each in found:
-            apply(self.cache, each, now_s=self.time.now_s)
-            self.planner.carry_out_effects()
+            assert self.apply(each) is None, each
 
     def pass_s(self, seconds: float = 1.0) -> None:
         """Let time pass, and do what the program does each second."""
         self.time.pass_s(seconds)
         self.learn(events.Ticked())
-        self.planner.tick()
+        self.permits.tick()
+        if self.planner.tick():
+            self.calls.wake()
         if self._preemptor is not None:
             self._preemptor.tick()
 
@@ -225,7 +260,12 @@ class World:
         now_s, now_ns = self.time.now_s, self.time.now_ns()
         wanting = known_pod(self.cache, name)
         made = reserve.choose_chips(
-            self.cache, wanting, node, now_s=now_s, now_ns=now_ns
+            self.cache,
+            wanting,
+            node,
+            ownership=Ownership(owner=Owner.BIND, until_s=now_s + 65.0),
+            now_s=now_s,
+            now_ns=now_ns,
         )
         if not isinstance(made, Choice):
             return made.text
@@ -238,8 +278,12 @@ class World:
         """A bind call; the task gives what it is answered, "" if the pod is bound."""
         uid = uid or f"uid-{name}"
         args = BindArgs(namespace="default", name=name, uid=uid, node=where)
-        call = self.binder.bind(args, is_there=lambda: self.there)
-        return asyncio.create_task(call)
+
+        async def call() -> str:
+            outcome = await self.binder.bind(args, is_there=lambda: self.there)
+            return "" if isinstance(outcome, Bound) else outcome.text
+
+        return asyncio.create_task(call())
 
     async def come(self, name: str, where: str) -> asyncio.Task[str]:
         """A bind call of the first of a job, once it waits for the others."""
@@ -248,7 +292,7 @@ class World:
         return call
 
     async def until_came(self, count: int) -> None:
-        await until(lambda: len(self.planner._waiting_binds) == count)
+        await until(lambda: len(self.permits) == count)
 
     def explain(self, name: str) -> explain.Explanation:
         return explain.explain(

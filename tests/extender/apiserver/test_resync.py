@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.apiserver.informers import Informers
-from extender.apiserver.resync import ReservationCheck, Resync
+from extender.apiserver.resync import Resync
 from extender.cache import events
 from extender.metrics import Metrics
 from sandbox.apiserver.outages import Trouble, What
@@ -18,7 +18,6 @@ from tests.extender.fed import World
 from tests.kube.fire import Bed, served
 from tests.support.caches import (
     apply,
-    bind,
     damage_switches,
     empty,
     free,
@@ -28,12 +27,11 @@ from tests.support.caches import (
     known_uid,
     recompute,
     request,
-    reservations,
     state_of,
 )
 from tests.support.objects import PODS
 from tests.support.until import until
-from tests.support.watched import RESOURCE, pod
+from tests.support.watched import RESOURCE
 
 pytestmark = pytest.mark.looptime
 
@@ -57,10 +55,6 @@ async def fed(seed: int = 1, every_s: float = 0.0) -> AsyncIterator[World]:
             cache,
             metrics,
             learn=learn,
-            reservations=ReservationCheck(
-                owned_uids=lambda: {"known"},
-                take_up=lambda uid: learn(events.Unreserved(uid=uid)),
-            ),
             every_s=every_s,
         )
         world = World(
@@ -156,22 +150,6 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         assert request(cache, "ghost") is None
         await world.resync.run_once()
         assert world.all_repaired() == 4
-
-
-async def test_chips_that_are_promised_and_nobody_binds_are_found_once() -> None:
-    async with fed() as world:
-        for name, node in (("known", "n1"), ("forgotten", "n2")):
-            wanted = pod(name, uid=name, count=8)
-            bind(world.cache, wanted, node)
-
-        await world.resync.run_once()
-
-        assert reservations(world.cache).keys() == {"known"}
-        assert (world.repaired("promises"), world.all_repaired()) == (1, 0)
-        assert (free(world.cache, "n1"), free(world.cache, "n2")) == (
-            (),
-            tuple(range(8)),
-        )
 
 
 @pytest.mark.parametrize("chips", [0, 2])

@@ -184,7 +184,7 @@ def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert 0 in free(cache, "n1")
-    found = cache.pod("default", "a")
+    found = cache.pod_named("default", "a")
     assert found is not None
     assert found.uid == "new"
 

@@ -185,7 +185,7 @@ def test_chips_with_a_faulty_network_are_known_as_such() -> None:
         affinity=texts[deviceinfo.AFFINITY_KEY],
     )
 
-    state = cluster(tenant("a", "n1", (0,)), seen).cluster.nodes(RESOURCE)["n1"]
+    state = cluster(tenant("a", "n1", (0,)), seen).index.nodes(RESOURCE)["n1"]
 
     assert (state.network_unhealthy, state.taken) == (0b100, 0b11)
 

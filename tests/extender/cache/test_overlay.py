@@ -40,11 +40,11 @@ def test_requests_without_pods_are_those_of_the_others(
 
 def test_the_cache_keeps_its_chips_and_requests() -> None:
     cache = cluster(tenant("x", "n1", (0, 1)), nodes=("n1", "n2"))
-    requested = cache.requested_resources.of("n1")
+    requested = cache.requests.of("n1")
 
     view = overlay_cache(cache, [atlas("n1")], gone_uids=["uid-x"])
 
-    assert view.cluster.nodes(RESOURCE)["n1"].free == 0xFF
-    assert view.requested_resources.of("n1") == Resources(0, 0, 0)
+    assert view.index.nodes(RESOURCE)["n1"].free == 0xFF
+    assert view.requests.of("n1") == Resources(0, 0, 0)
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
-    assert cache.requested_resources.of("n1") == requested != Resources(0, 0, 0)
+    assert cache.requests.of("n1") == requested != Resources(0, 0, 0)

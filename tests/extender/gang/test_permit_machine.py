@@ -16,9 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from extender.cache import events
 from extender.cache.cache import Cache
+from extender.cache.reservations import Owner
+from extender.gang import events as gang_events
 from extender.gang.events import Caller
 from extender.gang.gangs import Phase
-from extender.planning.planner import Planner
+from extender.refusals import Refusal
 from scheduler_core.node import chips
 from tests.support.caches import (
     apply,
@@ -53,9 +55,9 @@ class ManyJobs(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.time = Time()
-        self.cache, self.planner = self.extender()
+        self.start()
         #: {pod: its call that waits}
-        self.calls: dict[str, asyncio.Task[str | None]] = {}
+        self.calls: dict[str, asyncio.Task[Refusal | None]] = {}
         #: pods whose callers have gone
         self.gone: set[str] = set()
         #: {pod: node} as the API server has it
@@ -66,14 +68,15 @@ class ManyJobs(RuleBasedStateMachine):
         self.open: dict[str, str] = {}
         for job, names in JOBS.items():
             for name in names:
-                apply(self.cache, member(name, job=job, size=len(names)))
+                self.world.learn(member(name, job=job, size=len(names)))
         self.settle()
 
-    def extender(self) -> tuple[Cache, Planner]:
-        """One that has read the nodes, and no pods yet."""
-        cache = cluster(nodes=NODES)
-        self.let_agents_report(cache)
-        return cache, World(cache, time=self.time).planner
+    def start(self) -> None:
+        """Begin with an extender that has read the nodes, and no pods yet."""
+        self.cache = cluster(nodes=NODES)
+        self.let_agents_report(self.cache)
+        self.world = World(self.cache, time=self.time)
+        self.planner = self.world.planner
 
     def let_agents_report(self, cache: Cache) -> None:
         for name in NODES:
@@ -81,7 +84,6 @@ class ManyJobs(RuleBasedStateMachine):
             apply(cache, alive, now_s=self.time.now_s)
 
     def settle(self) -> None:
-        self.planner.carry_out_effects()
         for _ in range(4):
             self.loop.run_until_complete(asyncio.sleep(0))
         let: set[str] = set()
@@ -100,14 +102,8 @@ class ManyJobs(RuleBasedStateMachine):
     def go_on(self, name: str) -> None:
         """The gate let a bind through: it is promised for good, as binding does."""
         reservation = reservations(self.cache)[f"uid-{name}"]
-        now = events.Reservation(
-            uid=reservation.uid,
-            node=reservation.node,
-            chips=reservation.chips,
-            predicate_time=reservation.predicate_time,
-            shape=reservation.shape,
-        )
-        apply(self.cache, now, now_s=self.time.now_s)
+        until_s = self.time.now_s + 65
+        self.world.learn(reservation._replace(owner=Owner.BIND, until_s=until_s))
         self.open[name] = reservation.node
 
     def idle(self, name: str) -> bool:
@@ -134,7 +130,7 @@ class ManyJobs(RuleBasedStateMachine):
             uid=f"uid-{name}", node=node, is_there=lambda: name not in self.gone
         )
         self.gone.discard(name)
-        self.calls[name] = self.loop.create_task(self.planner.wait(caller))
+        self.calls[name] = self.loop.create_task(self.world.permits.wait(caller))
 
     @rule(name=pods)
     def give_a_call_up(self, name: str) -> None:
@@ -148,12 +144,12 @@ class ManyJobs(RuleBasedStateMachine):
         node = self.open.pop(name)
         if is_bound:
             self.bound[name] = node
-            self.planner.record_bind_outcome(f"uid-{name}", "")
+            self.world.learn(gang_events.Bound(uid=f"uid-{name}"))
             self.show(name)
         else:
-            self.planner.unreserve(f"uid-{name}")
-            self.planner.record_bind_outcome(
-                f"uid-{name}", "the API server refused the bind"
+            self.world.learn(
+                events.BindVoided(uid=f"uid-{name}"),
+                gang_events.BindFailed(uid=f"uid-{name}"),
             )
         self.settle()
 
@@ -161,13 +157,13 @@ class ManyJobs(RuleBasedStateMachine):
         job = next(job for job, names in JOBS.items() if name in names)
         node = self.bound.get(name, "")
         seen = member(name, job=job, size=len(JOBS[job]), node=node)
-        apply(self.cache, seen, now_s=self.time.now_s)
+        self.world.learn(seen)
 
     @rule(name=pods)
     def delete(self, name: str) -> None:
         if name in self.open:
             return  # what becomes of a bind under way is binding's own business
-        apply(self.cache, events.PodDeleted(uid=f"uid-{name}"), now_s=self.time.now_s)
+        self.world.learn(events.PodDeleted(uid=f"uid-{name}"))
         self.bound.pop(name, None)
         self.settle()
 
@@ -179,12 +175,12 @@ class ManyJobs(RuleBasedStateMachine):
                 self.bound[name] = node
         self.open.clear()
         there = [name for name in PODS if f"uid-{name}" in known_pods(self.cache)]
-        self.loop.run_until_complete(self.planner.stop())
+        self.loop.run_until_complete(self.world.stop())
         for task in self.calls.values():
             assert self.loop.run_until_complete(task) is not None  # nobody is let go on
         self.calls.clear()
         self.gone.clear()
-        self.cache, self.planner = self.extender()
+        self.start()
         for name in there:
             self.show(name)
         self.settle()
@@ -194,16 +190,14 @@ class ManyJobs(RuleBasedStateMachine):
         for name in JOBS[job]:
             if f"uid-{name}" not in known_pods(self.cache) and name not in self.calls:
                 seen = member(name, job=job, size=len(JOBS[job]))
-                apply(self.cache, seen, now_s=self.time.now_s)
+                self.world.learn(seen)
         self.settle()
 
     @rule(seconds=st.sampled_from((1, 5, 25, 70, 700)))
     def pass_time(self, seconds: int) -> None:
         self.time.pass_s(seconds)
         self.let_agents_report(self.cache)
-        apply(self.cache, events.Ticked(), now_s=self.time.now_s)
-        self.planner.carry_out_effects()
-        self.planner.tick()
+        self.world.pass_s(0)
         self.settle()
 
     @invariant()
@@ -220,9 +214,13 @@ class ManyJobs(RuleBasedStateMachine):
         for gang in gangs(self.cache).values():
             for uid, node in gang.places.items():
                 assert reservations(self.cache)[uid].node == node
-        planned = {u for u, p in reservations(self.cache).items() if p.planned}
+        owners = {u: kept.owner for u, kept in reservations(self.cache).items()}
+        planned = {uid for uid, owner in owners.items() if owner is Owner.PLAN}
         places = {u for g in gangs(self.cache).values() for u in g.places}
         assert planned <= places
+        assert set(owners.values()) <= {Owner.PLAN, Owner.BIND}
+        for kept in reservations(self.cache).values():
+            assert kept.until_s > self.time.now_s - 1, "it has no end"
 
     @invariant()
     def no_chip_is_given_twice(self) -> None:
@@ -236,7 +234,7 @@ class ManyJobs(RuleBasedStateMachine):
             self.filter_and_bind(name, NODES)
         for name in list(self.open):
             self.bound[name] = self.open.pop(name)
-            self.planner.record_bind_outcome(f"uid-{name}", "")
+            self.world.learn(gang_events.Bound(uid=f"uid-{name}"))
             self.show(name)
         for names in JOBS.values():
             if all(name in self.bound for name in names):
@@ -255,13 +253,14 @@ class ManyJobs(RuleBasedStateMachine):
         """Let everything come to rest: nothing of ours is left in between."""
         for name in list(self.open):
             self.bound[name] = self.open.pop(name)
-            self.planner.record_bind_outcome(f"uid-{name}", "")
+            self.world.learn(gang_events.Bound(uid=f"uid-{name}"))
             self.show(name)
         self.gone.update(self.calls)
         for _ in range(4):
             self.pass_time(700)
         assert not self.calls
-        assert not [p for p in reservations(self.cache).values() if p.planned]
+        owners = {kept.owner for kept in reservations(self.cache).values()}
+        assert owners <= {Owner.BIND}
         assert {g.phase for g in gangs(self.cache).values()} <= {Phase.GATHERING}
         for job in JOBS:
             self.make_again(job)
@@ -270,7 +269,7 @@ class ManyJobs(RuleBasedStateMachine):
                 break
             self.everybody_tries()
         assert self.none_is_bound_in_part()
-        self.loop.run_until_complete(self.planner.stop())
+        self.loop.run_until_complete(self.world.stop())
         self.loop.close()
 
 

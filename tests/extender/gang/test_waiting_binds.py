@@ -4,6 +4,7 @@ import asyncio
 
 from extender.gang.events import Caller
 from extender.gang.waiting_binds import WaitingBinds
+from extender.refusals import GONE, STOPPING
 
 
 def caller(name: str) -> Caller:
@@ -24,10 +25,10 @@ async def test_of_many_the_first_go_on_before_the_last_are_told() -> None:
 async def test_who_has_an_answer_gets_no_other() -> None:
     calls = WaitingBinds()
     first, second = calls.add(caller("a")), calls.add(caller("b"))
-    calls.answer(first, "no")
+    calls.answer(first, GONE)
     await calls.release([first, second])
-    calls.answer_all("stopping")
-    assert (await calls.wait(first), await calls.wait(second)) == ("no", None)
+    calls.refuse_all(STOPPING)
+    assert (await calls.wait(first), await calls.wait(second)) == (GONE, None)
 
 
 async def test_nobody_is_asked_or_told_who_has_gone() -> None:

@@ -10,12 +10,20 @@ from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.overlay import overlay_cache
 from extender.cache.requests import Resources
+from extender.cache.reservations import Reservation
 from extender.planning import plan
 from extender.planning.reservation import choose_nodes
 from extender.preemption import victims
+from extender.refusals import Refusal
 from scheduler_core.placement.job_rules import Profile
 from tests.support.caches import apply, cluster
-from tests.support.watched import RESOURCE, member, node, pod_update, served
+from tests.support.watched import (
+    RESOURCE,
+    member,
+    node,
+    pod_update,
+    served,
+)
 
 NODES = ("n1", "n2", "n3")
 #: of a node; pods ask for 1 to 5 of them
@@ -67,19 +75,19 @@ def cache_with(
 
 
 def places(
-    outcome: tuple[events.Reservation, ...] | str,
+    outcome: tuple[Reservation, ...] | Refusal,
 ) -> list[tuple[str, str, int]] | str:
-    if isinstance(outcome, str):
-        return outcome
-    return [(made.uid, made.node, made.chips) for made in outcome]
+    if isinstance(outcome, Refusal):
+        return outcome.text
+    return [(str(made.kept_for), made.node, made.chips) for made in outcome]
 
 
 def contents(cache: Cache) -> tuple[object, ...]:
     """What a plan reads, and the counters of its changes."""
-    requests = cache.requested_resources
+    requests = cache.requests
     return (
-        list(cache.cluster),
-        [list(cache.cluster.ranked(RESOURCE, count)) for count in (1, 2, 4, 8)],
+        list(cache.index),
+        [list(cache.index.ranked(RESOURCE, count)) for count in (1, 2, 4, 8)],
         {uid: requests.at(uid) for uid in requests.uids()},
         [requests.of(name) for name in NODES],
         requests.version,
@@ -97,10 +105,10 @@ def test_a_plan_as_if_pods_were_gone_is_that_of_a_cluster_without_them(
 ) -> None:
     cache = cache_with(pods, job)
     without = cache_with([one for one in pods if one.pod.node not in freed], job)
-    (gang,), (other,) = cache.gangs.jobs.values(), without.gangs.jobs.values()
+    (gang,), (other,) = cache.gangs.values(), without.gangs.values()
     before = contents(cache)
 
-    states = [without.cluster.nodes(RESOURCE)[name] for name in freed]
+    states = [without.index.nodes(RESOURCE)[name] for name in freed]
     view = overlay_cache(cache, states, gone_uids=[f"uid-on-{name}" for name in freed])
     outcome = plan.plan(cache, gang, NODES, 0, PER_POD, view)
 
@@ -114,7 +122,7 @@ def test_a_choice_of_nodes_or_victims_changes_nothing(
     pods: list[events.PodUpdated], job: list[tuple[int, Resources]]
 ) -> None:
     cache = cache_with(pods, job)
-    (gang,) = cache.gangs.jobs.values()
+    (gang,) = cache.gangs.values()
     apply(cache, replace(pod_update("one", 8, priority=9), ask=job[0][1]))
     before = contents(cache)
 

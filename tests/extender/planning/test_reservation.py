@@ -5,17 +5,18 @@ import pytest
 from extender.cache.cache import Cache
 from extender.planning.plan import PLAIN
 from extender.planning.reservation import choose_nodes
-from extender.scheduling import node_filter, reserve
-from extender.scheduling.node_filter import Refusal
+from extender.refusals import RESERVED_NODE
+from extender.scheduling import node_filter
 from tests.support.caches import (
     apply,
+    choose,
     cluster,
     known_pod,
     node_states,
     only_gang,
     reserved_nodes,
 )
-from tests.support.clock import NOW_NS, NOW_S
+from tests.support.clock import NOW_S
 from tests.support.extender import NAMES, ServedWorld, world
 from tests.support.watched import ALL, RESOURCE, gone, member, pod_update, tenant
 
@@ -52,11 +53,8 @@ async def test_nodes_are_kept_for_a_job_that_waits_long() -> None:
             w.cache, known_pod(w.cache, "late"), NAMES, NOW_S
         )
         assert result.counts == (("kept for a large job that has waited long", 2),)
-        made = reserve.choose_chips(
-            w.cache, known_pod(w.cache, "late"), "n1", now_s=NOW_S, now_ns=NOW_NS
-        )
-        assert isinstance(made, Refusal)
-        assert made is node_filter.RESERVED_NODE
+        made = choose(w.cache, known_pod(w.cache, "late"), "n1")
+        assert made is RESERVED_NODE
 
 
 async def test_before_that_small_pods_get_what_is_free() -> None:

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from extender.cache import decode, events
 from extender.gang import membership
+from extender.kube_scheduler.binder import BindOutcome, Bound
 from extender.kube_scheduler.protocol import BindArgs
 from kube import objects
 from kube.errors import InvalidError, KubeError, UnreachableError
@@ -79,7 +80,7 @@ class Pushing(RuleBasedStateMachine):
         #: binds that nobody waits for, and that may yet be carried out
         self.late: list[Sent] = []
         #: {name: its bind call, and whether its caller has gone}
-        self.calls: dict[str, asyncio.Task[str]] = {}
+        self.calls: dict[str, asyncio.Task[BindOutcome]] = {}
         self.gone: set[str] = set()
         self.failovers = 0
         self.extender = Extender(self.api)
@@ -117,8 +118,8 @@ class Pushing(RuleBasedStateMachine):
             if call.done():
                 del self.calls[name]
                 self.gone.discard(name)
-                text = call.result()
-                happened["bound" if not text else "bind refused"] += 1
+                is_bound = isinstance(call.result(), Bound)
+                happened["bound" if is_bound else "bind refused"] += 1
 
     def remove(self, name: str) -> None:
         uid = self.truth.pods[name].metadata.uid
@@ -247,7 +248,7 @@ class Pushing(RuleBasedStateMachine):
         gang = gang_of(cache, uid)
         if gang is not None:
             happened[f"evicted by others while its job is {gang.phase}"] += 1
-        if self.extender.preemptor.owner(uid) in nominations(cache):
+        if self.extender.preemptor.beneficiary(uid) in nominations(cache):
             happened["evicted by others while room is made for it"] += 1
         self.remove(name)
 
@@ -257,7 +258,7 @@ class Pushing(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.idle()))
         nominated = nominations(self.extender.cache)
         uid = self.truth.pods[name].metadata.uid
-        if self.extender.preemptor.owner(uid) in nominated:
+        if self.extender.preemptor.beneficiary(uid) in nominated:
             happened["relabelled while room is made for it"] += 1
         size = str(len(JOBS[job])) if job else None
         self.truth.change(

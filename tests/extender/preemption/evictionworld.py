@@ -286,7 +286,6 @@ class Extender(World):
     async def second(self) -> None:
         """What the program does each second."""
         self.pass_s(0)
-        await self.binder.audit()
 
 
 def mask_of(pod: objects.Pod) -> int:

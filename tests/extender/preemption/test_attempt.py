@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from extender.preemption.attempt import (
-    Announce,
     Answered,
     Attempt,
     AttemptEnded,
@@ -19,39 +18,44 @@ from extender.preemption.attempt import (
     Evict,
     Limits,
     Nominate,
-    NotifyTimedOut,
-    NotifyVictim,
     Outcome,
     Phase,
     Ticked,
     Victim,
     WakeScheduler,
+    announce,
     step,
+    tell_timed_out,
+    tell_victim,
 )
 
 LIMITS = Limits(ask_s=15, leave_s=300, ready_s=60, again_s=5, spared_s=60, rest_s=300)
 A, B = (Victim(uid=f"uid-{x}", namespace="default", name=x) for x in "ab")
 ROOM = Attempt(
-    owner="uid-high",
+    beneficiary="uid-high",
     title="pod default/high",
     priority=10,
-    resource="huawei.com/Ascend910",
-    chips={"n1": 0b1111},
     victims=(A, B),
 )
 #: Nobody has to be evicted: who is in the way is ending already.
 ENDING = replace(ROOM, title="", victims=())
-OWNER = ROOM.owner
+WANTING = ROOM.beneficiary
 #: Where each phase begins, and how long it may last.
 BEGINS = {"asking": (0.0, 15), "leaving": (10.0, 300), "ready": (100.0, 60)}
 
 
+def started(attempt: Attempt) -> AttemptStarted:
+    return AttemptStarted(
+        attempt=attempt, resource="huawei.com/Ascend910", chips={"n1": 0b1111}
+    )
+
+
 def answered(victim: Victim, outcome: Outcome) -> Answered:
-    return Answered(owner=OWNER, uid=victim.uid, outcome=outcome)
+    return Answered(beneficiary=WANTING, uid=victim.uid, outcome=outcome)
 
 
 def evicted(victim: Victim, *, rehearse: bool = False) -> Evict:
-    return Evict(owner=OWNER, victim=victim, rehearse=rehearse)
+    return Evict(beneficiary=WANTING, victim=victim, rehearse=rehearse)
 
 
 def happen(book: Attempts, event: Event, now_s: float) -> tuple[Effect, ...]:
@@ -61,12 +65,12 @@ def happen(book: Attempts, event: Event, now_s: float) -> tuple[Effect, ...]:
 def in_phase(phase: str) -> Attempts:
     """A book with a room that is so far; of asking, one answer has come."""
     book = Attempts()
-    happen(book, AttemptStarted(attempt=ROOM), 0)
+    happen(book, started(ROOM), 0)
     happen(book, answered(A, Outcome.YES), 1)
     if phase in ("leaving", "ready"):
         happen(book, answered(B, Outcome.YES), 10)
     if phase == "ready":
-        happen(book, ChipsFree(owner=OWNER), 100)
+        happen(book, ChipsFree(beneficiary=WANTING), 100)
     return book
 
 
@@ -80,17 +84,17 @@ class Case:
     rests: bool = False
 
 
-GIVE_UP = ClearNomination(owner=OWNER)
+GIVE_UP = ClearNomination(beneficiary=WANTING)
 CASES: dict[str, tuple[Case, ...]] = {
     "asking": (
         Case(
             event=answered(B, Outcome.YES),
-            effects=(Announce(attempt=ROOM), evicted(A), evicted(B)),
+            effects=(announce(ROOM), evicted(A), evicted(B)),
             then="leaving",
         ),
         Case(
             event=answered(B, Outcome.GONE),
-            effects=(Announce(attempt=ROOM), evicted(A), evicted(B)),
+            effects=(announce(ROOM), evicted(A), evicted(B)),
             then="leaving",
         ),
         Case(
@@ -103,38 +107,42 @@ CASES: dict[str, tuple[Case, ...]] = {
             event=answered(B, Outcome.FAILED), effects=(GIVE_UP,), then="", rests=True
         ),
         Case(event=answered(A, Outcome.BUDGET), then="asking"),
-        Case(event=ChipsFree(owner=OWNER), then="asking"),
-        Case(event=AttemptEnded(owner=OWNER), effects=(GIVE_UP,), then=""),
-        Case(event=AttemptStarted(attempt=ROOM), then="asking"),
+        Case(event=ChipsFree(beneficiary=WANTING), then="asking"),
+        Case(event=AttemptEnded(beneficiary=WANTING), effects=(GIVE_UP,), then=""),
+        Case(event=started(ROOM), then="asking"),
     ),
     "leaving": (
         Case(
             event=answered(A, Outcome.YES),
-            effects=(NotifyVictim(attempt=ROOM, victim=A),),
+            effects=(tell_victim(ROOM, A),),
             then="leaving",
         ),
         Case(event=answered(A, Outcome.GONE), then="leaving"),
         Case(event=answered(A, Outcome.BUDGET), then="leaving"),
         Case(event=answered(A, Outcome.FAILED), then="leaving"),
-        Case(event=ChipsFree(owner=OWNER), effects=(WakeScheduler(),), then="ready"),
-        Case(event=AttemptEnded(owner=OWNER), effects=(GIVE_UP,), then=""),
-        Case(event=AttemptStarted(attempt=ROOM), then="leaving"),
+        Case(
+            event=ChipsFree(beneficiary=WANTING),
+            effects=(WakeScheduler(),),
+            then="ready",
+        ),
+        Case(event=AttemptEnded(beneficiary=WANTING), effects=(GIVE_UP,), then=""),
+        Case(event=started(ROOM), then="leaving"),
     ),
     "ready": (
         Case(
             event=answered(A, Outcome.YES),
-            effects=(NotifyVictim(attempt=ROOM, victim=A),),
+            effects=(tell_victim(ROOM, A),),
             then="ready",
         ),
         Case(event=answered(A, Outcome.FAILED), then="ready"),
-        Case(event=ChipsFree(owner=OWNER), then="ready"),
-        Case(event=AttemptEnded(owner=OWNER), effects=(GIVE_UP,), then=""),
-        Case(event=AttemptStarted(attempt=ROOM), then="ready"),
+        Case(event=ChipsFree(beneficiary=WANTING), then="ready"),
+        Case(event=AttemptEnded(beneficiary=WANTING), effects=(GIVE_UP,), then=""),
+        Case(event=started(ROOM), then="ready"),
     ),
 }
 LATE = {
     "asking": ((GIVE_UP,), 5.0),
-    "leaving": ((GIVE_UP, NotifyTimedOut(attempt=ROOM)), 300.0),
+    "leaving": ((GIVE_UP, tell_timed_out(ROOM, Limits())), 300.0),
     "ready": ((GIVE_UP,), 300.0),
 }
 
@@ -149,7 +157,7 @@ def test_what_happens_in_a_phase_has_what_follows(phase: str, case: Case) -> Non
 
     effects = happen(book, case.event, 101)
 
-    running = book.running.get(OWNER)
+    running = book.running.get(WANTING)
     assert effects == case.effects
     assert (running.phase.name.lower() if running else "") == case.then
     assert tuple(book.protected) == case.protected
@@ -166,28 +174,26 @@ def test_no_phase_outlasts_its_time(phase: str) -> None:
     assert happen(book, Ticked(), begun_s + lasts_s) == effects
 
     assert book.running == {}
-    assert book.backing_off == {OWNER: begun_s + lasts_s + rests_s}
+    assert book.backing_off == {WANTING: begun_s + lasts_s + rests_s}
 
 
 def test_a_room_begins_by_asking_for_every_victim() -> None:
     book = Attempts()
 
-    effects = happen(book, AttemptStarted(attempt=ROOM), 0)
+    effects = happen(book, started(ROOM), 0)
 
     asked = (evicted(A, rehearse=True), evicted(B, rehearse=True))
-    assert effects == (Nominate(attempt=ROOM), *asked)
-    assert book.running[OWNER].phase is Phase.ASKING
+    assert effects == (Nominate(started=started(ROOM)), *asked)
+    assert book.running[WANTING].phase is Phase.ASKING
 
 
 def test_for_who_is_ending_anyway_it_is_only_waited() -> None:
     book = Attempts()
 
-    assert happen(book, AttemptStarted(attempt=ENDING), 0) == (
-        Nominate(attempt=ENDING),
-    )
+    assert happen(book, started(ENDING), 0) == (Nominate(started=started(ENDING)),)
 
-    assert book.running[OWNER].phase is Phase.LEAVING
-    assert happen(book, ChipsFree(owner=OWNER), 1) == (WakeScheduler(),)
+    assert book.running[WANTING].phase is Phase.LEAVING
+    assert happen(book, ChipsFree(beneficiary=WANTING), 1) == (WakeScheduler(),)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BUDGET, Outcome.FAILED])
@@ -198,17 +204,15 @@ def test_who_could_not_be_evicted_is_evicted_a_little_later(outcome: Outcome) ->
     assert happen(book, Ticked(), 24) == ()
     assert happen(book, Ticked(), 25) == (evicted(A),)
     assert happen(book, Ticked(), 31) == ()  # the answer has not come yet
-    assert happen(book, answered(A, Outcome.YES), 32) == (
-        NotifyVictim(attempt=ROOM, victim=A),
-    )
+    assert happen(book, answered(A, Outcome.YES), 32) == (tell_victim(ROOM, A),)
 
 
 @pytest.mark.parametrize(
     "event",
     [
         answered(A, Outcome.YES),
-        ChipsFree(owner=OWNER),
-        AttemptEnded(owner=OWNER),
+        ChipsFree(beneficiary=WANTING),
+        AttemptEnded(beneficiary=WANTING),
         Ticked(),
     ],
 )

@@ -17,16 +17,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.cache import events
 from extender.cache.cache import Cache
+from extender.cache.reservations import Owner
+from extender.dispatch import Dispatcher
 from extender.preemption.attempt import Outcome, Victim
 from extender.preemption.preemptor import Preemptor
-from extender.scheduling import node_filter, reserve
+from extender.scheduling import node_filter
 from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from tests.support.caches import (
-    apply,
+    all_reservations,
+    choose,
     cluster,
     known_pods,
+    masks_on,
     nominations,
     priority,
     reservations,
@@ -63,7 +67,11 @@ class Rooms(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.time = Time()
         self.cache: Cache = cluster(nodes=NODES)
-        self.preemptor = Preemptor(self.cache, self, clock=clock_of(self.time))
+        clock = clock_of(self.time)
+        self.dispatcher = Dispatcher(self.cache, clock)
+        apply = self.dispatcher.apply
+        self.preemptor = Preemptor(self.cache, apply, self, clock=clock)
+        self.dispatcher.connect(self.preemptor.carry_out)
         #: {name of a running pod: what the API server says of it}
         self.says: dict[str, Outcome] = {}
         #: pods that were evicted and should not have been
@@ -100,7 +108,7 @@ class Rooms(RuleBasedStateMachine):
 
     def learn(self, *found: events.Change) -> None:
         for each in found:
-            apply(self.cache, each, now_s=self.time.now_s)
+            assert self.dispatcher.apply(each) is None, each
 
     def wait_again(self, name: str) -> None:
         count, important = WANTING[name]
@@ -117,13 +125,11 @@ class Rooms(RuleBasedStateMachine):
             self.preemptor.refused(pod, NODES)
             return
         now_ns = self.time.now_ns()
-        made = reserve.choose_chips(
-            self.cache, pod, result.fitting[0], now_s=self.time.now_s, now_ns=now_ns
-        )
+        node, now_s = result.fitting[0], self.time.now_s
+        made = choose(self.cache, pod, node, now_s=now_s, now_ns=now_ns)
         if isinstance(made, Choice):
-            nominated = state_of(
-                self.cache, made.reservation.node, pod.shape.resource
-            ).nominated
+            state = state_of(self.cache, node, pod.shape.resource)
+            nominated = masks_on(self.cache, state, freed=True)
             others = [mask for owner, mask in nominated.items() if owner != pod.uid]
             assert _are_apart([made.reservation.chips, *others])
             ids = chips.ids_of(made.reservation.chips)
@@ -164,12 +170,11 @@ class Rooms(RuleBasedStateMachine):
             taken: defaultdict[str, int] = defaultdict(int)
             for uid, tenant in resource_state.tenants.items():
                 taken[uid] |= tenant.chips
-            for uid, reservation in resource_state.reservations.items():
-                taken[uid] |= reservation.chips
+            for uid, mask in masks_on(self.cache, resource_state, freed=False).items():
+                taken[uid] |= mask
             assert _are_apart(taken.values()), taken
-            assert _are_apart(resource_state.nominated.values()), (
-                resource_state.nominated
-            )
+            nominated = masks_on(self.cache, resource_state, freed=True)
+            assert _are_apart(nominated.values()), nominated
 
     @invariant()
     def nobody_goes_who_should_not(self) -> None:
@@ -177,16 +182,17 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
-        nominated = {
-            owner for r in resource_states(self.cache) for owner in r.nominated
-        }
-        assert nominated == set(nominations(self.cache))
+        running = self.preemptor._attempts.running
+        assert set(nominations(self.cache)) == set(running)
+        for kept in all_reservations(self.cache):
+            assert kept.until_s > self.time.now_s - 1, "it has no end"
 
     def teardown(self) -> None:
         for _ in range(8):
             self.tick(301)  # nobody asks any more
         assert nominations(self.cache) == {}
-        assert not any(p.planned for p in reservations(self.cache).values())
+        owners = {kept.owner for kept in reservations(self.cache).values()}
+        assert owners <= {Owner.BIND}
         self.loop.run_until_complete(self.preemptor.stop())
         self.loop.close()
 

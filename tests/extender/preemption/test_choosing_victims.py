@@ -6,24 +6,29 @@ from dataclasses import replace
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
+from extender.cache.reservations import Owner
 from extender.preemption import victims
-from extender.preemption.attempt import Attempt
+from extender.preemption.attempt import AttemptStarted
 from scheduler_core.node import chips
-from tests.support.caches import apply, cluster, free, gangs, known_pod, requested
-from tests.support.watched import HIGH, RESOURCE, claim, high, low, member, pod_update
+from tests.support.caches import apply, cluster, free, gangs, kept, known_pod, requested
+from tests.support.watched import HIGH, claim, high, low, member, pod_update
 from tests.support.watched import node as node_seen
 
 
-def for_pod(cache: Cache, *names: str, protected: Iterable[str] = ()) -> Attempt | None:
+def for_pod(
+    cache: Cache, *names: str, protected: Iterable[str] = ()
+) -> AttemptStarted | None:
     wanting = known_pod(cache, "high")
     return victims.for_pod(cache, wanting, names or ("n1", "n2"), set(protected))
 
 
-def gone(attempt: Attempt | None) -> list[str]:
-    return [] if attempt is None else [victim.name for victim in attempt.victims]
+def gone(attempt: AttemptStarted | None) -> list[str]:
+    return (
+        [] if attempt is None else [victim.name for victim in attempt.attempt.victims]
+    )
 
 
-def nominated(attempt: Attempt | None) -> dict[str, tuple[int, ...]]:
+def nominated(attempt: AttemptStarted | None) -> dict[str, tuple[int, ...]]:
     if attempt is None:
         return {}
     return {node: chips.ids_of(mask) for node, mask in attempt.chips.items()}
@@ -91,7 +96,7 @@ def test_who_is_ending_is_counted_on_and_not_evicted() -> None:
     attempt = for_pod(cache)
 
     assert attempt is not None
-    assert (attempt.victims, nominated(attempt)) == ((), {"n1": (4, 5, 6, 7)})
+    assert (attempt.attempt.victims, nominated(attempt)) == ((), {"n1": (4, 5, 6, 7)})
 
 
 def test_a_job_of_several_goes_as_a_whole_or_not_at_all() -> None:
@@ -112,14 +117,12 @@ def test_chips_that_are_kept_for_another_are_freed_for_nobody_else() -> None:
     cache = cluster(low("a", "n1", range(8)), high(8))
     attempt = for_pod(cache)
     assert attempt is not None
-    mine = events.Nominated(
-        owner="uid-other", resource=RESOURCE, chips=attempt.chips, text=""
-    )
+    mine = kept("uid-other", "n1", attempt.chips["n1"], owner=Owner.PREEMPTION)
 
     apply(cache, mine)
 
     assert for_pod(cache) is None
-    apply(cache, events.NominationCleared(owner="uid-other"))
+    apply(cache, events.Released(kept_for="uid-other", owner=Owner.PREEMPTION))
     assert for_pod(cache) == attempt
 
 
@@ -140,7 +143,9 @@ def test_cpu_that_nobody_would_free_is_no_room() -> None:
     assert requested(cache, "n1") == Resources(7000, 0, 2)  # as before
 
 
-def job(cache: Cache, *names: str, protected: Iterable[str] = ()) -> Attempt | None:
+def job(
+    cache: Cache, *names: str, protected: Iterable[str] = ()
+) -> AttemptStarted | None:
     (gang,) = (each for each in gangs(cache).values() if each.unbound)
     return victims.for_job(cache, gang, names or ("n1", "n2", "n3"), set(protected))
 

@@ -173,5 +173,5 @@ def test_a_promise_on_another_node_takes_the_place_of_the_one_before() -> None:
     apply(cache, reservation._replace(node="n2"))
 
     assert (free(cache, "n1"), free(cache, "n2")) == (tuple(range(8)), RING)
-    apply(cache, events.Unreserved(uid=wanted.uid))
+    apply(cache, events.BindVoided(uid=wanted.uid))
     assert free(cache, "n2") == tuple(range(8))

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
+from extender.cache.reservations import Owner
 from extender.gang.gangs import Phase
 from extender.preemption.attempt import Attempt, Victim
 from tests.extender.preemption.evictionrules import PODS, Pushing, happened
@@ -21,6 +22,7 @@ from tests.extender.preemption.evictionworld import NODES
 from tests.support.caches import (
     gangs,
     known_pods,
+    masks_on,
     nominations,
     priority,
     reservations,
@@ -49,7 +51,9 @@ class Evictions(Pushing):
         if all(why):
             self.wrong.append(f"{victim.title} goes for nobody: {why}")
         for attempt in nominations:
-            happened["evicted for a " + ("job" if "/" in attempt.owner else "pod")] += 1
+            happened[
+                "evicted for a " + ("job" if "/" in attempt.beneficiary else "pod")
+            ] += 1
 
     def why_wrong(self, victim: Victim, attempt: Attempt) -> str:
         """Why a pod should not go for that, as far as the extender can know."""
@@ -57,15 +61,15 @@ class Evictions(Pushing):
         least = priority(cache, victim.uid)
         if victim.uid in known_pods(cache) and least >= attempt.priority:
             return "it is as important"
-        gang = gangs(cache).get(attempt.owner)
-        waiting = [attempt.owner] if gang is None else gang.unbound
+        gang = gangs(cache).get(attempt.beneficiary)
+        waiting = [attempt.beneficiary] if gang is None else gang.unbound
         for uid in waiting:
             pod = known_pods(cache).get(uid)
             if pod is None or pod.node or pod.deleting or pod.terminal:
                 return "a pod that it is for waits no more"
             if uid in reservations(cache):
                 return "a pod that it is for has a place"
-            if preemptor.owner(uid) != attempt.owner:
+            if preemptor.beneficiary(uid) != attempt.beneficiary:
                 return "a pod that it is for is of another job"
         return "" if waiting else "it is for no pod"
 
@@ -83,10 +87,11 @@ class Evictions(Pushing):
             owned: defaultdict[str, int] = defaultdict(int)
             for uid, tenant in resource_state.tenants.items():
                 owned[uid] |= tenant.chips
-            for uid, reservation in resource_state.reservations.items():
-                owned[uid] |= reservation.chips
+            cache = self.extender.cache
+            for uid, mask in masks_on(cache, resource_state, freed=False).items():
+                owned[uid] |= mask
             apart(owned)
-            apart(resource_state.nominated)
+            apart(masks_on(cache, resource_state, freed=True))
 
     @invariant()
     def each_promise_is_somebodys(self) -> None:
@@ -94,23 +99,29 @@ class Evictions(Pushing):
         by_node = {
             uid: r.node_info.name
             for r in resource_states(cache)
-            for uid in r.reservations
+            for uid in masks_on(cache, r, freed=False)
         }
         assert by_node == {uid: p.node for uid, p in reservations(cache).items()}
         places = {u: n for g in gangs(cache).values() for u, n in g.places.items()}
         for uid, node in places.items():
             assert reservations(cache)[uid].node == node
-        planned = {uid for uid, p in reservations(cache).items() if p.planned}
-        assert (
-            planned <= places.keys() | self.extender.preemptor._reserved_until_s.keys()
-        )
+        by_owner: defaultdict[Owner, set[str]] = defaultdict(set)
+        for uid, kept in reservations(cache).items():
+            by_owner[kept.owner].add(uid)
+            assert kept.until_s > self.extender.time.now_s - 1, "it has no end"
+        assert by_owner[Owner.PLAN] <= places.keys()
         known = {*binder._under_way, *binder._open_binds, *binder._unconfirmed}
-        assert reservations(cache).keys() - planned <= known
+        assert by_owner[Owner.BIND] <= known
+        assert by_owner.keys() <= {Owner.PLAN, Owner.BIND, Owner.PREEMPTION}
 
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
         cache = self.extender.cache
-        nominated = {owner for r in resource_states(cache) for owner in r.nominated}
+        nominated = {
+            owner
+            for r in resource_states(cache)
+            for owner in masks_on(cache, r, freed=True)
+        }
         assert (
             nominated
             == set(nominations(cache))

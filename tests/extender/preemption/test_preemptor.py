@@ -6,6 +6,7 @@ import pytest
 
 from extender.cache import events
 from extender.preemption.attempt import Outcome
+from extender.refusals import LEAVING
 from extender.scheduling import node_filter
 from tests.support.caches import free, known_pod, nominations
 from tests.support.clock import NOW_S
@@ -65,7 +66,7 @@ async def test_it_is_said_on_both_and_explained() -> None:
             w.cache, known_pod(w.cache, "high"), NAMES, NOW_S
         )
         found = node_filter.apply_nomination(w.cache, "uid-high", result)
-        assert found.texts(is_resolvable=False)["n1"] == node_filter.LEAVING.text
+        assert found.texts(is_resolvable=False)["n1"] == LEAVING.text
         assert found.texts(is_resolvable=True) == {"n2": "without 4 free chips"}
 
 
@@ -89,6 +90,19 @@ async def test_if_nobody_may_go_nobody_goes() -> None:
 
         assert (w.calls.rehearsed, w.calls.evicted) == (["a", "b"], [])
         assert nominations(w.cache) == {}
+
+
+async def test_nobody_is_asked_for_chips_that_another_pod_has_been_promised() -> None:
+    """The agent has mounted for one pod what a bind of another is under way for."""
+    async with evicting(pod_update("bound"), high(8), *FULL[2:]) as w:
+        w.reserve("bound", "n1")
+        w.learn(low("mixed", "n1", range(8)))
+
+        for _ in range(5):
+            await w.seek_room("high")
+
+        assert (w.calls.rehearsed, nominations(w.cache)) == ([], {})
+        assert "uid-high" in w.preemptor._attempts.backing_off
 
 
 async def test_chips_are_kept_for_a_time_only() -> None:

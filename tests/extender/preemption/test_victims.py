@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from extender.cache import events
+from extender.cache.reservations import Owner
 from extender.preemption import victims
 from scheduler_core.wire.pods import NpuPod
 from tests.extender.kube_scheduler.test_verbs import served
-from tests.support.caches import apply, cluster, set_aside
-from tests.support.watched import RESOURCE, member, pod, report, tenant
+from tests.support.caches import apply, cluster, kept, set_aside
+from tests.support.watched import member, pod, report, tenant
 
 #: Of each ring one pod with two chips, and one with one.
 TENANTS = (
@@ -66,9 +67,7 @@ def test_nodes_that_are_kept_for_a_job_are_no_place_for_others() -> None:
 
 def test_chips_that_are_freed_for_another_are_nobody_elses() -> None:
     cache = cluster(*TENANTS)
-    attempt = events.Nominated(
-        owner="uid-first", resource=RESOURCE, chips={"n1": 0b0111}, text="leaving"
-    )
+    attempt = kept("uid-first", "n1", 0b0111, owner=Owner.PREEMPTION)
     apply(cache, attempt)
     first = pod("first", count=4)
 

@@ -2,19 +2,19 @@ import pytest
 
 from extender.cache import events
 from extender.cache.cache import Cache
+from extender.refusals import ExtenderReason, Refusal
 from extender.scheduling import reserve
-from extender.scheduling.node_filter import ExtenderReason, Refusal
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import pod as pod_placement
 from scheduler_core.wire.pods import NpuPod
-from tests.support.caches import apply, bind, cluster, index
-from tests.support.clock import NOW_NS, NOW_S
+from tests.support.caches import apply, bind, choose, cluster, index, time_of
+from tests.support.clock import NOW_NS
 from tests.support.watched import RESOURCE, claim, node, pod, report, tenant
 
 
 def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Refusal:
-    made = reserve.choose_chips(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
+    made = choose(cache, wanted, where)
     assert isinstance(made, Refusal), made
     return made
 
@@ -67,10 +67,10 @@ def test_times_grow_on_a_node_even_if_the_clock_stands_or_goes_back() -> None:
     times = []
     for i, now_ns in enumerate((NOW_NS, NOW_NS, NOW_NS - 10**9, 5, NOW_NS + 7)):
         wanted = pod(f"p{i}")
-        made = reserve.choose_chips(cache, wanted, "n1", now_s=NOW_S, now_ns=now_ns)
+        made = choose(cache, wanted, "n1", now_ns=now_ns)
         assert isinstance(made, reserve.Choice)
         apply(cache, made.reservation)
-        times.append(made.reservation.predicate_time)
+        times.append(time_of(made.reservation))
 
     assert times == [NOW_NS, NOW_NS + 1, NOW_NS + 2, NOW_NS + 3, NOW_NS + 7]
 
@@ -83,14 +83,14 @@ def test_times_grow_above_those_that_another_leader_wrote() -> None:
 
     made = bind(cache, pod("p"), "n1")
 
-    assert made.reservation.predicate_time == ahead + 1
+    assert time_of(made.reservation) == ahead + 1
 
 
 def test_a_time_that_no_clock_can_show_is_not_outdone() -> None:
     poison = pod("a", node="n1", annotations=claim((0,), 2**64 - 2))
     cache = cluster(events.PodUpdated(pod=poison))
 
-    assert bind(cache, pod("p"), "n1").reservation.predicate_time == NOW_NS
+    assert time_of(bind(cache, pod("p"), "n1").reservation) == NOW_NS
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_open_bind_is_tried_again_with_the_same_chips_and_time() -> None:
     wanted = pod("p", count=2)
     first = bind(cache, wanted, "n1")
 
-    again = reserve.choose_chips(cache, wanted, "n1", now_s=NOW_S, now_ns=NOW_NS + 99)
+    again = choose(cache, wanted, "n1", now_ns=NOW_NS + 99)
 
     assert isinstance(again, reserve.Choice)
     assert again.reservation == first.reservation

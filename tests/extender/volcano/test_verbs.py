@@ -7,7 +7,8 @@ import pytest
 
 from extender.cache import events
 from extender.volcano.protocol import Status
-from extender.volcano.verbs import OPEN_S, UNBOUND_S
+from extender.volcano.sessions import UNBOUND_S
+from extender.volcano.verbs import OPEN_S
 from kube.errors import ApiError, UnreachableError
 from scheduler_core.wire.annotations import ALLOCATED_ON
 from tests.extender.kube_scheduler.test_protocol import recorded
@@ -188,15 +189,18 @@ async def test_what_volcano_never_binds_is_given_back_in_the_end() -> None:
     async with volcano(cluster()) as world:
         world.learn(pod_update("p", 2))
         await world.allocate("p", "n1")
-        world.time.now_s += UNBOUND_S - 1
-        world.volcano.tick()
+        world.pass_s(UNBOUND_S - 1)
         assert free(world.cache, "n1") == (2, 3, 4, 5, 6, 7)
 
-        world.time.now_s += 1
-        world.volcano.tick()
+        world.pass_s(1)
 
         assert free(world.cache, "n1") == tuple(ALL)
         await until(lambda: world.pods.on["uid-p"] == {})
+
+
+async def test_without_any_node_nothing_is_refused_in_advance() -> None:
+    async with volcano(cluster(pod_update("p"), nodes=())) as world:
+        assert (await world.vote("p"), world.told) == (0, [])
 
 
 async def test_a_pod_that_no_watch_shows_yet_is_not_forgotten() -> None:
@@ -337,7 +341,7 @@ async def test_a_failure_of_ours_never_looks_like_a_node_that_does_not_fit(
             "nodes": [{"Name": "node3"}],
         }
         if verb == "deallocateFunc":
-            del world.volcano._allocated
+            del world.volcano._cache  # what it looks at is not the index
         body = json.dumps(bodies.get(verb, plain)).encode()
         said = await world.send(verb, body)
 

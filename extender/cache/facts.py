@@ -1,0 +1,208 @@
+"""Nodes, pods and their requests as the API server has them.
+
+Only facts are here: a restart of the extender reads all of them again, and the sweep
+(`verify`) repairs a missed one. What the extender has decided is in `reservations`, in
+the plans of `gang.gangs` and in `rejections`.
+"""
+
+from collections.abc import Iterator
+
+from extender.cache import events, node_state
+from extender.cache.node_state import NodeInfo, ResourceState
+from extender.cache.requests import RequestedResources
+from scheduler_core.wire.pods import NpuPod
+
+
+class Facts:
+    """The nodes with their agents' reports, and the living and ended pods.
+
+    Only `step` of this package changes them.
+    """
+
+    def __init__(self, *, agent_silent_s: float, bare_nodes: bool) -> None:
+        """Start without nodes and pods. Arguments as for `Cache`."""
+        self._agent_silent_s = agent_silent_s
+        self._bare_nodes = bare_nodes
+        #: {node: its entry}
+        self.nodes: dict[str, NodeInfo] = {}
+        #: {uid: pod} of pods that ask for NPUs, until they are deleted
+        self.pods: dict[str, NpuPod] = {}
+        #: {(namespace, name): uid} of the newest pod of that name
+        self.uids: dict[tuple[str, str], str] = {}
+        #: {uid: priority} of pods that ask for NPUs; without those of priority 0
+        self.priorities: dict[str, int] = {}
+        #: CPU and memory that living pods request
+        self.requests = RequestedResources()
+        #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
+        self.switch_texts = ("", "")
+        #: grows when the SuperPoD of a node changes
+        self.superpods_version = 0
+        #: age of the newest report when the first list was complete; None before that
+        self.ahead_s: float | None = None
+
+    # -- nodes and reports ---------------------------------------------------------
+
+    def resource_state(self, name: str, resource: str) -> ResourceState | None:
+        """Return the state of one resource of a node; None if there is none."""
+        node_info = self.nodes.get(name)
+        return None if node_info is None else node_info.find_resource(resource)
+
+    def ensure_resource(self, name: str, resource: str) -> ResourceState:
+        """Return the state of one resource of a node; add an empty one if missing."""
+        node_info = self._ensure_node(name)
+        resource_state = node_info.find_resource(resource)
+        if resource_state is None:
+            resource_state = ResourceState(node_info=node_info, resource=resource)
+            node_info.resources = *node_info.resources, resource_state
+        return resource_state
+
+    def resource_states(self) -> list[ResourceState]:
+        """Return the states of all resources of all nodes, grouped by node."""
+        return [
+            resource_state
+            for node_info in self.nodes.values()
+            for resource_state in node_info.resources
+        ]
+
+    def put_node(
+        self, change: events.NodeUpdated, now_s: float
+    ) -> tuple[ResourceState, ...]:
+        """Add, change or empty a node; return its resources, to be computed again."""
+        node_info = self._ensure_node(change.name)
+        node_info.inventory_text = change.inventory
+        node_info.allocatable_resources = change.allocatable_resources
+        node_info.address = change.address
+        node_info.superpod = change.superpod
+        offers = {offer.product.resource: offer for offer in change.offers}
+        for resource in offers:
+            self.ensure_resource(change.name, resource)
+        for resource_state in node_info.resources:
+            offer = offers.get(resource_state.resource)
+            resource_state.allocatable = offer.allocatable if offer else 0
+            resource_state.put_product(offer.product if offer else None)
+            self._apply_report(resource_state, now_s)  # its report may have come first
+        return node_info.resources
+
+    def put_report(
+        self, change: events.ReportUpdated, now_s: float
+    ) -> tuple[ResourceState, ...]:
+        """Store a report; return the node's resources, to be computed again."""
+        node_info = self._ensure_node(change.node)
+        texts = (change.device_info, change.affinity)
+        if self.ahead_s is not None and texts != node_info.report_texts:
+            node_info.report_seen_s = now_s
+        node_info.report_texts = texts
+        for resource_state in node_info.resources:
+            self._apply_report(resource_state, now_s)
+        return node_info.resources
+
+    def judge_reports(self, now_s: float) -> Iterator[ResourceState]:
+        """Judge the age of all reports once, when the first lists are complete.
+
+        Yields the resources whose agent begins or ceases to count as silent.
+        """
+        self.ahead_s = node_state.report_age_s(self.resource_states(), now_s)
+        for resource_state in self.resource_states():
+            if node_state.apply_report_age(
+                resource_state, self.ahead_s, now_s, self._agent_silent_s
+            ):
+                yield resource_state
+
+    def expire(self, now_s: float) -> Iterator[ResourceState]:
+        """Yield the resources whose agent has fallen silent, or with expired chips.
+
+        Expired are chips of removed pods that the agent has not held for so long.
+        """
+        heard_s = now_s - self._agent_silent_s
+        for resource_state in self.resource_states():
+            if resource_state.has_nothing_to_expire(heard_s):
+                continue  # true for nearly all, and every second all are checked
+            silent = resource_state.is_agent_silent(now_s, self._agent_silent_s)
+            is_expired = resource_state.expire_unshown(now_s)
+            if is_expired or silent != resource_state.is_silent:
+                resource_state.is_silent = silent
+                yield resource_state
+
+    def drop_resource(self, resource_state: ResourceState) -> None:
+        """Remove the empty state of a resource, and its node if that is empty too."""
+        node_info = resource_state.node_info
+        node_info.resources = tuple(
+            other for other in node_info.resources if other is not resource_state
+        )
+        self.forget_if_empty(node_info.name)
+
+    def forget_if_empty(self, name: str) -> None:
+        """Remove a node's entry if it has no resources and no agent's report."""
+        node_info = self.nodes.get(name)
+        if node_info is not None and node_info.is_empty:
+            del self.nodes[name]
+
+    def _ensure_node(self, name: str) -> NodeInfo:
+        node_info = self.nodes.get(name)
+        if node_info is None:
+            node_info = self.nodes[name] = NodeInfo(
+                name=name, takes_bare=self._bare_nodes
+            )
+        return node_info
+
+    def _apply_report(self, resource_state: ResourceState, now_s: float) -> None:
+        if resource_state.apply_report(
+            now_s, self._agent_silent_s, self.ahead_s or 0.0
+        ):
+            self.superpods_version += 1
+
+    # -- pods ------------------------------------------------------------------------
+
+    def is_stale(self, pod: NpuPod) -> bool:
+        """Whether an event about a pod is older than what is known of it.
+
+        An ended pod stays ended, and a bound one stays bound.
+        """
+        before = self.pods.get(pod.uid)
+        return before is not None and (
+            (before.terminal and not pod.terminal)
+            or (bool(before.node) and not pod.node)
+        )
+
+    def put_pod(self, change: events.PodUpdated) -> None:
+        """Add a pod that asks for NPUs, or replace what is known of it."""
+        pod = change.pod
+        self.pods[pod.uid] = pod
+        self.uids[pod.namespace, pod.name] = pod.uid
+        if change.priority:
+            self.priorities[pod.uid] = change.priority
+        if pod.terminal:
+            self.requests.drop(pod.uid)
+        else:
+            self.requests.put(pod.uid, pod.node, change.ask)
+
+    def place_pod(self, pod: NpuPod, now_s: float) -> ResourceState | None:
+        """Put a pod onto its node, or off it if it has ended.
+
+        Returns the resource of the node, to be computed again; None without a node.
+        """
+        if not pod.node:
+            return None
+        resource_state = self.ensure_resource(pod.node, pod.shape.resource)
+        if pod.terminal:
+            resource_state.remove_tenant(pod.uid, now_s)
+        else:
+            resource_state.put_tenant(pod)
+        return resource_state
+
+    def delete_pod(self, uid: str, now_s: float) -> ResourceState | None:
+        """Remove a pod; return the resource of its node that is to be computed again.
+
+        None if the pod is not known, or was on no node.
+        """
+        self.requests.drop(uid)
+        self.priorities.pop(uid, None)
+        pod = self.pods.pop(uid, None)
+        if pod is None:
+            return None
+        if self.uids.get((pod.namespace, pod.name)) == uid:
+            del self.uids[pod.namespace, pod.name]
+        resource_state = self.resource_state(pod.node, pod.shape.resource)
+        if resource_state is not None:
+            resource_state.remove_tenant(uid, now_s)
+        return resource_state

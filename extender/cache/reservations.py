@@ -1,0 +1,304 @@
+"""Chips that are kept for someone: for whom, by which part of the extender, how long.
+
+Every reservation has an owner, the part of the extender that decides over it, and an
+end. All reservations are made, confirmed, released and expired here.
+
+    owner       kept for                  made                  at its end
+    ----------  ------------------------  --------------------  ------------------------
+    PLAN        a pod of a planned job    when filter plans     renewed while the plan
+                                          the job               has the pod; released
+    PLAN        a job (whole nodes)       when it has waited    released
+                                          long
+    BIND        a pod                     before its bind       renewed; the binder
+                                          is sent               reads the pod
+    VOLCANO     a pod                     when Volcano          renewed; the allocation
+                                          allocates it          is undone
+    PREEMPTION  a pod or a job, while     when victims are      released
+                its chips are freed       chosen
+    PREEMPTION  a pod whose chips are     when filter takes     released
+                free now                  them up
+
+A reservation of a pod that has chips of its own is *assigned*: it has a `Claim`, and
+the pod can only be bound with it. A pod has at most one. A reservation with a claim is
+*confirmed* when the pod watch shows the pod bound: from then on the pod's annotations
+keep the chips.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+from scheduler_core.wire.shapes import Shape
+
+_K = TypeVar("_K")
+
+_NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
+
+
+class Owner(StrEnum):
+    """Part of the extender that decides over a reservation and answers for its end."""
+
+    PLAN = "plan"
+    BIND = "bind"
+    VOLCANO = "volcano"
+    PREEMPTION = "preemption"
+
+
+#: Seconds until a renewed reservation is looked at again.
+REVIEW_S = 60.0
+#: Owners that are asked at the end of a reservation, because the API server may still
+#: bind its pod: it is renewed, and only the owner releases it.
+ASKED = frozenset({Owner.BIND, Owner.VOLCANO})
+#: Owners whose reservation means that a bind may have been sent.
+SENT = ASKED
+
+
+class AbsentMember(NamedTuple):
+    """A member of a job that has no pod yet: its role and its number in the job."""
+
+    job: str
+    #: "" if the controller of the job knows no roles
+    role: str
+    #: the indexes that the controller gives; (0, 0) if it gives none
+    number: tuple[int, int]
+
+
+#: For whom chips are kept: UID of a pod, key of a job, or a member without a pod.
+Beneficiary = str | AbsentMember
+
+
+class Claim(NamedTuple):
+    """What bind writes on a pod for its reserved chips, besides the chips."""
+
+    predicate_time: int
+    shape: Shape
+    #: further annotations
+    annotations: Mapping[str, str] = _NO_ANNOTATIONS
+
+
+class Reservation(NamedTuple):
+    """Chips of one node that are kept for one beneficiary.
+
+    A tuple, which is cheap to create: a plan may create thousands.
+    """
+
+    kept_for: Beneficiary
+    owner: Owner
+    node: str
+    resource: str
+    #: mask of the chips
+    chips: int
+    #: seconds since the epoch
+    until_s: float
+    #: None: the chips are not free yet, or no pod has been given them
+    claim: Claim | None = None
+    #: why this node and these chips, for people
+    text: str = ""
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether a bind, or an allocation of Volcano, may have been sent with it."""
+        return self.owner in SENT
+
+
+class Conflict(NamedTuple):
+    """Chips that cannot be reserved, because another reservation has some of them."""
+
+    wanted: Reservation
+    existing: Reservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReservation:
+    """Nodes with chips of one resource that are kept for one job.
+
+    The chips stay free. Pods of other jobs get none of them, unless their priority is
+    higher than that of the job.
+    """
+
+    job: str
+    resource: str
+    #: highest of its pods
+    priority: int
+    nodes: frozenset[str]
+    until_s: float
+
+
+class Reservations:
+    """All reservations: by whom they are kept for, and by node.
+
+    Invariant: no chip has two reservations for different beneficiaries. A pod has at
+    most one assigned reservation.
+    """
+
+    def __init__(self) -> None:
+        #: {beneficiary: its reservations, one for each node and owner}
+        self._kept_for: dict[Beneficiary, tuple[Reservation, ...]] = {}
+        #: {node: reservations of its chips}. Others only read it.
+        self.by_node: dict[str, tuple[Reservation, ...]] = {}
+        #: {resource: nodes kept for one job}. Others only read it.
+        self.of_nodes: dict[str, NodeReservation] = {}
+        #: no reservation ends before this time
+        self._next_end_s = inf
+
+    # -- making and ending ---------------------------------------------------------
+
+    def reserve(self, wanted: Reservation) -> Reservation | Conflict:
+        """Keep chips, or return the reservation that has some of them already.
+
+        An assigned reservation takes the place of the assigned one of its pod. Any
+        other takes the place of that of the same beneficiary, owner and node.
+        """
+        for existing in self.on(wanted.node, wanted.resource):
+            is_other = existing.kept_for != wanted.kept_for
+            if is_other and existing.chips & wanted.chips:
+                return Conflict(wanted, existing)
+        for existing in self._kept_for.get(wanted.kept_for, ()):
+            if (existing.claim is None) is not (wanted.claim is None):
+                continue
+            is_same = existing.owner is wanted.owner and existing.node == wanted.node
+            if wanted.claim is not None or is_same:
+                self.end(existing)
+        self._add(wanted)
+        return wanted
+
+    def release(
+        self, kept_for: Beneficiary, owner: Owner | None = None
+    ) -> tuple[Reservation, ...]:
+        """End the reservations of a beneficiary; return those that there were.
+
+        Args:
+            kept_for: For whom the chips were kept.
+            owner: Only reservations with this owner end. None: all.
+        """
+        ended = tuple(
+            existing
+            for existing in self._kept_for.get(kept_for, ())
+            if owner is None or existing.owner is owner
+        )
+        for existing in ended:
+            self.end(existing)
+        return ended
+
+    def hand_over(self, member: AbsentMember, uid: str) -> tuple[Reservation, ...]:
+        """Keep for a pod what was kept for the member that it is; return what that is.
+
+        If the pod has chips already, what was kept for the member ends.
+        """
+        ended = self.release(member)
+        if uid not in self._kept_for:
+            for existing in ended:
+                self._add(existing._replace(kept_for=uid))
+        return ended
+
+    def change(self, existing: Reservation, owner: Owner, until_s: float) -> None:
+        """Give an existing reservation another owner, or another end (Unix seconds)."""
+        self.end(existing)
+        self._add(existing._replace(owner=owner, until_s=until_s))
+
+    def end(self, existing: Reservation) -> None:
+        """End one existing reservation."""
+        _discard(self._kept_for, existing.kept_for, existing)
+        _discard(self.by_node, existing.node, existing)
+
+    def due(self, now_s: float) -> list[Reservation]:
+        """Return the reservations whose end has come, in a fixed order.
+
+        The caller releases or renews each of them.
+
+        Cost:
+            O(1) while the earliest end is later, else O(reservations).
+        """
+        if now_s < self._next_end_s:
+            return []
+        everything = list(self)
+        self._next_end_s = min(
+            (
+                reservation.until_s
+                for reservation in everything
+                if reservation.until_s > now_s
+            ),
+            default=inf,
+        )
+        return [
+            reservation for reservation in everything if reservation.until_s <= now_s
+        ]
+
+    def reserve_nodes(self, wanted: NodeReservation) -> bool:
+        """Keep nodes for a job; False if another job has nodes of this resource."""
+        if wanted.resource in self.of_nodes:
+            return False
+        self.of_nodes[wanted.resource] = wanted
+        return True
+
+    def release_nodes(self, resource: str) -> NodeReservation | None:
+        """End the node reservation for a resource; return it, or None."""
+        return self.of_nodes.pop(resource, None)
+
+    # -- queries -------------------------------------------------------------------
+
+    def assigned(self, uid: str) -> Reservation | None:
+        """Return the chips with which a pod is to be bound; None if it has none yet."""
+        for existing in self._kept_for.get(uid, ()):
+            if existing.claim is not None:
+                return existing
+        return None
+
+    def kept_for(self, beneficiary: Beneficiary) -> tuple[Reservation, ...]:
+        """Return all reservations of one beneficiary."""
+        return self._kept_for.get(beneficiary, ())
+
+    def on(self, node: str, resource: str) -> list[Reservation]:
+        """Return the reservations of the chips of one resource of a node."""
+        return [
+            reservation
+            for reservation in self.by_node.get(node, ())
+            if reservation.resource == resource
+        ]
+
+    def chips_on(self, node: str, resource: str, *, but: Beneficiary = "") -> int:
+        """Return the mask of the reserved chips of a node.
+
+        Args:
+            node: Name of the node.
+            resource: Resource of the chips.
+            but: Reservations for this beneficiary do not count. "": all count.
+        """
+        mask = 0
+        for existing in self.by_node.get(node, ()):
+            if existing.kept_for != but and existing.resource == resource:
+                mask |= existing.chips
+        return mask
+
+    def __iter__(self) -> Iterator[Reservation]:
+        for reservation in self._kept_for.values():
+            yield from reservation
+
+    def _add(self, wanted: Reservation) -> None:
+        of_it = self._kept_for.get(wanted.kept_for, ())
+        self._kept_for[wanted.kept_for] = *of_it, wanted
+        self.by_node[wanted.node] = *self.by_node.get(wanted.node, ()), wanted
+        self._next_end_s = min(self._next_end_s, wanted.until_s)
+
+
+def _discard(
+    table: dict[_K, tuple[Reservation, ...]], key: _K, existing: Reservation
+) -> None:
+    remaining = tuple(
+        reservation for reservation in table[key] if reservation is not existing
+    )
+    if remaining:
+        table[key] = remaining
+    else:
+        del table[key]
+
+
+def union(reservations: Iterable[Reservation]) -> int:
+    """Return the mask of all chips of these reservations."""
+    mask = 0
+    for reservation in reservations:
+        mask |= reservation.chips
+    return mask

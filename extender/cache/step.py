@@ -1,0 +1,442 @@
+"""Apply one event to what the extender knows, and return what is to be done.
+
+Facts come from the API server, through its watches. Decisions are reservations, plans
+of jobs and back-offs; the extender makes them, and a restart drops them. Free chips
+follow from both. They are computed once at the end of a step, and only for nodes that
+the step has touched.
+
+Invariant: a free chip is neither reserved nor claimed by a living pod, and the agent
+neither holds nor releases it. This is true in whatever order events arrive. A late
+event never makes a bound pod unbound, or an ended pod living.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from extender.cache import events, reservations
+from extender.cache.events import Change, Ended
+from extender.cache.facts import Facts
+from extender.cache.node_state import ResourceState, offers_more
+from extender.cache.rejections import OwnerBackoff
+from extender.cache.reservations import (
+    ASKED,
+    REVIEW_S,
+    AbsentMember,
+    Conflict,
+    NodeReservation,
+    Owner,
+    Reservation,
+    Reservations,
+)
+from extender.cache.unconfirmed import UnconfirmedClaims
+from extender.gang import events as gang_events
+from extender.gang import permit
+from extender.gang.gangs import Gangs
+from scheduler_core.index.cluster import Cluster
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """What the extender knows and has decided; `Cache` keeps it and answers from it."""
+
+    facts: Facts
+    limits: gang_events.Limits
+    self_maintain: bool
+    #: jobs of several pods: their pods are facts, their plans decisions
+    gangs: Gangs = field(default_factory=Gangs)
+    reservations: Reservations = field(default_factory=Reservations)
+    backoff: OwnerBackoff = field(default_factory=OwnerBackoff)
+    #: free chips; follows from facts and reservations
+    index: Cluster = field(default_factory=Cluster)
+    #: claims without a confirmed Allocate; follow from facts and reservations
+    unconfirmed: UnconfirmedClaims = field(default_factory=UnconfirmedClaims)
+    #: grows with every change that may change a plan
+    version: int = 0
+    #: kinds of objects whose watch is down, for sentences; "" if none is
+    lost: str = ""
+    #: seconds since the epoch, of the last `Ticked`
+    ticked_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What follows from one event: effects to carry out, in order; or a conflict."""
+
+    effects: tuple[events.Effect, ...] = ()
+    #: why chips were not reserved; nothing has changed then
+    conflict: Conflict | None = None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Effects of the step in progress, and what it has to compute again."""
+
+    effects: list[events.Effect] = field(default_factory=list)
+    #: (node, resource), in the order in which they were touched
+    touched: dict[tuple[str, str], None] = field(default_factory=dict)
+    improved: set[str] = field(default_factory=set)
+
+    def touch(self, resource_states: Iterable[ResourceState | None]) -> None:
+        for resource_state in resource_states:
+            if resource_state is not None:
+                place = resource_state.node_info.name, resource_state.resource
+                self.touched[place] = None
+
+    def touch_places(self, ended: Iterable[Reservation]) -> None:
+        for reservation in ended:
+            self.touched[reservation.node, reservation.resource] = None
+
+
+def step(state: State, change: Change, now_s: float) -> Outcome:
+    """Apply one event.
+
+    Args:
+        state: Changed in place.
+        change: What has happened.
+        now_s: When the extender learnt of it, in seconds since the epoch.
+
+    Cost:
+        O(pods and chips of the nodes that the event changes). For SelfMaintainSet:
+        O(nodes and pods). For Ticked: O(nodes and jobs).
+    """
+    draft = _Draft()
+    conflict = None
+    if isinstance(change, Reservation):
+        conflict = _reserve(state, change, draft)
+    elif isinstance(change, _FACTS):
+        _step_facts(state, change, now_s, draft)
+    elif isinstance(change, _DECISIONS):
+        _step_reservations(state, change, now_s, draft)
+    elif isinstance(change, events.Ticked):
+        _tick(state, change, now_s, draft)
+    else:
+        _step_gangs(state, change, now_s, draft)
+    for name, resource in draft.touched:
+        _compute(state, name, resource, draft.improved)
+    if draft.improved:
+        draft.effects.append(events.NodesImproved(nodes=frozenset(draft.improved)))
+    return Outcome(effects=tuple(draft.effects), conflict=conflict)
+
+
+#: Events about what the API server or the settings say.
+_FACTS = (
+    events.NodeUpdated,
+    events.ReportUpdated,
+    events.SwitchesUpdated,
+    events.SelfMaintainSet,
+    events.PodUpdated,
+    events.OtherPodUpdated,
+    events.PodDeleted,
+    events.SizeRead,
+)
+#: Events about reservations, apart from making one.
+_DECISIONS = (
+    NodeReservation,
+    events.Released,
+    events.BindVoided,
+    events.ReservationsSwapped,
+)
+
+
+def _step_facts(
+    state: State,
+    change: events.NodeUpdated
+    | events.ReportUpdated
+    | events.SwitchesUpdated
+    | events.SelfMaintainSet
+    | events.PodUpdated
+    | events.OtherPodUpdated
+    | events.PodDeleted
+    | events.SizeRead,
+    now_s: float,
+    draft: _Draft,
+) -> None:
+    match change:
+        case events.NodeUpdated():
+            draft.touch(state.facts.put_node(change, now_s))
+            state.facts.forget_if_empty(change.name)
+        case events.ReportUpdated():
+            draft.touch(state.facts.put_report(change, now_s))
+            state.facts.forget_if_empty(change.node)
+        case events.SwitchesUpdated():
+            state.facts.switch_texts = (change.tor_info, change.tor_level)
+            state.version += 1
+        case events.SelfMaintainSet():
+            state.self_maintain = change.self_maintain
+            draft.touch(state.facts.resource_states())
+        case _:
+            if _step_pods(state, change, now_s, draft):
+                draft.effects.append(gang_events.WakeScheduler())
+
+
+def _step_pods(
+    state: State,
+    change: events.PodUpdated
+    | events.OtherPodUpdated
+    | events.PodDeleted
+    | events.SizeRead,
+    now_s: float,
+    draft: _Draft,
+) -> bool:
+    """Apply an event about a pod or a job; return whether members or size changed."""
+    match change:
+        case events.PodUpdated():
+            return _update_pod(state, change, now_s, draft)
+        case events.OtherPodUpdated():
+            state.facts.requests.put(change.uid, change.node, change.ask)
+            return state.gangs.put_other(change.uid, change.job)
+        case events.PodDeleted():
+            _end_all(state, change.uid, Ended.GONE, draft)
+            _leave(state, change.uid, now_s, draft)
+            draft.touch([state.facts.delete_pod(change.uid, now_s)])
+            return False
+        case events.SizeRead():
+            return state.gangs.set_size(change.job, change.size, change.problem)
+        case _:
+            assert_never(change)
+
+
+def _update_pod(
+    state: State, change: events.PodUpdated, now_s: float, draft: _Draft
+) -> bool:
+    """Apply an event about a pod that asks for NPUs; return whether its job changed."""
+    facts, pod = state.facts, change.pod
+    if facts.is_stale(pod):
+        return False
+    before = facts.pods.get(pod.uid)
+    if change.rejected and before is not None and not before.terminal:
+        state.backoff.record_rejection(pod.owner, now_s)
+    facts.put_pod(change)
+    is_job_changed = _update_member(state, change, now_s, draft)
+    if pod.node or pod.terminal:
+        why = Ended.GONE if pod.terminal else Ended.CONFIRMED
+        _end_all(state, pod.uid, why, draft)
+    elif before is None and change.member is not None:
+        member = AbsentMember(
+            change.member.membership.job, *change.member.membership.place
+        )
+        draft.touch_places(state.reservations.hand_over(member, pod.uid))
+    draft.touch([facts.place_pod(pod, now_s)])
+    return is_job_changed
+
+
+def _update_member(
+    state: State, change: events.PodUpdated, now_s: float, draft: _Draft
+) -> bool:
+    """Put a pod into its job, or out of it; return whether that changes the job.
+
+    A pod that has failed leaves its job.
+    """
+    pod, member = change.pod, change.member
+    job = member.membership.job if member is not None else ""
+    if state.gangs.job_of.get(pod.uid, job) != job:
+        _leave(state, pod.uid, now_s, draft)  # its labels changed
+    if member is None:
+        return False
+    if pod.phase == "Failed":
+        _leave(state, pod.uid, now_s, draft)
+        return False
+    is_bound = bool(pod.node) or pod.terminal
+    is_changed = state.gangs.put(pod.uid, member, bound=is_bound, ending=pod.deleting)
+    if is_bound:
+        _step_gangs(state, gang_events.Bound(uid=pod.uid), now_s, draft)
+    elif pod.deleting:
+        _step_gangs(state, gang_events.MemberRemoved(uid=pod.uid), now_s, draft)
+    if state.gangs.gang_of(pod.uid) is not None:
+        # chips that were freed for the pod alone are of no use to its job
+        for freed in state.reservations.release(pod.uid, Owner.PREEMPTION):
+            _end(freed, Ended.EXPIRED, draft)
+    return is_changed
+
+
+def _leave(state: State, uid: str, now_s: float, draft: _Draft) -> None:
+    """Remove a pod from its job; nothing is kept for a job without pods."""
+    job = state.gangs.job_of.get(uid, "")
+    _step_gangs(state, gang_events.MemberRemoved(uid=uid), now_s, draft)
+    state.gangs.drop(uid)
+    if job and job not in state.gangs.jobs:
+        _end_all(state, job, Ended.GONE, draft)
+
+
+def _step_gangs(
+    state: State, event: gang_events.Event, now_s: float, draft: _Draft
+) -> None:
+    for effect in permit.step(state.gangs, event, now_s, state.limits):
+        if isinstance(effect, gang_events.Unreserve):
+            for uid in effect.uids:
+                draft.touch_places(state.reservations.release(uid, Owner.PLAN))
+        draft.effects.append(effect)
+
+
+# -- reservations ------------------------------------------------------------------
+
+
+def _step_reservations(
+    state: State,
+    change: NodeReservation
+    | events.Released
+    | events.BindVoided
+    | events.ReservationsSwapped,
+    now_s: float,
+    draft: _Draft,
+) -> None:
+    match change:
+        case NodeReservation():
+            state.reservations.reserve_nodes(change)
+            state.version += 1
+        case events.Released():
+            ended = state.reservations.release(change.kept_for, change.owner)
+            draft.touch_places(ended)
+        case events.BindVoided():
+            _void_bind(state, change, now_s, draft)
+        case events.ReservationsSwapped():
+            _swap(state, change, draft)
+        case _:
+            assert_never(change)
+
+
+def _reserve(state: State, wanted: Reservation, draft: _Draft) -> Conflict | None:
+    before = state.reservations.kept_for(wanted.kept_for)
+    reserved = state.reservations.reserve(wanted)
+    if isinstance(reserved, Conflict):
+        return reserved
+    resource_state = state.facts.ensure_resource(wanted.node, wanted.resource)
+    if wanted.claim is not None:
+        resource_state.see_time(wanted.claim.predicate_time)
+    draft.touch_places((*before, wanted))
+    return None
+
+
+def _void_bind(
+    state: State, change: events.BindVoided, now_s: float, draft: _Draft
+) -> None:
+    uid = change.uid
+    if change.is_gone:
+        draft.touch_places(state.reservations.release(uid))
+        _step_gangs(state, gang_events.MemberRemoved(uid=uid), now_s, draft)
+        return
+    gang, reservation = state.gangs.gang_of(uid), state.reservations.assigned(uid)
+    if reservation is None:
+        return
+    if gang is not None and uid in gang.places:
+        state.reservations.change(reservation, Owner.PLAN, now_s + REVIEW_S)
+        draft.touch_places([reservation])
+    else:
+        draft.touch_places(state.reservations.release(uid))
+
+
+def _swap(state: State, change: events.ReservationsSwapped, draft: _Draft) -> None:
+    uid, other_uid = change.uid, change.other_uid
+    gang, table = state.gangs.gang_of(uid), state.reservations
+    own, other = table.assigned(uid), table.assigned(other_uid)
+    if gang is None or own is None or other is None:
+        return
+    if own.owner is not Owner.PLAN or other.owner is not Owner.PLAN:
+        return
+    draft.touch_places((*table.release(uid), *table.release(other_uid)))
+    table.reserve(own._replace(kept_for=other_uid))
+    table.reserve(other._replace(kept_for=uid))
+    gang.places[uid], gang.places[other_uid] = other.node, own.node
+
+
+def _end_all(state: State, beneficiary: str, why: Ended, draft: _Draft) -> None:
+    """End all reservations of a pod that is bound, or of a pod or job that is gone."""
+    for reservation in state.reservations.release(beneficiary):
+        _end(reservation, why, draft)
+
+
+def _end(reservation: Reservation, why: Ended, draft: _Draft) -> None:
+    draft.touch_places([reservation])
+    draft.effects.append(events.ReservationEnded(reservation=reservation, why=why))
+
+
+def _expire(state: State, now_s: float, draft: _Draft) -> None:
+    """Release or renew the reservations whose end has come."""
+    renewed_s = now_s + REVIEW_S
+    for reservation in state.reservations.due(now_s):
+        if reservation.owner in ASKED:
+            state.reservations.change(reservation, reservation.owner, renewed_s)
+            draft.effects.append(events.ReservationDue(reservation=reservation))
+        elif _is_planned(state, reservation):
+            state.reservations.change(reservation, reservation.owner, renewed_s)
+        else:
+            state.reservations.end(reservation)
+            _end(reservation, Ended.EXPIRED, draft)
+
+
+def _is_planned(state: State, reservation: Reservation) -> bool:
+    """Whether the plan of a pod's job still has the pod on the reserved node."""
+    uid = reservation.kept_for
+    if reservation.owner is not Owner.PLAN or not isinstance(uid, str):
+        return False
+    gang = state.gangs.jobs.get(state.gangs.job_of.get(uid, ""))
+    return gang is not None and gang.places.get(uid) == reservation.node
+
+
+def _review_nodes(state: State, now_s: float, draft: _Draft) -> None:
+    """End node reservations that expired or whose job no longer waits for nodes."""
+    for node_reservation in list(state.reservations.of_nodes.values()):
+        gang = state.gangs.jobs.get(node_reservation.job)
+        waits = gang is not None and gang.waits_s is not None and gang.unbound_count
+        if waits and now_s < node_reservation.until_s:
+            continue
+        state.reservations.release_nodes(node_reservation.resource)
+        state.version += 1
+        if gang is not None:
+            gang.nodes_again_s = now_s + state.limits.reserve_for_s
+        draft.effects.append(gang_events.WakeScheduler())
+
+
+# -- time, and what follows from facts and reservations ------------------------------
+
+
+def _tick(state: State, change: events.Ticked, now_s: float, draft: _Draft) -> None:
+    facts = state.facts
+    if change.is_all_read and facts.ahead_s is None:
+        draft.touch(facts.judge_reports(now_s))
+    is_seen_again = bool(state.lost) and not change.lost
+    if is_seen_again or state.backoff.has_ended(state.ticked_s, now_s):
+        # a back-off holds for all nodes; one improved node wakes the pods
+        draft.improved.update(state.index.names[:1])
+    state.lost = change.lost
+    state.ticked_s = now_s
+    _step_gangs(state, gang_events.Ticked(), now_s, draft)
+    state.backoff.forget(now_s)
+    _expire(state, now_s, draft)
+    _review_nodes(state, now_s, draft)
+    draft.touch(facts.expire(now_s))
+
+
+def _compute(state: State, name: str, resource: str, improved: set[str]) -> None:
+    """Compute the free chips of one resource of a node, and update the index.
+
+    If the node may take more pods than before, its name is added to `improved`. A
+    resource without product, pods and reservations is removed.
+    """
+    state.version += 1
+    resource_state = state.facts.resource_state(name, resource)
+    if resource_state is None:
+        return
+    reserved = state.reservations.on(name, resource)
+    if resource_state.is_empty and not reserved:
+        state.facts.drop_resource(resource_state)
+    shapes = [
+        reservation.claim.shape
+        for reservation in reserved
+        if reservation.claim is not None
+    ]
+    has_gone_on = state.unconfirmed.put(
+        name, resource, resource_state.unconfirmed(shapes)
+    )
+    before = state.index.nodes(resource).get(name)
+    after = resource_state.state(
+        reserved=reservations.union(reserved),
+        self_maintain=state.self_maintain,
+    )
+    if has_gone_on or offers_more(before, after):
+        improved.add(name)
+    if after is not None:
+        state.index.put(after)
+    else:
+        state.index.drop(name, resource)

@@ -1,0 +1,98 @@
+"""Calls to the API server about jobs: sizes are read, members told and evicted."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Protocol
+
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.dispatch import Apply
+from extender.gang import events as gang_events
+from extender.gang.gangs import Gang
+from extender.gang.membership import SizeSource
+from extender.gang.size import Size
+from scheduler_core.wire.pods import NpuPod
+
+
+class JobsApi(Protocol):
+    """Requests to the API server about the pods of jobs."""
+
+    async def size(self, source: SizeSource) -> Size | str:
+        """Read from the API server how many pods a job needs.
+
+        If the read fails or gives no number, returns a sentence that says so.
+
+        Args:
+            source: Names the Kubernetes object that has the number.
+        """
+
+    async def remove(self, pod: NpuPod) -> None:
+        """Evict a pod because other pods of its job were not bound in time."""
+
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        """Emit a Kubernetes event on a pod about the pod's job.
+
+        Args:
+            pod: The pod that the event is shown on.
+            reason: Reason of the event.
+            text: Message of the event.
+        """
+
+
+class JobCalls:
+    """Open requests to the API server about jobs; at most one for the size of a job."""
+
+    def __init__(self, cache: Cache, apply: Apply, api: JobsApi) -> None:
+        """Start without open requests.
+
+        Args:
+            cache: Read only.
+            apply: Applies an event to the cache.
+            api: Requests to the API server.
+        """
+        self._cache = cache
+        self._apply = apply
+        self._api = api
+        #: jobs whose size is being read from the API server
+        self._size_reads: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def request_size(self, gang: Gang) -> None:
+        """Start to read the size of a job, unless that is under way already."""
+        if gang.size_source is not None and gang.job not in self._size_reads:
+            self._size_reads.add(gang.job)
+            self._start(self._learn_size(gang.job, gang.size_source))
+
+    def carry_out(self, effect: events.Effect) -> None:
+        """Emit events on members of a job, or evict them; ignore other effects."""
+        match effect:
+            case gang_events.EmitEvent(uids=uids, reason=reason, text=text):
+                for pod in self._pods(uids):
+                    self._api.tell(pod, reason, text)
+            case gang_events.EvictMembers(uids=uids):
+                for pod in self._pods(uids):
+                    self._start(self._api.remove(pod))
+            case _:
+                pass
+
+    async def stop(self) -> None:
+        """Cancel open requests."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _pods(self, uids: tuple[str, ...]) -> list[NpuPod]:
+        return [pod for pod in map(self._cache.pods.get, uids) if pod is not None]
+
+    async def _learn_size(self, job: str, source: SizeSource) -> None:
+        try:
+            outcome = await self._api.size(source)
+        finally:
+            self._size_reads.discard(job)
+        size, problem = (outcome, "") if isinstance(outcome, Size) else (None, outcome)
+        self._apply(events.SizeRead(job=job, size=size, problem=problem))
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

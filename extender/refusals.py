@@ -1,0 +1,93 @@
+"""Why a pod is not placed or not bound: a closed set of reasons with sentences."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler_core.node.reasons import Reason
+
+
+class ExtenderReason(StrEnum):
+    """Reasons of the extender to refuse a node, besides those of `scheduler_core`.
+
+    Both kinds of reason are values of the metric label `reason`.
+    """
+
+    POD = "pod"
+    BACK_OFF = "storm"
+    OPEN_BIND = "open-bind"
+    NOT_BEST = "not-best"
+    JOB = "job"
+    LOST = "lost"
+    ROOM = "room"
+    #: each node refuses a pod, for several reasons
+    NOWHERE = "nowhere"
+    #: the bind's outcome is not known yet, or another call for the pod is under way
+    UNCLEAR = "unclear"
+    #: the pod is deleted, or bound to another node
+    GONE = "gone"
+    BOUND_ELSEWHERE = "bound-elsewhere"
+    #: the API server refused a request
+    API = "api"
+    #: this extender does not lead, or is stopping
+    NOT_LEADING = "not-leading"
+    STOPPING = "stopping"
+
+
+#: Reasons for which the scheduler may search for pods to evict: the node has too few
+#: free chips, or could serve the pod but another node fits better. For others the
+#: search is useless. For example, kube-scheduler only counts chips, so it does not find
+#: pods that block a ring.
+RESOLVABLE = frozenset({Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a pod cannot go to a node: a reason for programs and a text for people."""
+
+    reason: Reason | ExtenderReason
+    text: str
+
+    @property
+    def is_resolvable(self) -> bool:
+        """Whether the scheduler may search for pods to evict because of it."""
+        return self.reason in RESOLVABLE
+
+
+NOT_BEST = Refusal(reason=ExtenderReason.NOT_BEST, text="another node fits better")
+OPEN_BIND = Refusal(
+    reason=ExtenderReason.OPEN_BIND,
+    text="an earlier bind of this pod has no known outcome yet",
+)
+#: Refusal of nodes other than the planned one.
+ELSEWHERE = Refusal(
+    reason=ExtenderReason.JOB, text="the job's plan has the pod on another node"
+)
+CLOSED = Refusal(reason=ExtenderReason.JOB, text="its node takes no pods now")
+RESERVED_NODE = Refusal(
+    reason=ExtenderReason.JOB, text="kept for a large job that has waited long"
+)
+UNSEEN = Refusal(
+    reason=ExtenderReason.JOB, text="the pod is of a job and has not been seen yet"
+)
+#: Refusal of nodes whose chips preemption still frees for the pod or its job.
+LEAVING = Refusal(
+    reason=ExtenderReason.ROOM, text="pods are leaving to make room for it"
+)
+#: Refusal of nodes other than the one where preemption freed chips for the pod.
+FREED = Refusal(
+    reason=ExtenderReason.ROOM, text="chips of another node were freed for the pod"
+)
+#: Text of a refusal while the size of the pod's job is being read.
+READING = "how many pods its job has is being read"
+ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
+#: Refusals of a bind, apart from those of its chips.
+STOPPING = Refusal(reason=ExtenderReason.STOPPING, text="the extender is stopping")
+GONE = Refusal(reason=ExtenderReason.GONE, text="the pod is gone")
+NOT_BOUND = Refusal(reason=ExtenderReason.UNCLEAR, text="the pod is not bound")
+UNDER_WAY = Refusal(
+    reason=ExtenderReason.UNCLEAR, text="a bind of this pod is under way"
+)
+UNKNOWN = Refusal(
+    reason=ExtenderReason.UNCLEAR,
+    text="the API server gave no clear answer to the bind; it is looked into",
+)

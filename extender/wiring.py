@@ -1,0 +1,248 @@
+"""All parts of an extender for one term as leader, and how they are connected."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from extender.announcer import Announcer
+from extender.apiserver import live_settings, wake
+from extender.apiserver.informers import Informers
+from extender.apiserver.live_settings import DynamicSettings, SettingsFollower
+from extender.apiserver.resync import Resync
+from extender.apiserver.tor_share import TorShareWriter
+from extender.apiserver.wake import SchedulerWaker
+from extender.apiserver.writers import (
+    KubeGroups,
+    KubeJobs,
+    KubeMarks,
+    KubePods,
+    KubeTorShare,
+)
+from extender.cache.cache import Cache
+from extender.cache.events import Change
+from extender.cache.reservations import Owner
+from extender.clocks import Clock
+from extender.dispatch import Apply, Dispatcher, Router, ignore
+from extender.gang import events as gang_events
+from extender.kube_scheduler.binder import Binder
+from extender.kube_scheduler.verbs import KubeSchedulerVerbs
+from extender.metrics import Metrics
+from extender.planning.job_calls import JobCalls
+from extender.planning.permits import BindPermits
+from extender.planning.planner import Planner
+from extender.planning.topology import NetworkTopology
+from extender.preemption.evictions import KubeEvictions
+from extender.preemption.preemptor import Preemptor
+from extender.queries.routes import QueryRoutes
+from extender.scheduling.decisions import LastDecisions
+from extender.settings import Settings
+from extender.shadow.reporter import ShadowReporter
+from extender.volcano.claims import ClaimWriter
+from extender.volcano.podgroup_conditions import PodGroupConditions
+from extender.volcano.sessions import Sessions
+from extender.volcano.verbs import Parts as VolcanoParts
+from extender.volcano.verbs import VolcanoVerbs
+from kube import nodes
+from kube.client import Client
+from kube.events import Recorder
+
+COMPONENT = "ascend-extender"
+#: Seconds between two events. People read them, slowly. An event costs the API server
+#: as much as the bind it reports, while other pods wait for theirs.
+_EVENT_SPACING_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What an extender gets from the program that runs it."""
+
+    settings: Settings
+    #: open client of the API server; owned by the caller
+    client: Client
+    #: clocks for all parts
+    wall: Clock
+    metrics: Metrics
+    #: returns why this extender may not decide now; None if it may
+    why_not_leading: Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Functions of the extender that its parts call."""
+
+    #: applies an event that a watch or the clock has brought
+    learn: Callable[[Change], None]
+    #: puts changed settings into force
+    adjust: Callable[[DynamicSettings], None]
+    #: called each time a watch has received a complete list
+    synced: Callable[[], None]
+    #: returns why no scheduler is served now; None if it is
+    why_not_ready: Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of one extender."""
+
+    cache: Cache
+    apply: Apply
+    announcer: Announcer
+    waker: SchedulerWaker
+    networks: NetworkTopology
+    job_calls: JobCalls
+    permits: BindPermits
+    planner: Planner
+    binder: Binder
+    preemptor: Preemptor | None
+    kube_scheduler: KubeSchedulerVerbs
+    volcano: VolcanoVerbs
+    informers: Informers
+    resync: Resync
+    queries: QueryRoutes
+    shadow: ShadowReporter | None
+    tor_share: TorShareWriter | None
+
+
+def connect(environment: Environment, callbacks: Callbacks) -> Parts:
+    """Construct and connect all parts; nothing is started.
+
+    The metrics show the new cache from now on.
+    """
+    settings, client = environment.settings, environment.client
+    wall, metrics = environment.wall, environment.metrics
+    cache = Cache(
+        self_maintain=settings.self_maintain_available_card,
+        agent_silent_s=settings.agent_silent_s,
+        limits=gang_events.Limits(
+            gate_s=settings.gate_s, evicts_incomplete=settings.incomplete == "evict"
+        ),
+        bare_nodes=settings.bare_nodes,
+    )
+    dispatcher = Dispatcher(cache, wall)
+    recorder = Recorder(client, component=COMPONENT, spacing_s=_EVENT_SPACING_S)
+    decisions = LastDecisions()
+    announcer = Announcer(recorder, decisions, wall, is_mute=settings.shadow)
+    waker = _make_waker(client, cache, wall)
+    dynamic = SettingsFollower(
+        live_settings.from_settings(settings),
+        adjust=callbacks.adjust,
+        record=announcer.record_settings,
+    )
+    networks = NetworkTopology(cache, dynamic.in_force.rules)
+    jobs_api = KubeJobs(client, recorder, waker)
+    job_calls = JobCalls(cache, dispatcher.apply, jobs_api)
+    permits = BindPermits(cache, dispatcher.apply, clock=wall, metrics=metrics)
+    planner = Planner(
+        cache,
+        dispatcher.apply,
+        clock=wall,
+        request_size=job_calls.request_size,
+        topology=networks.snapshot,
+        metrics=metrics,
+    )
+    binder = Binder(
+        cache,
+        dispatcher.apply,
+        KubePods(client, bind_s=settings.bind_s),
+        wait=permits.wait,
+        clock=wall,
+        metrics=metrics,
+        on_bound=announcer.record_bound,
+        why_not_leading=environment.why_not_leading,
+    )
+    preemptor = None  # then only kube-scheduler or Volcano evicts pods to make room
+    if settings.preemption == "evict":
+        preemptor = Preemptor(
+            cache,
+            dispatcher.apply,
+            KubeEvictions(client, metrics, tell=jobs_api.tell, wake=jobs_api.wake),
+            clock=wall,
+            topology=networks.snapshot,
+            why_wait=planner.why_wait,
+        )
+    volcano = VolcanoVerbs(
+        VolcanoParts(
+            cache=cache,
+            apply=dispatcher.apply,
+            sessions=Sessions(cache, dispatcher.apply, planner, wall),
+            marks=ClaimWriter(KubeMarks(client)),
+            groups=PodGroupConditions(KubeGroups(client), wall),
+            notes=decisions,
+            metrics=metrics,
+            clock=wall,
+            tell=announcer.record_refused_job,
+        ),
+        callbacks.why_not_ready,
+    )
+    dispatcher.connect(
+        Router(
+            permits=permits.carry_out,
+            job_calls=job_calls.carry_out,
+            waker=waker.carry_out,
+            owners={
+                Owner.PLAN: planner.carry_out,
+                Owner.BIND: binder.carry_out,
+                Owner.VOLCANO: volcano.carry_out,
+                Owner.PREEMPTION: preemptor.carry_out if preemptor else ignore,
+            },
+        ).carry_out
+    )
+    informers = Informers(
+        client,
+        learn=callbacks.learn,
+        settings=dynamic.follow,
+        synced=callbacks.synced,
+    )
+    metrics.watch_cache(cache)
+    metrics.watch_events(recorder)
+    metrics.watch_settings(lambda: dynamic.is_unusable)
+    namespace = settings.tor_share_namespace
+    return Parts(
+        cache=cache,
+        apply=dispatcher.apply,
+        announcer=announcer,
+        waker=waker,
+        networks=networks,
+        job_calls=job_calls,
+        permits=permits,
+        planner=planner,
+        binder=binder,
+        preemptor=preemptor,
+        kube_scheduler=KubeSchedulerVerbs(
+            cache,
+            binder,
+            planner=planner,
+            notes=decisions,
+            metrics=metrics,
+            clock=wall,
+            why_not_ready=callbacks.why_not_ready,
+            on_refused=waker.note_refused,
+            preemptor=preemptor,
+        ),
+        volcano=volcano,
+        informers=informers,
+        resync=Resync(
+            informers, cache, metrics, learn=callbacks.learn, every_s=settings.sweep_s
+        ),
+        queries=QueryRoutes(
+            cache, networks, callbacks.why_not_ready, notes=decisions, clock=wall
+        ),
+        shadow=(
+            ShadowReporter(cache, metrics, wall=wall, topology=networks.snapshot)
+            if settings.shadow
+            else None
+        ),
+        tor_share=(
+            TorShareWriter(cache, networks, KubeTorShare(client, namespace))
+            if namespace and not settings.shadow
+            else None
+        ),
+    )
+
+
+def _make_waker(client: Client, cache: Cache, wall: Clock) -> SchedulerWaker:
+    async def annotate(node: str) -> None:
+        # nanoseconds, so that two values are never the same
+        when = str(wall.now_ns())
+        await nodes.patch(client, node, annotations={wake.ANNOTATION: when})
+
+    return SchedulerWaker(annotate, lambda: next(iter(cache.index.names), ""))
