@@ -319,7 +319,7 @@ def _void_bind(
     gang, reservation = state.gangs.gang_of(uid), state.reservations.assigned(uid)
     if reservation is None:
         return
-    if gang is not None and uid in gang.places:
+    if gang is not None and uid in gang.plan.places:
         state.reservations.change(reservation, Owner.PLAN, now_s + REVIEW_S)
         draft.touch_places([reservation])
     else:
@@ -337,7 +337,7 @@ def _swap(state: State, change: events.ReservationsSwapped, draft: _Draft) -> No
     draft.touch_places((*table.release(uid), *table.release(other_uid)))
     table.reserve(own._replace(kept_for=other_uid))
     table.reserve(other._replace(kept_for=uid))
-    gang.places[uid], gang.places[other_uid] = other.node, own.node
+    gang.plan.places[uid], gang.plan.places[other_uid] = other.node, own.node
 
 
 def _end_all(state: State, beneficiary: str, why: Ended, draft: _Draft) -> None:
@@ -371,20 +371,22 @@ def _is_planned(state: State, reservation: Reservation) -> bool:
     if reservation.owner is not Owner.PLAN or not isinstance(uid, str):
         return False
     gang = state.gangs.jobs.get(state.gangs.job_of.get(uid, ""))
-    return gang is not None and gang.places.get(uid) == reservation.node
+    return gang is not None and gang.plan.places.get(uid) == reservation.node
 
 
 def _review_nodes(state: State, now_s: float, draft: _Draft) -> None:
     """End node reservations that expired or whose job no longer waits for nodes."""
     for node_reservation in list(state.reservations.of_nodes.values()):
         gang = state.gangs.jobs.get(node_reservation.job)
-        waits = gang is not None and gang.waits_s is not None and gang.unbound_count
+        waits = (
+            gang is not None and gang.plan.waits_s is not None and gang.unbound_count
+        )
         if waits and now_s < node_reservation.until_s:
             continue
         state.reservations.release_nodes(node_reservation.resource)
         state.version += 1
         if gang is not None:
-            gang.nodes_again_s = now_s + state.limits.reserve_for_s
+            gang.plan.nodes_again_s = now_s + state.limits.reserve_for_s
         draft.effects.append(gang_events.WakeScheduler())
 
 

@@ -32,23 +32,11 @@ class Phase(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Gang:
-    """A job: its pods, its size, its phase, its plan, and its waiting bind calls."""
+class JobPlan:
+    """What the extender has decided for a job; a restart drops it.
 
-    job: str
-    size_source: SizeSource | None = None
-    #: {uid: member} of pods that ask for NPUs and have not failed
-    members: dict[str, Member] = field(default_factory=dict)
-    #: members that have a node, or have succeeded
-    bound: set[str] = field(default_factory=set)
-    #: members that are being deleted
-    ending: set[str] = field(default_factory=set)
-    #: UIDs of its pods without NPUs
-    others: set[str] = field(default_factory=set)
-    #: None: unknown
-    size: Size | None = None
-    #: why the size is unknown; "" while it is being read
-    problem: str = ""
+    `permit.step` changes it, and of the rest of the cache only what ends reservations.
+    """
 
     phase: Phase = Phase.GATHERING
     #: {uid: planned node} of members without a node
@@ -80,6 +68,29 @@ class Gang:
     nodes_again_s: float = 0.0
     #: why it does not fit
     text: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Gang:
+    """A job: its pods and its size, and the plan that the extender has for it."""
+
+    job: str
+    size_source: SizeSource | None = None
+    #: {uid: member} of pods that ask for NPUs and have not failed
+    members: dict[str, Member] = field(default_factory=dict)
+    #: members that have a node, or have succeeded
+    bound: set[str] = field(default_factory=set)
+    #: members that are being deleted
+    ending: set[str] = field(default_factory=set)
+    #: UIDs of its pods without NPUs
+    others: set[str] = field(default_factory=set)
+    #: None: unknown
+    size: Size | None = None
+    #: why the size is unknown; "" while it is being read
+    problem: str = ""
+
+    #: what the extender has decided; all other fields are facts
+    plan: JobPlan = field(default_factory=JobPlan)
 
     @property
     def missing(self) -> int:
@@ -146,7 +157,9 @@ class Gang:
         True if the pod has a planned node, and the job is in the phase BINDING or has a
         bound pod.
         """
-        return uid in self.places and (self.phase is Phase.BINDING or bool(self.bound))
+        return uid in self.plan.places and (
+            self.plan.phase is Phase.BINDING or bool(self.bound)
+        )
 
     def rank_key(self, uid: str) -> tuple[int, object, str]:
         """Return the sort key of a pod among the pods of its job.
@@ -199,8 +212,12 @@ class Gang:
         counts = (
             f"{len(self.members)} of {of} pods exist, {len(self.bound)} have a node"
         )
-        why = f": {self.text}" if self.text and self.phase is Phase.GATHERING else ""
-        return f"{self.phase.value}, {counts}{why}"
+        why = (
+            f": {self.plan.text}"
+            if self.plan.text and self.plan.phase is Phase.GATHERING
+            else ""
+        )
+        return f"{self.plan.phase.value}, {counts}{why}"
 
     @property
     def title(self) -> str:
@@ -275,11 +292,11 @@ class Gangs:
         if gang is None:
             return
         gang.members.pop(uid, None)
-        gang.places.pop(uid, None)
-        gang.unoffered.discard(uid)
-        for uids in (gang.bound, gang.ending, gang.others, gang.open_binds):
+        gang.plan.places.pop(uid, None)
+        gang.plan.unoffered.discard(uid)
+        for uids in (gang.bound, gang.ending, gang.others, gang.plan.open_binds):
             uids.discard(uid)
-        if not gang.members and not gang.others and not gang.waiting_calls:
+        if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
 
     def set_size(self, job: str, size: Size | None, problem: str) -> bool:
@@ -316,5 +333,5 @@ def count_phases(gangs: Iterable[Gang]) -> Mapping[Phase, int]:
     """Return {phase: number of jobs in this phase} of those planned as a whole."""
     counts = dict.fromkeys(Phase, 0)
     for gang in gangs:
-        counts[gang.phase] += gang.is_several
+        counts[gang.plan.phase] += gang.is_several
     return counts

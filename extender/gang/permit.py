@@ -130,23 +130,24 @@ def _of_job(
     now_s: float,
     limits: Limits,
 ) -> Effects:
+    plan = gang.plan
     match event:
         case JobPlanned(places=places):
-            gang.phase = Phase.RESERVED
-            gang.places = dict(places)
-            gang.until_s = now_s + limits.plan_s
-            gang.waits_s, gang.text = None, ""
-            gang.unoffered.clear()
+            plan.phase = Phase.RESERVED
+            plan.places = dict(places)
+            plan.until_s = now_s + limits.plan_s
+            plan.waits_s, plan.text = None, ""
+            plan.unoffered.clear()
             yield WakeScheduler()
         case PlanFailed(text=text):
-            gang.text = text
-            if gang.waits_s is None:
-                gang.waits_s = now_s
+            plan.text = text
+            if plan.waits_s is None:
+                plan.waits_s = now_s
         case PlanBroken(text=text):
             yield from _void(gang, text)
             _back_off(gang, now_s, limits)
         case SeenInVolcano():
-            gang.is_gated = False
+            plan.is_gated = False
         case _:
             assert_never(event)
 
@@ -154,7 +155,7 @@ def _of_job(
 def _came(
     gang: Gang | None, event: BindArrived, now_s: float, limits: Limits
 ) -> Effects:
-    place = gang.places.get(event.uid) if gang else None
+    place = gang.plan.places.get(event.uid) if gang else None
     if gang is None or place is None:
         yield RefuseBind(call=event.call, text=NO_PLAN)
         return
@@ -162,24 +163,25 @@ def _came(
         text = f"the plan of this pod's job has it on {place}"
         yield RefuseBind(call=event.call, text=text)
         return
-    before = gang.waiting_calls.pop(event.uid, None)
+    plan = gang.plan
+    before = plan.waiting_calls.pop(event.uid, None)
     if before is not None:
         yield RefuseBind(
             call=before, text="a later call has taken the place of this one"
         )
     if gang.may_bind(event.uid):
-        if gang.phase is not Phase.BINDING:
+        if plan.phase is not Phase.BINDING:
             _open(gang, now_s)
-        gang.open_binds.add(event.uid)
+        plan.open_binds.add(event.uid)
         yield ReleaseBinds(job=gang.job, calls={event.uid: event.call})
         return
-    if not gang.waiting_calls:
-        gang.until_s = now_s + limits.gate_s
-    gang.waiting_calls[event.uid] = event.call
-    if gang.waiting_calls.keys() == gang.places.keys():
-        calls, gang.waiting_calls = gang.waiting_calls, {}
+    if not plan.waiting_calls:
+        plan.until_s = now_s + limits.gate_s
+    plan.waiting_calls[event.uid] = event.call
+    if plan.waiting_calls.keys() == plan.places.keys():
+        calls, plan.waiting_calls = plan.waiting_calls, {}
         _open(gang, now_s)
-        gang.open_binds = set(calls)
+        plan.open_binds = set(calls)
         yield ReleaseBinds(job=gang.job, calls=calls)
 
 
@@ -189,20 +191,20 @@ def _of_pod(
     now_s: float,
     limits: Limits,
 ) -> Effects:
+    plan = gang.plan
     match event:
         case BindAbandoned(uid=uid, call=call):
-            if gang.waiting_calls.get(uid) == call:
-                del gang.waiting_calls[uid]
+            if plan.waiting_calls.get(uid) == call:
+                del plan.waiting_calls[uid]
         case Bound(uid=uid):
             _bind_member(gang, uid)
             yield from _go_on(gang, now_s)
         case BindFailed(uid=uid):
-            gang.open_binds.discard(uid)
-            if gang.phase is Phase.BINDING and not gang.open_binds and not gang.bound:
-                gang.phase = (
-                    Phase.RESERVED
-                )  # no pod was bound: all binds must arrive again
-                gang.until_s = now_s + limits.plan_s
+            plan.open_binds.discard(uid)
+            if plan.phase is Phase.BINDING and not plan.open_binds and not gang.bound:
+                # no pod was bound: all binds must arrive again
+                plan.phase = Phase.RESERVED
+                plan.until_s = now_s + limits.plan_s
             yield WakeScheduler()
         case MemberRemoved(uid=uid):
             yield from _lost(gang, uid)
@@ -215,14 +217,15 @@ def _of_pod(
 def _of_volcano(
     gang: Gang, event: Allocated | Returned, now_s: float, limits: Limits
 ) -> Effects:
+    plan = gang.plan
     match event:
         case Allocated(uid=uid):
-            if gang.phase is not Phase.BINDING:
+            if plan.phase is not Phase.BINDING:
                 _open(gang, now_s)
-            gang.open_binds.add(uid)
+            plan.open_binds.add(uid)
         case Returned(uid=uid):
-            gang.open_binds.discard(uid)
-            if gang.phase is Phase.BINDING and not gang.open_binds and not gang.bound:
+            plan.open_binds.discard(uid)
+            if plan.phase is Phase.BINDING and not plan.open_binds and not gang.bound:
                 # Volcano's other plugins have reasons that we do not know: pause.
                 yield from _void(gang, "Volcano did not find places for all its pods")
                 _back_off(gang, now_s, limits)
@@ -231,53 +234,57 @@ def _of_volcano(
 
 
 def _bind_member(gang: Gang, uid: str) -> None:
+    plan = gang.plan
     gang.bound.add(uid)
-    gang.open_binds.discard(uid)
-    gang.places.pop(uid, None)
-    if gang.phase is not Phase.GATHERING and not gang.places:
+    plan.open_binds.discard(uid)
+    plan.places.pop(uid, None)
+    if plan.phase is not Phase.GATHERING and not plan.places:
         _close(gang)
 
 
 def _go_on(gang: Gang, now_s: float) -> Effects:
     """Release all waiting bind calls of a job, because one of its pods is bound."""
-    if not gang.waiting_calls:
+    plan = gang.plan
+    if not plan.waiting_calls:
         return
-    calls, gang.waiting_calls = gang.waiting_calls, {}
-    if gang.places:
+    calls, plan.waiting_calls = plan.waiting_calls, {}
+    if plan.places:
         _open(gang, now_s)
-        gang.open_binds |= calls.keys() & gang.places.keys()
+        plan.open_binds |= calls.keys() & plan.places.keys()
     yield ReleaseBinds(job=gang.job, calls=calls)
 
 
 def _lost(gang: Gang, uid: str) -> Effects:
-    if gang.phase is Phase.RESERVED and uid in gang.places:
+    plan = gang.plan
+    if plan.phase is Phase.RESERVED and uid in plan.places:
         yield from _void(gang, f"pod {gang.format_names([uid])} of the job has gone")
-    elif gang.places.pop(uid, None) is not None:
+    elif plan.places.pop(uid, None) is not None:
         yield Unreserve(uids=(uid,))
-        if not gang.places:
+        if not plan.places:
             _close(gang)
 
 
 def _missed(gang: Gang, event: NodeNotOffered, now_s: float, limits: Limits) -> Effects:
+    plan = gang.plan
     uid = event.uid
-    if uid not in gang.places:
+    if uid not in plan.places:
         return
-    if event.of_one and uid not in gang.unoffered:
-        gang.unoffered.add(uid)
+    if event.of_one and uid not in plan.unoffered:
+        plan.unoffered.add(uid)
         return
-    node = gang.places[uid]
-    gang.avoid[node] = now_s + limits.avoid_s
-    if gang.phase is Phase.BINDING:
-        del gang.places[uid]
+    node = plan.places[uid]
+    plan.avoid[node] = now_s + limits.avoid_s
+    if plan.phase is Phase.BINDING:
+        del plan.places[uid]
         yield Unreserve(uids=(uid,))
-        if not gang.places:
+        if not plan.places:
             _close(gang)
         return
     name = gang.format_names([uid])
     text = f"pod {name} of the job cannot go to {node}: it is planned again"
     yield from _void(gang, text)
-    gang.failures += 1
-    if gang.failures > _UNPAUSED_PLANS:
+    plan.failures += 1
+    if plan.failures > _UNPAUSED_PLANS:
         _back_off(gang, now_s, limits, counted=True)
 
 
@@ -286,22 +293,24 @@ _UNPAUSED_PLANS = 3
 
 
 def _ticked(gang: Gang, now_s: float, limits: Limits) -> Effects:
-    gang.avoid = {node: end for node, end in gang.avoid.items() if now_s < end}
-    if gang.phase is Phase.RESERVED and now_s >= gang.until_s:
+    plan = gang.plan
+    plan.avoid = {node: end for node, end in plan.avoid.items() if now_s < end}
+    if plan.phase is Phase.RESERVED and now_s >= plan.until_s:
         yield from _too_late(gang, now_s, limits)
-    elif gang.phase is Phase.BINDING:
+    elif plan.phase is Phase.BINDING:
         yield from _in_part(gang, now_s, limits)
-    elif gang.again_s and now_s >= gang.again_s:
-        gang.again_s = 0.0
+    elif plan.again_s and now_s >= plan.again_s:
+        plan.again_s = 0.0
         yield WakeScheduler()
 
 
 def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
-    absent = [uid for uid in gang.places if uid not in gang.waiting_calls]
-    arrived, total = len(gang.waiting_calls), len(gang.places)
+    plan = gang.plan
+    absent = [uid for uid in plan.places if uid not in plan.waiting_calls]
+    arrived, total = len(plan.waiting_calls), len(plan.places)
     if arrived:
         for uid in absent:
-            gang.avoid[gang.places[uid]] = now_s + limits.avoid_s
+            plan.avoid[plan.places[uid]] = now_s + limits.avoid_s
         names = gang.format_names(absent)
         text = (
             f"{arrived} of {total} pods of the job were ready to be bound within "
@@ -315,11 +324,12 @@ def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
 
 
 def _in_part(gang: Gang, now_s: float, limits: Limits) -> Effects:
-    late_s = now_s - gang.open_s
+    plan = gang.plan
+    late_s = now_s - plan.open_s
     bound = gang.bound - gang.ending
-    unbound = tuple(gang.places)
-    if late_s >= limits.partial_s and not gang.is_reported:
-        gang.is_reported = True
+    unbound = tuple(plan.places)
+    if late_s >= limits.partial_s and not plan.is_reported:
+        plan.is_reported = True
         text = (
             f"{len(bound)} pods of the job are bound and {len(unbound)} are not: "
             f"{gang.format_names(unbound)}"
@@ -336,16 +346,18 @@ def _in_part(gang: Gang, now_s: float, limits: Limits) -> Effects:
 
 
 def _open(gang: Gang, now_s: float) -> None:
-    gang.phase = Phase.BINDING
-    gang.open_s = now_s
-    gang.is_reported = False
+    plan = gang.plan
+    plan.phase = Phase.BINDING
+    plan.open_s = now_s
+    plan.is_reported = False
 
 
 def _close(gang: Gang) -> None:
     """End the plan of a job in which no planned pod is left to be bound."""
-    gang.phase = Phase.GATHERING
-    gang.failures = 0
-    gang.again_s = 0.0
+    plan = gang.plan
+    plan.phase = Phase.GATHERING
+    plan.failures = 0
+    plan.again_s = 0.0
 
 
 def _void(gang: Gang, text: str) -> Effects:
@@ -356,12 +368,13 @@ def _void(gang: Gang, text: str) -> Effects:
     Args:
         text: Why the plan is dropped, for people.
     """
-    gang.phase = Phase.GATHERING
-    gang.text = text
-    waiting_calls, gang.waiting_calls = gang.waiting_calls, {}
-    places, gang.places = gang.places, {}
-    gang.open_binds.clear()
-    gang.unoffered.clear()
+    plan = gang.plan
+    plan.phase = Phase.GATHERING
+    plan.text = text
+    waiting_calls, plan.waiting_calls = plan.waiting_calls, {}
+    places, plan.places = plan.places, {}
+    plan.open_binds.clear()
+    plan.unoffered.clear()
     for call in waiting_calls.values():
         yield RefuseBind(call=call, text=text)
     if places:
@@ -380,8 +393,9 @@ def _back_off(
     Args:
         counted: Whether the caller has already added this failure to `gang.failures`.
     """
-    gang.failures += not counted
-    doublings = min(gang.failures - 1, 16)
+    plan = gang.plan
+    plan.failures += not counted
+    doublings = min(plan.failures - 1, 16)
     pause_s = min(limits.first_wait_s * 2**doublings, limits.longest_wait_s)
-    share = zlib.crc32(f"{gang.job}/{gang.failures}".encode()) / 2**32
-    gang.again_s = now_s + pause_s * (1 + share)
+    share = zlib.crc32(f"{gang.job}/{plan.failures}".encode()) / 2**32
+    plan.again_s = now_s + pause_s * (1 + share)

@@ -70,9 +70,9 @@ class BindPermits:
         gang = self._cache.gang_of(caller.uid)
         if gang is None or self._cache.is_bind_open(caller.uid):
             return None
-        if len(gang.waiting_calls) + (caller.uid not in gang.waiting_calls) >= len(
-            gang.places
-        ):
+        if len(gang.plan.waiting_calls) + (
+            caller.uid not in gang.plan.waiting_calls
+        ) >= len(gang.plan.places):
             self._drop_abandoned_calls(gang)
         number = self._waiting_binds.add(caller)
         self._apply(
@@ -100,7 +100,7 @@ class BindPermits:
     def tick(self) -> None:
         """Refuse bind calls of disconnected callers."""
         for gang in list(self._cache.gangs.values()):
-            if gang.waiting_calls:
+            if gang.plan.waiting_calls:
                 self._drop_abandoned_calls(gang)
 
     async def stop(self) -> None:
@@ -113,7 +113,7 @@ class BindPermits:
 
     def _drop_abandoned_calls(self, gang: Gang) -> None:
         """Refuse a job's waiting bind calls that come from disconnected callers."""
-        for uid, number in list(gang.waiting_calls.items()):
+        for uid, number in list(gang.plan.waiting_calls.items()):
             caller = self._waiting_binds.caller(number)
             if caller is None or not caller.is_there():
                 self._apply(gang_events.BindAbandoned(uid=uid, call=number))

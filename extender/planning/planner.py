@@ -112,7 +112,7 @@ class Planner:
         self._find_place(gang, pod, names)
         planned = self._cache.reservation(pod.uid)
         if planned is None:
-            return node_filter.refuse_unplanned(self._cache, pod, names, gang.text)
+            return node_filter.refuse_unplanned(self._cache, pod, names, gang.plan.text)
         return node_filter.accept_only(planned.node, names)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
@@ -124,7 +124,7 @@ class Planner:
         planned = self._cache.reservation(pod.uid)
         if planned is not None and planned.node not in names:
             self._apply(gang_events.NodeNotOffered(uid=pod.uid, of_one=len(names) == 1))
-        if pod.uid not in gang.places:
+        if pod.uid not in gang.plan.places:
             self.offer(gang, names)
 
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
@@ -173,8 +173,8 @@ class Planner:
                 f"its job has {gang.unbound_count} pods, more than the {self.largest} "
                 "that can be bound together"
             )
-        elif self._clock.now_s() < gang.again_s:
-            text = gang.text
+        elif self._clock.now_s() < gang.plan.again_s:
+            text = gang.plan.text
         else:
             return None
         return Refusal(reason=ExtenderReason.JOB, text=text)
@@ -200,21 +200,21 @@ class Planner:
             was_tried = self._candidates.was_tried(gang_ahead.job, self._cache.version)
             if not was_tried and self._is_due(gang_ahead):
                 self._plan(gang_ahead)
-        if gang.phase is not Phase.RESERVED:
+        if gang.plan.phase is not Phase.RESERVED:
             self._plan(gang)
 
     def _is_due(self, gang: Gang) -> bool:
         return (
-            gang.phase is Phase.GATHERING
+            gang.plan.phase is Phase.GATHERING
             and gang.unbound_count > 0
             and gang.size is not None
             and not gang.missing
             and not self._is_too_large(gang)
-            and self._clock.now_s() >= gang.again_s
+            and self._clock.now_s() >= gang.plan.again_s
         )
 
     def _is_too_large(self, gang: Gang) -> bool:
-        return gang.is_gated and gang.unbound_count > self.largest
+        return gang.plan.is_gated and gang.unbound_count > self.largest
 
     def _plan(self, gang: Gang) -> None:
         """Plan a job on its candidate nodes, and reserve the chips of the plan.
@@ -277,8 +277,8 @@ class Planner:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
         A refusal stored for the same question and version of the cache is returned
-        without a new plan. Nodes that plans of the job avoid for a while (`gang.avoid`)
-        are used only if the job does not fit without them.
+        without a new plan. Nodes that plans of the job avoid for a while
+        (`gang.plan.avoid`) are used only if the job does not fit without them.
 
         Args:
             gang: The job.
@@ -298,7 +298,7 @@ class Planner:
             topology=topology,
             until_s=self._clock.now_s() + REVIEW_S,
         )
-        preferred_names = exclude_names(names, gang.avoid)
+        preferred_names = exclude_names(names, gang.plan.avoid)
         outcome = plan_on(preferred_names)
         if isinstance(outcome, Refusal) and len(preferred_names) < len(names):
             outcome = plan_on(names)

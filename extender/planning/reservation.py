@@ -86,13 +86,13 @@ def reserve_nodes(
         now_s: Seconds since the epoch.
     """
     limits = cache.limits
-    since_s = now_s if gang.waits_s is None else gang.waits_s
+    since_s = now_s if gang.plan.waits_s is None else gang.plan.waits_s
     resource = plan.resource_of(cache, gang)
     if (
         gang.is_one
         or cache.node_reservation(resource) is not None
         or now_s - since_s < limits.reserve_after_s
-        or now_s < gang.nodes_again_s
+        or now_s < gang.plan.nodes_again_s
     ):
         return None
     nodes = choose_nodes(cache, gang, names, topology(gang))

@@ -259,7 +259,11 @@ class Preemptor:
         gang = self._gang(beneficiary)
         if gang is not None:
             is_whole = gang.size is not None and not gang.missing
-            return gang.phase is Phase.GATHERING and is_whole and gang.unbound_count > 0
+            return (
+                gang.plan.phase is Phase.GATHERING
+                and is_whole
+                and gang.unbound_count > 0
+            )
         pod = self._cache.pods.get(beneficiary)
         if pod is None or pod.node or pod.terminal or pod.deleting:
             return False

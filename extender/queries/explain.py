@@ -93,8 +93,8 @@ def _describe_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
     if gang is None:
         return {}
     answer: dict[str, Any] = {"job": gang.title, "job_state": gang.state}
-    if gang.places:
-        plan = {gang.members[uid].name: node for uid, node in gang.places.items()}
+    if gang.plan.places:
+        plan = {gang.members[uid].name: node for uid, node in gang.plan.places.items()}
         answer["job_plan"] = dict(sorted(plan.items()))
     return answer
 

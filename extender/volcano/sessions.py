@@ -101,7 +101,7 @@ class Sessions:
         gang = self._cache.gang_of(pod.uid)
         if gang is None or self._cache.is_bind_open(pod.uid):
             return _refuse_pod(self._cache, pod, node, self._clock.now_s())
-        if gang.is_gated:
+        if gang.plan.is_gated:
             self._apply(gang_events.SeenInVolcano(job=gang.job))
         now_s = self._clock.now_s()
         has_old_allocation = self._record_question(gang, pod.uid, node)
@@ -111,7 +111,7 @@ class Sessions:
         )
         if refusal is not None:
             return refusal
-        if pod.uid not in gang.places:
+        if pod.uid not in gang.plan.places:
             return self._refuse_unplanned(gang, pod, node)
         return None if node in self._planned_nodes(gang, pod) else ELSEWHERE
 
@@ -132,14 +132,14 @@ class Sessions:
             self._drop_unoffered_plan(gang, state.offered)
         if state.session.leader == uid:
             state.session.nodes_asked.add(node)
-        if gang.phase is not Phase.GATHERING:
+        if gang.plan.phase is not Phase.GATHERING:
             return False
         if not state.is_plan_tried:
             state.is_plan_tried = True
             state.has_old_allocation = any(map(self._cache.is_bind_open, gang.members))
             if not state.has_old_allocation:
                 self._planner.offer(gang, state.offered or all_nodes(self._cache))
-        return state.has_old_allocation and gang.phase is Phase.GATHERING
+        return state.has_old_allocation and gang.plan.phase is Phase.GATHERING
 
     def _is_new(self, session: _Session, uid: str, node: str) -> bool:
         """Return whether a predicate for a job's pod and node begins a new session.
@@ -166,10 +166,10 @@ class Sessions:
             gang: The job.
             offered: Nodes that Volcano offered in the session that just ended.
         """
-        if gang.phase is not Phase.RESERVED:
+        if gang.plan.phase is not Phase.RESERVED:
             return
-        for uid, node in list(gang.places.items()):
-            if node not in offered and uid in gang.places:
+        for uid, node in list(gang.plan.places.items()):
+            if node not in offered and uid in gang.plan.places:
                 self._apply(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
@@ -182,7 +182,7 @@ class Sessions:
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, ((-1, -1), {}))
         if version != self._cache.version:
             nodes_by_shape = {}
-            for uid, node in gang.places.items():
+            for uid, node in gang.plan.places.items():
                 shape = self._planned_shape(uid)
                 if shape is not None:
                     nodes_by_shape.setdefault(shape, set()).add(node)
@@ -196,7 +196,11 @@ class Sessions:
         because an eviction may help against it.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
-        text = f"its job does not fit: {gang.text}" if gang.text else "its job waits"
+        text = (
+            f"its job does not fit: {gang.plan.text}"
+            if gang.plan.text
+            else "its job waits"
+        )
         return pod_refusal or Refusal(reason=ExtenderReason.JOB, text=text)
 
     # -- prioritize ------------------------------------------------------------
@@ -207,7 +211,7 @@ class Sessions:
         If the pod's job is planned, only the pod's planned node has a score above 0.
         """
         gang = self._cache.gang_of(pod.uid)
-        own_node = gang.places.get(pod.uid) if gang is not None else None
+        own_node = gang.plan.places.get(pod.uid) if gang is not None else None
         if own_node is not None:
             return {name: SCORE_STEP * float(name == own_node) for name in names}
         scores = node_filter.score_nodes(self._cache, pod, names, _CLASSES)
@@ -244,7 +248,7 @@ class Sessions:
         if waits is not None:
             # Volcano asks again once the size is read. Predicate tells the others.
             return waits if gang.is_size_pending else None
-        if gang.phase is not Phase.GATHERING:
+        if gang.plan.phase is not Phase.GATHERING:
             return None
         return self._planner.job_refusal(gang, all_nodes(self._cache))
 
@@ -271,9 +275,9 @@ class Sessions:
         now_s = self._clock.now_s()
         is_planned = gang is not None and not self._cache.is_bind_open(pod.uid)
         if gang is not None and is_planned:
-            if pod.uid not in gang.places:
+            if pod.uid not in gang.plan.places:
                 return NO_PLAN
-            if gang.places[pod.uid] != node:
+            if gang.plan.places[pod.uid] != node:
                 self._swap_reservations(gang, pod, node)
         choice = reserve.choose_chips(
             self._cache,
@@ -309,7 +313,7 @@ class Sessions:
         Nothing changes if the job has no such pod.
         """
         own_shape = self._planned_shape(pod.uid)
-        for uid, place in gang.places.items():
+        for uid, place in gang.plan.places.items():
             if place == node and own_shape and self._planned_shape(uid) == own_shape:
                 self._apply(events.ReservationsSwapped(uid=pod.uid, other_uid=uid))
                 return

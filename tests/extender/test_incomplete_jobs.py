@@ -134,7 +134,7 @@ async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() ->
 
         assert [*text] == ["the pod is gone", ""]
         gang = only_gang(w.cache)
-        assert gang.places == {}
+        assert gang.plan.places == {}
         assert reservations(w.cache).keys() == {"uid-b"}
         assert w.is_(Phase.GATHERING)
 

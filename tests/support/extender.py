@@ -306,7 +306,7 @@ class World:
     @property
     def phase(self) -> Phase:
         """How far the only job is."""
-        return only_gang(self.cache).phase
+        return only_gang(self.cache).plan.phase
 
     def is_(self, phase: Phase) -> bool:
         """Whether the only job is that far."""

@@ -173,7 +173,7 @@ class Owners(RuleBasedStateMachine):
     @rule(job=st.sampled_from(sorted(JOBS)))
     def make_plan(self, job: str) -> None:
         gang = gangs(self.cache).get(f"Job of pods/default/{job}")
-        if gang is None or gang.missing or gang.places or not gang.unbound:
+        if gang is None or gang.missing or gang.plan.places or not gang.unbound:
             return
         if any(self.cache.is_bind_open(uid) for uid in gang.unbound):
             return
@@ -357,7 +357,9 @@ class Owners(RuleBasedStateMachine):
 
     @invariant()
     def each_has_an_owner_that_answers_for_it(self) -> None:
-        places = {u: n for g in gangs(self.cache).values() for u, n in g.places.items()}
+        places = {
+            u: n for g in gangs(self.cache).values() for u, n in g.plan.places.items()
+        }
         for each in all_reservations(self.cache):
             assert each.until_s > self.time.now_s - 1
             assert each.until_s <= self.time.now_s + LONGEST_S[each.owner]

@@ -212,11 +212,11 @@ class ManyJobs(RuleBasedStateMachine):
     @invariant()
     def what_is_planned_has_its_promise(self) -> None:
         for gang in gangs(self.cache).values():
-            for uid, node in gang.places.items():
+            for uid, node in gang.plan.places.items():
                 assert reservations(self.cache)[uid].node == node
         owners = {u: kept.owner for u, kept in reservations(self.cache).items()}
         planned = {uid for uid, owner in owners.items() if owner is Owner.PLAN}
-        places = {u for g in gangs(self.cache).values() for u in g.places}
+        places = {u for g in gangs(self.cache).values() for u in g.plan.places}
         assert planned <= places
         assert set(owners.values()) <= {Owner.PLAN, Owner.BIND}
         for kept in reservations(self.cache).values():
@@ -261,7 +261,7 @@ class ManyJobs(RuleBasedStateMachine):
         assert not self.calls
         owners = {kept.owner for kept in reservations(self.cache).values()}
         assert owners <= {Owner.BIND}
-        assert {g.phase for g in gangs(self.cache).values()} <= {Phase.GATHERING}
+        assert {g.plan.phase for g in gangs(self.cache).values()} <= {Phase.GATHERING}
         for job in JOBS:
             self.make_again(job)
         for _ in range(400):

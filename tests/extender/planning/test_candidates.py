@@ -116,7 +116,7 @@ def test_what_is_said_of_one_pod_by_name_is_said_of_no_other() -> None:
     asking.filter_nodes("pod-1")
 
     text = "a pod cannot have 3 chips of an Atlas 800 training server: "
-    said = {gang.title: gang.text for gang in gangs(cache).values()}
+    said = {gang.title: gang.plan.text for gang in gangs(cache).values()}
     assert said == {f"Pod default/pod-{i}": f"{text}pod-{i}" for i in (0, 1)}
 
 

@@ -247,7 +247,7 @@ class Pushing(RuleBasedStateMachine):
         cache = self.extender.cache
         gang = gang_of(cache, uid)
         if gang is not None:
-            happened[f"evicted by others while its job is {gang.phase}"] += 1
+            happened[f"evicted by others while its job is {gang.plan.phase}"] += 1
         if self.extender.preemptor.beneficiary(uid) in nominations(cache):
             happened["evicted by others while room is made for it"] += 1
         self.remove(name)

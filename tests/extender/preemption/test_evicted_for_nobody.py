@@ -73,12 +73,12 @@ async def test_pods_that_may_go_nowhere_take_nobody_s_turn() -> None:
 async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
     async with evicting(*JOB) as w:
         gang = only_gang(w.cache)
-        gang.again_s = w.time.now_s + 60
+        gang.plan.again_s = w.time.now_s + 60
         assert w.filter("w0") == []
         await w.tick()
         assert (w.calls.rehearsed, nominations(w.cache)) == ([], {})
 
-        gang.again_s = 0.0
+        gang.plan.again_s = 0.0
         await w.seek_room("w0")
         assert sorted(w.calls.evicted) == ["a", "b"]
 

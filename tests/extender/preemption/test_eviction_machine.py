@@ -102,7 +102,7 @@ class Evictions(Pushing):
             for uid in masks_on(cache, r, freed=False)
         }
         assert by_node == {uid: p.node for uid, p in reservations(cache).items()}
-        places = {u: n for g in gangs(cache).values() for u, n in g.places.items()}
+        places = {u: n for g in gangs(cache).values() for u, n in g.plan.places.items()}
         for uid, node in places.items():
             assert reservations(cache)[uid].node == node
         by_owner: defaultdict[Owner, set[str]] = defaultdict(set)
@@ -153,7 +153,7 @@ class Evictions(Pushing):
         assert not self.calls
         assert nominations(cache) == {}
         assert reservations(cache) == {}
-        assert {g.phase for g in gangs(cache).values()} <= {Phase.GATHERING}
+        assert {g.plan.phase for g in gangs(cache).values()} <= {Phase.GATHERING}
         self.get_all_through()
 
     def get_all_through(self) -> None:

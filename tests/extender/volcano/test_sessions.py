@@ -46,11 +46,11 @@ async def test_a_job_is_allocated_whole_in_one_session() -> None:
         assert nodes == set(NODES)
         gang = gang_of(cache, "uid-a")
         assert gang is not None
-        assert gang.phase is Phase.BINDING
+        assert gang.plan.phase is Phase.BINDING
         for name in "abc":
             where = world.pods.on[f"uid-{name}"][ALLOCATED_ON]
             world.learn(member(name, size=3, node=where))
-        assert (gang.phase, gang.places) == (Phase.GATHERING, {})
+        assert (gang.plan.phase, gang.plan.places) == (Phase.GATHERING, {})
 
 
 async def test_a_job_that_does_not_fit_is_refused_and_nothing_is_written() -> None:
