@@ -25,11 +25,7 @@ def bind(store: Store, target: Target, binding: Object) -> Object:
     if not node:
         raise statuses.plain_failure("target.name: Required value")
     entry = store.read(target)
-    wanted = Preconditions(
-        uid=metadata.get("uid", ""),
-        resource_version=metadata.get("resourceVersion", ""),
-    )
-    check(PODS, entry, wanted)
+    check(PODS, entry, Preconditions.of(metadata))
     pod = entry.fresh()
     if refusal := _refusal(pod):
         raise statuses.conflict(PODS, target.name, refusal, "binding")
@@ -38,7 +34,7 @@ def bind(store: Store, target: Target, binding: Object) -> Object:
     for field in ("annotations", "labels"):
         if added := metadata.get(field):
             pod["metadata"][field] = {**pod["metadata"].get(field, {}), **added}
-    _mark_scheduled(pod, store.timestamp())
+    _set_condition(pod, _SCHEDULED | {"lastTransitionTime": store.timestamp()})
     store.commit(PODS, pod, entry)
     return statuses.created()
 
@@ -70,17 +66,13 @@ def _refusal(pod: Object) -> str:
     return ""
 
 
+_SCHEDULED = {"type": "PodScheduled", "status": "True"}
 _EVICTED = {
     "type": "DisruptionTarget",
     "status": "True",
     "reason": "EvictionByEvictionAPI",
     "message": "Eviction API: evicting",
 }
-
-
-def _mark_scheduled(pod: Object, now: str) -> None:
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
-    _set_condition(pod, scheduled)
 
 
 def _set_condition(pod: Object, condition: Object) -> None:

@@ -13,13 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sandbox.apiserver import statuses
-from sandbox.apiserver.objects import Entry, Object, metadata_of
+from sandbox.apiserver.objects import Object, is_true, metadata_of
 from sandbox.apiserver.resources import BUDGETS, PODS
 from sandbox.apiserver.store import Store
 
 #: A pod of one of these takes part in nothing that an eviction could disrupt.
 _HARMLESS = frozenset({"Succeeded", "Failed", "Pending"})
-_ALLOWED = "DisruptionAllowed"
 
 
 def refresh(store: Store) -> None:
@@ -63,13 +62,10 @@ def _check(budget: Object, pod: Object) -> None:
         if policy == "AlwaysAllow" or healthy >= desired > 0:
             return
     if status.get("disruptionsAllowed", 0) == 0:
-        told = f"The disruption budget {name} does not allow evicting pods currently"
+        told = "does not allow evicting pods currently"
         if healthy <= desired:
-            told = (
-                f"The disruption budget {name} needs {desired} healthy pods "
-                f"and has {healthy} currently"
-            )
-        raise statuses.over_budget(told)
+            told = f"needs {desired} healthy pods and has {healthy} currently"
+        raise statuses.over_budget(f"The disruption budget {name} {told}")
 
 
 def _status(budget: Object, pods: list[Object], now: str) -> Object:
@@ -78,13 +74,12 @@ def _status(budget: Object, pods: list[Object], now: str) -> Object:
     healthy = sum(_is_ready(pod) for pod in pods)
     desired = _desired(spec, expected)
     allowed = max(healthy - desired, 0) if expected else 0
-    is_allowed = allowed > 0
     before = (budget.get("status") or {}).get("conditions") or [{}]
     generation = budget["metadata"]["generation"]
     condition = {
-        "type": _ALLOWED,
-        "status": str(is_allowed),
-        "reason": "SufficientPods" if is_allowed else "InsufficientPods",
+        "type": "DisruptionAllowed",
+        "status": str(allowed > 0),
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
         "message": "",
         "observedGeneration": generation,
         "lastTransitionTime": now,
@@ -118,8 +113,7 @@ def _count(amount: Any, expected: int) -> int:
 
 def _selected(store: Store, budget: Object) -> Iterator[Object]:
     namespace = budget["metadata"]["namespace"]
-    found: Mapping[tuple[str, str], Entry] = store.entries(PODS)
-    for key, entry in found.items():
+    for key, entry in store.entries(PODS).items():
         pod = entry.document
         if (
             key[0] == namespace
@@ -156,8 +150,4 @@ def _meets(rule: Object, labels: Mapping[str, str]) -> bool:
 
 
 def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(
-        each.get("type") == "Ready" and each.get("status") == "True"
-        for each in conditions
-    )
+    return is_true(pod.get("status") or {}, "Ready")

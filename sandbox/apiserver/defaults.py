@@ -33,10 +33,7 @@ def apply(resource: Resource, document: Object) -> None:
     """
     document["apiVersion"] = resource.api_version
     document["kind"] = resource.kind
-    metadata = document.setdefault("metadata", {})
-    for field in _EMPTIED:
-        if not metadata.get(field, True):
-            del metadata[field]
+    _drop_empty(document.setdefault("metadata", {}), *_EMPTIED)
     match resource.kind:
         case "Pod":
             _pod(document)
@@ -57,10 +54,8 @@ def on_create(resource: Resource, document: Object) -> None:
     match resource.kind:
         case "Pod":
             document["metadata"]["generation"] = 1
-            document["status"] = {
-                "phase": "Pending",
-                "qosClass": quality_of_service(document),
-            }
+            quality = quality_of_service(document)
+            document["status"] = {"phase": "Pending", "qosClass": quality}
             if document["spec"].get("schedulingGates"):
                 document["status"]["conditions"] = [dict(_GATED)]
             _admit(document)
@@ -180,9 +175,6 @@ def _node(document: Object) -> None:
 
 def _event(document: Object) -> None:
     document.setdefault("involvedObject", {})
-    for field, empty in (
-        ("source", {}),
-        ("reportingComponent", ""),
-        ("reportingInstance", ""),
-    ):
-        document.setdefault(field, empty)
+    document.setdefault("source", {})
+    for field in ("reportingComponent", "reportingInstance"):
+        document.setdefault(field, "")

@@ -14,7 +14,7 @@ from sandbox.apiserver import statuses
 from sandbox.apiserver.objects import Entry, Object, key_of
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import NAMESPACES, PODS, RESOURCES, Resource
-from sandbox.apiserver.store import ANYTHING, Preconditions, Store
+from sandbox.apiserver.store import ANYTHING, Preconditions, Store, differences
 
 _KEPT_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 
@@ -36,7 +36,6 @@ def options_of(body: Object, query_grace: str | None) -> Options:
     grace = body.get("gracePeriodSeconds")
     if grace is None and query_grace:
         grace = query_grace
-    conditions = body.get("preconditions") or {}
     try:
         seconds = None if grace is None else int(grace)
     except (TypeError, ValueError) as error:
@@ -45,13 +44,8 @@ def options_of(body: Object, query_grace: str | None) -> Options:
         ) from error
     if seconds is not None and seconds < 0:
         seconds = 1
-    return Options(
-        grace_s=seconds,
-        preconditions=Preconditions(
-            uid=conditions.get("uid") or "",
-            resource_version=conditions.get("resourceVersion") or "",
-        ),
-    )
+    conditions = Preconditions.of(body.get("preconditions") or {})
+    return Options(grace_s=seconds, preconditions=conditions)
 
 
 def delete(store: Store, target: Target, options: Options) -> tuple[Entry, bool]:
@@ -73,23 +67,14 @@ def delete(store: Store, target: Target, options: Options) -> tuple[Entry, bool]
 
 def check(target: Target, entry: Entry, wanted: Preconditions) -> None:
     """Raise a conflict as the store does, in the words that deletions have for it."""
-    metadata = entry.document["metadata"]
-    for field, value, found, guess in (
-        ("UID", wanted.uid, metadata["uid"], "deleted and then recreated"),
-        (
-            "ResourceVersion",
-            wanted.resource_version,
-            metadata["resourceVersion"],
-            "modified",
-        ),
-    ):
-        if value and value != found:
-            raise statuses.conflict(
-                target.resource,
-                target.name,
-                f"the {field} in the precondition ({value}) does not match the {field} "
-                f"in record ({found}). The object might have been {guess}",
-            )
+    for field, value, found in differences(entry, wanted):
+        guess = "deleted and then recreated" if field == "UID" else "modified"
+        raise statuses.conflict(
+            target.resource,
+            target.name,
+            f"the {field} in the precondition ({value}) does not match the {field} "
+            f"in record ({found}). The object might have been {guess}",
+        )
 
 
 def _grace_of(pod: Object, options: Options) -> int:

@@ -45,21 +45,15 @@ def _api_resource(row: Resource) -> Object:
 
 
 def _subresources(row: Resource) -> Iterable[Object]:
-    if row.has_status:
-        yield {
-            "name": f"{row.plural}/status",
-            "singularName": "",
-            "namespaced": row.namespaced,
-            "kind": row.kind,
-            "verbs": ["get", "patch", "update"],
-        }
-    for name, kind in row.subresources:
+    posts = [(name, kind, ["create"]) for name, kind in row.subresources]
+    status = [("status", row.kind, ["get", "patch", "update"])]
+    for name, kind, verbs in (*(status if row.has_status else ()), *posts):
         yield {
             "name": f"{row.plural}/{name}",
             "singularName": "",
             "namespaced": row.namespaced,
             "kind": kind,
-            "verbs": ["create"],
+            "verbs": verbs,
         }
 
 

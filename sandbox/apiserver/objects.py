@@ -64,6 +64,14 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
+def is_true(status: Mapping[str, Any], kind: str) -> bool:
+    """Say whether the first condition of a kind in a status is true."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == kind:
+            return bool(condition.get("status") == "True")
+    return False
+
+
 def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[str, Object]]:
     """Yield each container of a pod with its field path."""
     spec = pod.get("spec") or {}

@@ -17,11 +17,10 @@ from aiohttp.typedefs import Handler, Middleware
 
 from sandbox.apiserver import paths, statuses, watches
 from sandbox.apiserver.requests import Request
-from sandbox.apiserver.routes import SEND, user_of
+from sandbox.apiserver.routes import SEND, Call, call_of
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 READS = frozenset({"get", "list", "watch"})
-_JSON = "application/json"
 
 
 class What(Enum):
@@ -63,20 +62,17 @@ _ON_WATCHES = frozenset(
         What.LOST,
     }
 )
-#: {status: (reason, message)}
-_REASONS = {
-    409: (
-        "Conflict",
-        (
-            "Operation cannot be fulfilled: the object has been modified; apply your "
-            "changes to the latest version and try again"
-        ),
-    ),
-    410: ("Expired", "too old resource version: it is no longer in the history"),
-    429: ("TooManyRequests", "too many requests, please try again later"),
-    500: ("InternalError", "Internal error occurred: this trouble was asked for"),
-    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+#: {status: message}
+_MESSAGES = {
+    409: "Operation cannot be fulfilled: the object has been modified; apply your "
+    "changes to the latest version and try again",
+    410: "too old resource version: it is no longer in the history",
+    429: "too many requests, please try again later",
+    500: "Internal error occurred: this trouble was asked for",
+    503: "the server is currently unable to handle the request",
 }
+#: {status: reason}, where it is not the name of the status
+_REASONS = {410: "Expired", 500: "InternalError"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +96,6 @@ class Trouble:
     then: Callable[[], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What of a request decides whom a trouble finds."""
-
-    user: str
-    verb: str
-    resource: str
-
-
 class _Active:
     """A trouble that lasts: how often it is still to happen."""
 
@@ -119,7 +106,7 @@ class _Active:
         self._spared = trouble.spared
         self._left = trouble.count
 
-    def finds(self, asked: _Asked) -> bool:
+    def finds(self, asked: Call) -> bool:
         """Say whether it happens to this request, and count it."""
         trouble = self.trouble
         if (
@@ -186,7 +173,7 @@ class Troubles:
 
         return troubled
 
-    def _of(self, asked: _Asked, *, on_watch: bool) -> Iterator[_Active]:
+    def _of(self, asked: Call, *, on_watch: bool) -> Iterator[_Active]:
         for active in tuple(self._active):
             suits = active.trouble.what in _ON_WATCHES
             if asked.verb == "watch" and suits != on_watch:
@@ -197,7 +184,7 @@ class Troubles:
                 self._active.remove(active)
 
     async def _answer(
-        self, http: web.Request, asked: _Asked, handler: Handler
+        self, http: web.Request, asked: Call, handler: Handler
     ) -> web.StreamResponse:
         ends: list[Callable[[web.StreamResponse], web.StreamResponse]] = []
         for active in self._of(asked, on_watch=False):
@@ -221,7 +208,7 @@ class Troubles:
         return response
 
     async def _send(
-        self, http: web.Request, asked: _Asked, stream: web.StreamResponse, lines: bytes
+        self, http: web.Request, asked: Call, stream: web.StreamResponse, lines: bytes
     ) -> None:
         for active in self._of(asked, on_watch=True):
             trouble = active.trouble
@@ -231,21 +218,13 @@ class Troubles:
                 case What.SILENT:
                     await active.over.wait()
                 case What.DOUBLED:
-                    lines = b"".join(
-                        2 * line for line in lines.splitlines(keepends=True)
-                    )
+                    each = lines.splitlines(keepends=True)
+                    lines = b"".join(2 * line for line in each)
                 case What.NO_BOOKMARKS | What.LOST:
-                    is_lost = trouble.what is What.LOST
-                    lines = b"".join(
-                        line
-                        for line in lines.splitlines(keepends=True)
-                        if line.startswith(b'{"type":"BOOKMARK"') is is_lost
-                    )
+                    lines = _bookmarks(lines, wanted=trouble.what is What.LOST)
                 case What.ERROR_EVENT:
-                    error = statuses.StatusError(
-                        trouble.status, *_REASONS[trouble.status]
-                    )
-                    await stream.write(watches.frame_of("ERROR", error.document))
+                    error = _error(trouble.status).document
+                    await stream.write(watches.frame_of("ERROR", error))
                     await stream.write_eof()
                     raise ConnectionResetError
                 case _:
@@ -256,7 +235,7 @@ class Troubles:
             await stream.write(lines)
 
 
-def _asked(http: web.Request) -> _Asked | None:
+def _asked(http: web.Request) -> Call | None:
     """Return whose request for what it is; None where no object is asked for."""
     try:
         target = paths.parse(http.rel_url.raw_path)
@@ -265,18 +244,26 @@ def _asked(http: web.Request) -> _Asked | None:
     if target is None:
         return None
     request = Request(method=http.method, target=target, query=http.query)
-    resource = target.resource.qualified
-    if target.subresource:
-        resource = f"{resource}/{target.subresource}"
-    return _Asked(user_of(http), request.verb, resource)
+    return call_of(http, request)
 
 
 def _refusal(trouble: Trouble) -> web.Response:
-    status = trouble.status
-    error = statuses.StatusError(status, *_REASONS[status])
+    error = _error(trouble.status)
     wait_s = trouble.retry_after_s
     headers = {"Retry-After": str(wait_s)} if wait_s else {}
-    return web.json_response(error.document, status=status, headers=headers)
+    return web.json_response(error.document, status=error.code, headers=headers)
+
+
+def _error(status: int) -> statuses.StatusError:
+    reason = _REASONS.get(status)
+    return statuses.StatusError(status, _MESSAGES[status], reason=reason)
+
+
+def _bookmarks(lines: bytes, *, wanted: bool) -> bytes:
+    """Return only the bookmarks of a watch's lines, or all others."""
+    each = lines.splitlines(keepends=True)
+    begin = b'{"type":"BOOKMARK"'
+    return b"".join(line for line in each if line.startswith(begin) is wanted)
 
 
 def _at(http: web.Request, revision: int) -> web.Request:

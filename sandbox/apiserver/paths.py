@@ -28,6 +28,12 @@ class Target:
         """Namespace and name."""
         return self.namespace, self.name
 
+    @property
+    def qualified(self) -> str:
+        """The resource with its group, and the subresource: `pods/binding`."""
+        resource = self.resource.qualified
+        return f"{resource}/{self.subresource}" if self.subresource else resource
+
 
 def parse(path: str) -> Target | None:
     """Return what a URL path names, or None when nothing is served there.

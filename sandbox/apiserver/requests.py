@@ -8,7 +8,6 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
 
 from sandbox.apiserver import (
     binding,
@@ -32,7 +31,8 @@ from sandbox.apiserver.tables.documents import Drawing
 _JSON = "application/json"
 _APPLY = "application/apply-patch+yaml"
 _DIRECTIVES = ("Ignore", "Warn", "Strict")
-
+#: What a parameter of a query says for yes.
+TRUE = frozenset({"1", "true", "True"})
 
 _WRITING_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
@@ -61,7 +61,7 @@ class Request:
             case "GET" if single:
                 return "get"
             case "GET":
-                return "watch" if is_watch(self.query) else "list"
+                return "watch" if self.query.get("watch") in TRUE else "list"
             case "DELETE":
                 return "delete" if single else "deletecollection"
             case _:
@@ -97,11 +97,6 @@ class Answer:
     code: int
     raw: bytes
     warnings: Sequence[str] = ()
-
-
-def is_watch(query: Mapping[str, str]) -> bool:
-    """Say whether a GET of a collection asks for a watch."""
-    return query.get("watch", "") in {"1", "true", "True"}
 
 
 def failure(error: statuses.StatusError) -> Answer:
@@ -182,15 +177,10 @@ def _get(store: Store, request: Request) -> Answer:
 
 def _post(store: Store, request: Request) -> Answer:
     target = request.target
-    match target.subresource:
-        case "binding":
-            status = binding.bind(store, target, _object(request, "Binding"))
+    for subresource, kind in target.resource.subresources:
+        if target.subresource == subresource:
+            status = _ACTIONS[kind](store, target, _object(request, kind))
             return _answer(HTTPStatus.CREATED, status)
-        case "eviction":
-            status = binding.evict(store, target, _object(request, "Eviction"))
-            return _answer(HTTPStatus.CREATED, status)
-        case _:
-            pass
     if target.name or (target.resource.namespaced and not target.namespace):
         raise statuses.method_not_allowed()
     body, warnings = _typed(request)
@@ -226,7 +216,7 @@ def _patch(store: Store, request: Request) -> Answer:
 
 def _delete(store: Store, request: Request) -> Answer:
     target, resource = request.target, request.target.resource
-    body = _decoded(request) if request.body.strip() else {}
+    body = _body(request).document if request.body.strip() else {}
     if not isinstance(body, dict):
         raise statuses.bad_request("DeleteOptions must be a JSON object")
     options = deletion.options_of(body, request.query.get("gracePeriodSeconds"))
@@ -242,6 +232,8 @@ def _delete(store: Store, request: Request) -> Answer:
     return _answer(HTTPStatus.OK, status)
 
 
+#: {kind of the body of a POST to a subresource: what it does}
+_ACTIONS = {"Binding": binding.bind, "Eviction": binding.evict}
 _METHODS = {
     "GET": _get,
     "POST": _post,
@@ -276,15 +268,9 @@ def _typed(request: Request) -> tuple[Object, list[str]]:
     unknown = strictness.drop_unknown(body.document, types.of_kind(resource))
     said = strictness.complaints(unknown, body.repeated)
     if said and directive == "Strict":
-        raise statuses.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
-            f"{resource.kind}: {strictness.error(unknown, body.repeated)}"
-        )
+        error = strictness.error(unknown, body.repeated)
+        raise statuses.not_handled(resource, error)
     return document, said if directive == "Warn" else []
-
-
-def _decoded(request: Request) -> Any:
-    return _body(request).document
 
 
 def _body(request: Request) -> strictness.Body:
@@ -305,7 +291,7 @@ def _object(request: Request, kind: str, api_version: str = "") -> Object:
     """Return the body as an object of `kind`."""
     if request.media_type not in {"", _JSON, protobuf.MEDIA_TYPE}:
         raise statuses.unsupported_media_type([_JSON])
-    document = _decoded(request)
+    document = _body(request).document
     if not isinstance(document, dict):
         raise statuses.bad_request(
             f"the object provided is unrecognized (must be of type {kind})"

@@ -32,8 +32,6 @@ class Resource:
         categories: Names under which several resources are asked for (`get all`).
     """
 
-    plural: str
-    singular: str
     kind: str
     group: str = ""
     version: str = "v1"
@@ -47,6 +45,16 @@ class Resource:
     returns_deleted: bool = False
     subresources: tuple[tuple[str, str], ...] = ()
     categories: tuple[str, ...] = ()
+
+    @property
+    def singular(self) -> str:
+        """The name of one object, as in commands."""
+        return self.kind.lower()
+
+    @property
+    def plural(self) -> str:
+        """The name of all objects, as in paths."""
+        return f"{self.singular}s"
 
     @property
     def api_version(self) -> str:
@@ -71,8 +79,6 @@ class Resource:
 
 
 PODS = Resource(
-    plural="pods",
-    singular="pod",
     kind="Pod",
     short_names=("po",),
     fields=(
@@ -91,8 +97,6 @@ PODS = Resource(
     categories=("all",),
 )
 NODES = Resource(
-    plural="nodes",
-    singular="node",
     kind="Node",
     namespaced=False,
     short_names=("no",),
@@ -100,8 +104,6 @@ NODES = Resource(
     has_status=True,
 )
 NAMESPACES = Resource(
-    plural="namespaces",
-    singular="namespace",
     kind="Namespace",
     namespaced=False,
     short_names=("ns",),
@@ -109,15 +111,8 @@ NAMESPACES = Resource(
     has_status=True,
     returns_deleted=True,
 )
-CONFIGMAPS = Resource(
-    plural="configmaps",
-    singular="configmap",
-    kind="ConfigMap",
-    short_names=("cm",),
-)
+CONFIGMAPS = Resource(kind="ConfigMap", short_names=("cm",))
 EVENTS = Resource(
-    plural="events",
-    singular="event",
     kind="Event",
     short_names=("ev",),
     fields=(
@@ -136,47 +131,31 @@ EVENTS = Resource(
     create_on_update=True,
 )
 SERVICE_ACCOUNTS = Resource(
-    plural="serviceaccounts",
-    singular="serviceaccount",
-    kind="ServiceAccount",
-    short_names=("sa",),
-    returns_deleted=True,
+    kind="ServiceAccount", short_names=("sa",), returns_deleted=True
 )
 LEASES = Resource(
     group="coordination.k8s.io",
-    plural="leases",
-    singular="lease",
     kind="Lease",
     unconditional_update=False,
     create_on_update=True,
 )
 BUDGETS = Resource(
     group="policy",
-    plural="poddisruptionbudgets",
-    singular="poddisruptionbudget",
     kind="PodDisruptionBudget",
     short_names=("pdb",),
     has_status=True,
     unconditional_update=False,
 )
 # Workloads are listed, always empty: nothing here would run them.
-DAEMON_SETS = Resource(
-    group="apps",
-    plural="daemonsets",
-    singular="daemonset",
-    kind="DaemonSet",
-    short_names=("ds",),
-    verbs=READ_VERBS,
-    categories=("all",),
-)
-DEPLOYMENTS = Resource(
-    group="apps",
-    plural="deployments",
-    singular="deployment",
-    kind="Deployment",
-    short_names=("deploy",),
-    verbs=READ_VERBS,
-    categories=("all",),
+DAEMON_SETS, DEPLOYMENTS = (
+    Resource(
+        group="apps",
+        kind=kind,
+        short_names=(short_name,),
+        verbs=READ_VERBS,
+        categories=("all",),
+    )
+    for kind, short_name in (("DaemonSet", "ds"), ("Deployment", "deploy"))
 )
 
 RESOURCES = (

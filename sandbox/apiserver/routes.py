@@ -9,12 +9,13 @@ import collections
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from sandbox.apiserver import discovery, lists, paths, requests, statuses
-from sandbox.apiserver.requests import Answer, Request
+from sandbox.apiserver.requests import TRUE, Answer, Request
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.watches import Hub, Watch
 from service import clock
@@ -44,17 +45,6 @@ class Call:
     resource: str
     #: "" for all namespaces, and for resources without them
     namespace: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Outlet:
-    """Where the lines of one watch go."""
-
-    stream: web.StreamResponse
-    send: Send
-
-    async def write(self, lines: bytes) -> None:
-        await self.send(self.stream, lines)
 
 
 class Routes:
@@ -103,15 +93,9 @@ class Routes:
         return await self._answer(http, request)
 
     async def _answer(self, http: web.Request, request: Request) -> web.StreamResponse:
-        target = request.target
-        watched = request.method == "GET" and requests.is_watch(request.query)
-        if request.method in _VERBED:
-            resource = target.resource.qualified
-            if target.subresource:
-                resource = f"{resource}/{target.subresource}"
-            call = Call(user_of(http), request.verb, resource, target.namespace)
-            self.calls[call] += 1
-        if watched and not target.name:
+        if request.verb:
+            self.calls[call_of(http, request)] += 1
+        if request.verb == "watch":
             return await self._watch(http, request)
         answer = requests.carry_out(self._store, request)
         self._hub.publish()
@@ -127,9 +111,9 @@ class Routes:
         stream.enable_chunked_encoding()
         try:
             await stream.prepare(http)
-            with_bookmarks = request.query.get("allowWatchBookmarks") in _TRUE
-            outlet = _Outlet(stream, SEND.get())
-            await self._feed(outlet, watch, lasting_s, with_bookmarks=with_bookmarks)
+            with_bookmarks = request.query.get("allowWatchBookmarks") in TRUE
+            send = partial(SEND.get(), stream)
+            await self._feed(send, watch, lasting_s, with_bookmarks=with_bookmarks)
             await stream.write_eof()
         except ConnectionError:
             pass  # the client has gone: there is nobody to tell
@@ -140,7 +124,7 @@ class Routes:
     def _open(self, request: Request) -> Watch:
         query, choice = request.query, request.choice
         version = lists.number(query, "resourceVersion")
-        initial = query.get("sendInitialEvents") in _TRUE
+        initial = query.get("sendInitialEvents") in TRUE
         drawing = requests.drawing_for_watch(self._store, request)
         draw = None if drawing is None else drawing.one
         if version and not initial:
@@ -157,7 +141,7 @@ class Routes:
 
     async def _feed(
         self,
-        stream: "_Outlet",
+        send: Callable[[bytes], Awaitable[None]],
         watch: Watch,
         lasting_s: float,
         *,
@@ -170,7 +154,7 @@ class Routes:
         due = min(loop.time() + self._bookmark_period_s, last_bookmark)
         while True:
             if pending := watch.take():
-                await stream.write(pending)
+                await send(pending)
                 continue
             now = loop.time()
             if watch.ended or now >= deadline - clock.EARLY_S:
@@ -180,7 +164,7 @@ class Routes:
                 # The real server sends none that says nothing new.
                 if revision > watch.begun:
                     watch.mark(revision)
-                    await stream.write(watch.take())
+                    await send(watch.take())
                 late = now >= last_bookmark - clock.EARLY_S
                 due = now + self._bookmark_period_s
                 due = deadline if late else min(due, last_bookmark)
@@ -189,9 +173,7 @@ class Routes:
             await _stirred(watch, until)
 
 
-_TRUE = frozenset({"1", "true", "True"})
 _FALSE = frozenset({"0", "false", "False"})
-_VERBED = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 
 async def _stirred(watch: Watch, until: float) -> None:
@@ -215,7 +197,13 @@ def _media_type(http: web.Request) -> str:
     return http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
-def user_of(http: web.Request) -> str:
+def call_of(http: web.Request, request: Request) -> Call:
+    """Return the call that a request makes."""
+    target = request.target
+    return Call(_user(http), request.verb, target.qualified, target.namespace)
+
+
+def _user(http: web.Request) -> str:
     """Return who asks: a token `user:NAME` is NAME; nobody is refused."""
     scheme, _, token = http.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:

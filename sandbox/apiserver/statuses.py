@@ -23,11 +23,22 @@ class StatusError(Exception):
         document: The whole Status object.
     """
 
-    def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
-        """Make the Status; `details` with no value are left out."""
+    def __init__(
+        self, code: int, message: str, *, reason: str | None = None, **details: Any
+    ) -> None:
+        """Make the Status.
+
+        Args:
+            code: HTTP status code.
+            message: For people.
+            reason: For programs; by default the code's name, without blanks.
+            details: Those with no value are left out.
+        """
         super().__init__(message)
         self.code = code
         self.document = _status("Failure", code=code, message=message)
+        if reason is None:
+            reason = HTTPStatus(code).phrase.replace(" ", "")
         if reason:
             self.document["reason"] = reason
         if shown := {key: value for key, value in details.items() if value}:
@@ -62,9 +73,8 @@ class Problem:
     @classmethod
     def duplicate(cls, field: str, value: Any) -> Self:
         """Make the problem of a value that occurs twice."""
-        return cls(
-            field, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}"
-        )
+        shown = json.dumps(value)
+        return cls(field, "FieldValueDuplicate", f"Duplicate value: {shown}")
 
     @classmethod
     def forbidden(cls, field: str, message: str) -> Self:
@@ -100,37 +110,35 @@ def deleted(resource: Resource, name: str, uid: str) -> Object:
 
 def page_not_found() -> StatusError:
     """Return the error: nothing is served at this path."""
-    error = StatusError(
-        HTTPStatus.NOT_FOUND,
-        "NotFound",
-        "the server could not find the requested resource",
-    )
+    message = "the server could not find the requested resource"
+    error = StatusError(HTTPStatus.NOT_FOUND, message)
     error.document["details"] = {}
     return error
 
 
-def not_found(resource: Resource, name: str) -> StatusError:
-    """Return the error: there is no such object."""
+def _of_object(
+    code: int, resource: Resource, name: str, message: str, reason: str | None = None
+) -> StatusError:
+    """Return an error about one object, whose details name it."""
     return StatusError(
-        HTTPStatus.NOT_FOUND,
-        "NotFound",
-        f'{resource.qualified} "{name}" not found',
+        code,
+        f'{resource.qualified} "{name}" {message}',
+        reason=reason,
         name=name,
         group=resource.group,
         kind=resource.plural,
     )
+
+
+def not_found(resource: Resource, name: str) -> StatusError:
+    """Return the error: there is no such object."""
+    return _of_object(HTTPStatus.NOT_FOUND, resource, name, "not found")
 
 
 def already_exists(resource: Resource, name: str) -> StatusError:
     """Return the error: an object of that name exists."""
-    return StatusError(
-        HTTPStatus.CONFLICT,
-        "AlreadyExists",
-        f'{resource.qualified} "{name}" already exists',
-        name=name,
-        group=resource.group,
-        kind=resource.plural,
-    )
+    message, reason = "already exists", "AlreadyExists"
+    return _of_object(HTTPStatus.CONFLICT, resource, name, message, reason)
 
 
 def conflict(
@@ -141,7 +149,6 @@ def conflict(
     qualified = f"{plural}.{resource.group}" if resource.group else plural
     return StatusError(
         HTTPStatus.CONFLICT,
-        "Conflict",
         f'Operation cannot be fulfilled on {qualified} "{name}": {why}',
         name=name,
         group=resource.group,
@@ -159,25 +166,11 @@ def modified(resource: Resource, name: str) -> StatusError:
     )
 
 
-def precondition_failed(
-    resource: Resource, name: str, *, field: str, wanted: str, found: str
-) -> StatusError:
-    """Return the conflict of an object that is not the one the caller meant."""
-    return conflict(
-        resource,
-        name,
-        f"Precondition failed: {field} in precondition: {wanted}, "
-        f"{field} in object meta: {found}",
-    )
-
-
 def invalid(kind: str, name: str, problems: Sequence[Problem]) -> StatusError:
     """Return the error: the object breaks rules, all of them named."""
     texts = [f"{problem.field}: {problem.body}" for problem in problems]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return StatusError(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        "Invalid",
+    return unprocessable(
         f'{kind} "{name}" is invalid: {text}',
         name=name,
         kind=kind.partition(".")[0],
@@ -188,14 +181,29 @@ def invalid(kind: str, name: str, problems: Sequence[Problem]) -> StatusError:
     )
 
 
+def unprocessable(message: str, **details: Any) -> StatusError:
+    """Return the error: what is asked for cannot be done to the object."""
+    code = HTTPStatus.UNPROCESSABLE_ENTITY
+    return StatusError(code, message, reason="Invalid", **details)
+
+
 def bad_request(message: str) -> StatusError:
     """Return the error: the request cannot be understood."""
-    return StatusError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    return StatusError(HTTPStatus.BAD_REQUEST, message)
+
+
+def not_handled(resource: Resource, problem: str) -> StatusError:
+    """Return the error: the body is no object of its kind."""
+    kind = resource.kind
+    return bad_request(
+        f'{kind} in version "{resource.version}" cannot be handled as a {kind}: '
+        f"{problem}"
+    )
 
 
 def expired(message: str, next_token: str = "") -> StatusError:
     """Return the error: that part of history is compacted away."""
-    error = StatusError(HTTPStatus.GONE, "Expired", message)
+    error = StatusError(HTTPStatus.GONE, message, reason="Expired")
     if next_token:
         error.document["metadata"]["continue"] = next_token
     return error
@@ -203,51 +211,38 @@ def expired(message: str, next_token: str = "") -> StatusError:
 
 def too_large_resource_version(asked: int, current: int) -> StatusError:
     """Return the error: that resource version is in the future."""
+    too_large = "Too large resource version"
     return StatusError(
         HTTPStatus.GATEWAY_TIMEOUT,
-        "Timeout",
-        f"Timeout: Too large resource version: {asked}, current: {current}",
-        causes=[
-            {
-                "reason": "ResourceVersionTooLarge",
-                "message": "Too large resource version",
-            }
-        ],
+        f"Timeout: {too_large}: {asked}, current: {current}",
+        reason="Timeout",
+        causes=[{"reason": "ResourceVersionTooLarge", "message": too_large}],
         retryAfterSeconds=1,
     )
 
 
 def forbidden(resource: Resource, name: str, why: str) -> StatusError:
     """Return the error: the request is understood and refused."""
-    return StatusError(
-        HTTPStatus.FORBIDDEN,
-        "Forbidden",
-        f'{resource.qualified} "{name}" is forbidden: {why}',
-        name=name,
-        group=resource.group,
-        kind=resource.plural,
-    )
+    return _of_object(HTTPStatus.FORBIDDEN, resource, name, f"is forbidden: {why}")
 
 
 def method_not_allowed() -> StatusError:
     """Return the error: this resource has no such verb."""
     return StatusError(
         HTTPStatus.METHOD_NOT_ALLOWED,
-        "MethodNotAllowed",
         "the server does not allow this method on the requested resource",
     )
 
 
 def not_acceptable(message: str) -> StatusError:
     """Return the error: the answer cannot be had in the form that is asked for."""
-    return StatusError(HTTPStatus.NOT_ACCEPTABLE, "NotAcceptable", message)
+    return StatusError(HTTPStatus.NOT_ACCEPTABLE, message)
 
 
 def over_budget(why: str) -> StatusError:
     """Return the error: a disruption budget does not let this pod go now."""
     return StatusError(
         HTTPStatus.TOO_MANY_REQUESTS,
-        "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
         causes=[{"reason": "DisruptionBudget", "message": why}],
     )
@@ -257,7 +252,6 @@ def unsupported_media_type(supported: Sequence[str]) -> StatusError:
     """Return the error: the body is in a format that is not served here."""
     return StatusError(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        "UnsupportedMediaType",
         "the body of the request was in an unknown format - "
         f"accepted media types include: {', '.join(supported)}",
     )
@@ -267,7 +261,6 @@ def no_server_side_apply() -> StatusError:
     """Return the error: this server keeps no record of who set which field."""
     return StatusError(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        "UnsupportedMediaType",
         "the sandbox has no server-side apply: leave out --server-side, "
         "a plain kubectl apply works",
     )
@@ -277,7 +270,6 @@ def no_containers(resource: str) -> StatusError:
     """Return the error: what is asked for needs a process in a container."""
     return StatusError(
         HTTPStatus.NOT_IMPLEMENTED,
-        "NotImplemented",
         f"the sandbox has no {resource}: its containers run no program; which chips "
         "a pod has mounted is in its annotation huawei.com/AscendReal",
     )
@@ -287,7 +279,6 @@ def no_controllers(resource: Resource) -> StatusError:
     """Return the error: nobody would do anything about such an object."""
     return StatusError(
         HTTPStatus.METHOD_NOT_ALLOWED,
-        "MethodNotAllowed",
         f"the sandbox has no {resource.qualified}: no controller would make their "
         "pods; create pods instead",
     )
@@ -301,7 +292,6 @@ def no_protobuf(why: str) -> StatusError:
     """
     return StatusError(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        "UnsupportedMediaType",
         f"the sandbox cannot read this protobuf body ({why}): add "
         "--dry-run=client -o yaml to it, and pipe that into kubectl apply -f -",
     )
@@ -309,14 +299,12 @@ def no_protobuf(why: str) -> StatusError:
 
 def invalid_field_validation(method: str, found: str) -> StatusError:
     """Return the error: `fieldValidation` says something else than it may."""
-    kind = _OPTIONS[method]
     message = (
-        'Unsupported value: "{}": supported values: "", "Ignore", "Strict", "Warn"'
+        f'Unsupported value: "{found}": '
+        'supported values: "", "Ignore", "Strict", "Warn"'
     )
-    problem = Problem(
-        "fieldValidation", "FieldValueNotSupported", message.format(found)
-    )
-    return invalid(f"{kind}.meta.k8s.io", "", [problem])
+    problem = Problem("fieldValidation", "FieldValueNotSupported", message)
+    return invalid(f"{_OPTIONS[method]}.meta.k8s.io", "", [problem])
 
 
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
@@ -324,4 +312,4 @@ _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOpti
 
 def plain_failure(message: str) -> StatusError:
     """Return the error that the real server makes of an error without a Status."""
-    return StatusError(HTTPStatus.INTERNAL_SERVER_ERROR, "", message)
+    return StatusError(HTTPStatus.INTERNAL_SERVER_ERROR, message, reason="")

@@ -7,7 +7,7 @@ changed is in `log`, in order. Time and uids come from the caller.
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from sandbox.apiserver import defaults, patches, statuses, updates, validation
 from sandbox.apiserver.changes import Change, ChangeLog
@@ -50,6 +50,14 @@ class Preconditions:
 
     uid: str = ""
     resource_version: str = ""
+
+    @classmethod
+    def of(cls, document: Object) -> Self:
+        """Return those that the metadata of a body, or its preconditions, state."""
+        return cls(
+            uid=document.get("uid") or "",
+            resource_version=document.get("resourceVersion") or "",
+        )
 
 
 #: Any object will do.
@@ -181,50 +189,44 @@ class Store:
         self, resource: Resource, document: Object, before: Entry | None = None
     ) -> Entry:
         """Store a document that is known to be right; it is not ours any more."""
-        revision = self.log.revision + 1
-        entry = entry_of(document, revision)
+        return self._change(resource, document, before, removed=False)
+
+    def remove(self, resource: Resource, entry: Entry) -> Entry:
+        """Take an object away, and answer its last state."""
+        return self._change(resource, entry.fresh(), entry, removed=True)
+
+    def _change(
+        self,
+        resource: Resource,
+        document: Object,
+        before: Entry | None,
+        *,
+        removed: bool,
+    ) -> Entry:
+        entry = entry_of(document, self.log.revision + 1)
         if self._rehearsing:
             return entry
         key = key_of(document)
-        self._entries[resource][key] = entry
+        if removed:
+            del self._entries[resource][key]
+        else:
+            self._entries[resource][key] = entry
         self.log.append(
             Change(
-                revision=revision,
+                revision=entry.revision,
                 resource=resource,
                 key=key,
                 before=before,
                 after=entry,
+                removed=removed,
             )
         )
         return entry
 
-    def remove(self, resource: Resource, entry: Entry) -> Entry:
-        """Take an object away, and answer its last state."""
-        revision = self.log.revision + 1
-        last = entry_of(entry.fresh(), revision)
-        if self._rehearsing:
-            return last
-        key = key_of(entry.document)
-        del self._entries[resource][key]
-        self.log.append(
-            Change(
-                revision=revision,
-                resource=resource,
-                key=key,
-                before=entry,
-                after=last,
-                removed=True,
-            )
-        )
-        return last
-
     def _prepared(self, resource: Resource, body: Object, namespace: str) -> Object:
         """Return `body` with defaults, in the namespace of the request."""
-        if error := self._type_error(resource, body):
-            raise statuses.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled '
-                f"as a {resource.kind}: {error}"
-            )
+        if problem := self._type_error(resource, body):
+            raise statuses.not_handled(resource, problem)
         strictness.drop_unknown(body, types.of_kind(resource))
         metadata = body.setdefault("metadata", {})
         if metadata.setdefault("namespace", namespace) != namespace:
@@ -234,21 +236,15 @@ class Store:
             )
         if not namespace:
             del metadata["namespace"]
-        self._default(resource, body)
+        try:
+            defaults.apply(resource, body)
+        except QuantityError as error:
+            raise statuses.not_handled(resource, str(error)) from error
         return body
 
     def _type_error(self, resource: Resource, body: Object) -> str:
         name = types.name_of_kind(resource)
         return validation.type_error(body) or strictness.wrong_type(body, name)
-
-    def _default(self, resource: Resource, document: Object) -> None:
-        try:
-            defaults.apply(resource, document)
-        except QuantityError as error:
-            raise statuses.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled '
-                f"as a {resource.kind}: {error}"
-            ) from error
 
     def _name(self, resource: Resource, metadata: Object) -> None:
         """Make a name from `generateName` when there is no name."""
@@ -317,12 +313,21 @@ class Store:
 
 def check(resource: Resource, entry: Entry, wanted: Preconditions) -> None:
     """Raise a conflict unless `entry` is the object that the caller means."""
+    for field, value, found in differences(entry, wanted):
+        raise statuses.conflict(
+            resource,
+            entry.document["metadata"]["name"],
+            f"Precondition failed: {field} in precondition: {value}, "
+            f"{field} in object meta: {found}",
+        )
+
+
+def differences(entry: Entry, wanted: Preconditions) -> Iterator[tuple[str, str, str]]:
+    """Yield (field, its wanted value, its value) of each precondition that fails."""
     metadata = entry.document["metadata"]
     for field, value, found in (
         ("UID", wanted.uid, metadata["uid"]),
         ("ResourceVersion", wanted.resource_version, metadata["resourceVersion"]),
     ):
         if value and value != found:
-            raise statuses.precondition_failed(
-                resource, metadata["name"], field=field, wanted=value, found=found
-            )
+            yield field, value, found

@@ -14,9 +14,10 @@ from sandbox.apiserver.openapi import types
 from sandbox.apiserver.resources import Resource
 from service import openapi
 
-_ACTIONS = {
+#: {verb: method}
+_METHODS = {
     "get": "get",
-    "list": "list",
+    "list": "get",
     "create": "post",
     "update": "put",
     "patch": "patch",
@@ -24,7 +25,6 @@ _ACTIONS = {
 }
 #: Verbs of a whole collection.
 _OF_ALL = frozenset({"list", "create"})
-_ACTION_NAMES = {"create": "post", "update": "put"}
 _VALIDATING = frozenset({"create", "update", "patch"})
 
 
@@ -72,19 +72,15 @@ def _paths(rows: Sequence[Resource], prefix: str) -> Iterable[tuple[str, Object]
         scope = "/namespaces/{namespace}" if row.namespaced else ""
         whole = f"{prefix}{scope}/{row.plural}"
         yield whole, _operations(row, only=_OF_ALL)
-        yield f"{whole}/{{name}}", _operations(row, only=_ACTIONS.keys() - _OF_ALL)
+        yield f"{whole}/{{name}}", _operations(row, only=_METHODS.keys() - _OF_ALL)
 
 
 def _operations(row: Resource, *, only: Iterable[str]) -> Object:
     return {
-        _method(verb): _operation(row, verb)
+        _METHODS[verb]: _operation(row, verb)
         for verb in sorted(only)
         if verb in row.verbs
     }
-
-
-def _method(verb: str) -> str:
-    return "get" if verb == "list" else _ACTIONS[verb]
 
 
 def _operation(row: Resource, verb: str) -> Object:
@@ -92,7 +88,7 @@ def _operation(row: Resource, verb: str) -> Object:
     described: Object = {
         "operationId": f"{verb}{row.kind}",
         "responses": {"200": openapi.answer("OK", schema)},
-        "x-kubernetes-action": _ACTION_NAMES.get(verb, verb),
+        "x-kubernetes-action": verb if verb == "list" else _METHODS[verb],
         "x-kubernetes-group-version-kind": {
             "group": row.group,
             "version": row.version,

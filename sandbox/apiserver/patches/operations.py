@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Any
 
 from sandbox.apiserver import statuses
@@ -27,10 +26,8 @@ def apply(document: Object, patch: Any) -> Object:
         for operation in patch:
             _apply_one(root, operation)
     except _PatchError as error:
-        raise statuses.StatusError(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "Invalid",
-            "the server rejected our request due to an error in our request",
+        raise statuses.unprocessable(
+            "the server rejected our request due to an error in our request"
         ) from error
     result = root[""]
     if not isinstance(result, dict):

@@ -7,7 +7,6 @@ Source: apimachinery v0.36.3, `pkg/util/strategicpatch/patch.go`.
 """
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 from sandbox.apiserver import statuses
@@ -136,11 +135,7 @@ def _merged_list(old: list[Any], patch: list[Any], schema: Object) -> list[Any]:
     key: str = schema.get("x-kubernetes-patch-merge-key", "")
     elements = [*old, *patch]
     if any(isinstance(element, list) for element in elements):
-        raise statuses.StatusError(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "Invalid",
-            "lists of lists are not supported",
-        )
+        raise statuses.unprocessable("lists of lists are not supported")
     if not key:
         return ordered(list(dict.fromkeys(elements)), patch, old, key)
     return _merged_elements(old, patch, key, schema.get("items", {}))

@@ -1,7 +1,7 @@
 """What `kubectl get` shows: objects as rows of a table, drawn by the server.
 
 What belongs here: the columns and cells of Kubernetes' own printers (`pods`,
-`workloads`, `cluster`), two columns of ours behind those of pods (`chips`), and the
+`cluster`), two columns of ours behind those of pods (`chips`), and the
 documents that carry them (`documents`).
 
 What does not: which form a client asks for is in `forms`.

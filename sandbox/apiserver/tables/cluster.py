@@ -1,4 +1,4 @@
-"""The rows of everything that is no pod and no workload.
+"""The rows of everything that is no pod.
 
 Source: Kubernetes v1.36.3, `pkg/printers/internalversion/printers.go`.
 """
@@ -43,7 +43,6 @@ CONFIG_MAP_COLUMNS = (
     Column(name="Data", of=("api.core.v1.ConfigMap", "data")),
     AGE,
 )
-SERVICE_ACCOUNT_COLUMNS = (NAME, AGE)
 LEASE_COLUMNS = (
     NAME,
     Column(name="Holder", of=("api.coordination.v1.LeaseSpec", "holderIdentity")),
@@ -83,8 +82,47 @@ EVENT_COLUMNS = (
     Column(name="Name", is_wide=True, format="name", of=NAME.of),
 )
 
+_DAEMONS = "api.apps.v1.DaemonSetStatus"
+_REPLICAS = "api.apps.v1.DeploymentStatus"
+# Of workloads, which are listed and never there, only columns are drawn.
+_CONTAINERS = Column(
+    name="Containers",
+    is_wide=True,
+    text="Names of each container in the template.",
+)
+_IMAGES = Column(
+    name="Images",
+    is_wide=True,
+    text="Images referenced by each container in the template.",
+)
+DAEMON_SET_COLUMNS = (
+    NAME,
+    Column(name="Desired", type="integer", of=(_DAEMONS, "desiredNumberScheduled")),
+    Column(name="Current", type="integer", of=(_DAEMONS, "currentNumberScheduled")),
+    Column(name="Ready", type="integer", of=(_DAEMONS, "numberReady")),
+    Column(name="Up-to-date", type="integer", of=(_DAEMONS, "updatedNumberScheduled")),
+    Column(name="Available", type="integer", of=(_DAEMONS, "numberAvailable")),
+    Column(name="Node Selector", of=("api.core.v1.PodSpec", "nodeSelector")),
+    AGE,
+    _CONTAINERS,
+    _IMAGES,
+    Column(name="Selector", is_wide=True, of=("api.apps.v1.DaemonSetSpec", "selector")),
+)
+DEPLOYMENT_COLUMNS = (
+    NAME,
+    Column(name="Ready", text="Number of the pod with ready state"),
+    Column(name="Up-to-date", of=(_REPLICAS, "updatedReplicas")),
+    Column(name="Available", of=(_REPLICAS, "availableReplicas")),
+    AGE,
+    _CONTAINERS,
+    _IMAGES,
+    Column(
+        name="Selector", is_wide=True, of=("api.apps.v1.DeploymentSpec", "selector")
+    ),
+)
 
-def node(document: Object, now_s: float) -> list[Any]:
+
+def node(document: Object, _now_s: float) -> list[Any]:
     """Return the cells of a node's row."""
     status = document.get("status") or {}
     told = status.get("nodeInfo") or {}
@@ -92,10 +130,8 @@ def node(document: Object, now_s: float) -> list[Any]:
     if told.get("architecture"):
         kernel += f" ({told['architecture']})"
     return [
-        _name(document),
         _node_state(document, status),
         ",".join(_roles(document)) or _NONE,
-        _age(document, now_s),
         told.get("kubeletVersion", ""),
         _address(status, "InternalIP"),
         _address(status, "ExternalIP"),
@@ -105,35 +141,32 @@ def node(document: Object, now_s: float) -> list[Any]:
     ]
 
 
-def namespace(document: Object, now_s: float) -> list[Any]:
+def namespace(document: Object, _now_s: float) -> list[Any]:
     """Return the cells of a namespace's row."""
-    phase = (document.get("status") or {}).get("phase", "")
-    return [_name(document), phase, _age(document, now_s)]
+    return [(document.get("status") or {}).get("phase", "")]
 
 
-def config_map(document: Object, now_s: float) -> list[Any]:
+def config_map(document: Object, _now_s: float) -> list[Any]:
     """Return the cells of a ConfigMap's row."""
-    count = sum(len(document.get(part) or ()) for part in ("data", "binaryData"))
-    return [_name(document), count, _age(document, now_s)]
+    return [sum(len(document.get(part) or ()) for part in ("data", "binaryData"))]
 
 
-def service_account(document: Object, now_s: float) -> list[Any]:
-    """Return the cells of a service account's row."""
-    return [_name(document), _age(document, now_s)]
+def nothing(_document: Object, _now_s: float) -> list[Any]:
+    """Return no cells: for a kind without any, or one that there never is."""
+    return []
 
 
-def lease(document: Object, now_s: float) -> list[Any]:
+def lease(document: Object, _now_s: float) -> list[Any]:
     """Return the cells of a lease's row."""
-    holder = (document.get("spec") or {}).get("holderIdentity") or ""
-    return [_name(document), holder, _age(document, now_s)]
+    return [(document.get("spec") or {}).get("holderIdentity") or ""]
 
 
-def budget(document: Object, now_s: float) -> list[Any]:
+def budget(document: Object, _now_s: float) -> list[Any]:
     """Return the cells of a disruption budget's row."""
     spec = document.get("spec") or {}
     allowed = (document.get("status") or {}).get("disruptionsAllowed", 0)
     bounds = [str(spec.get(key, "N/A")) for key in ("minAvailable", "maxUnavailable")]
-    return [_name(document), *bounds, allowed, _age(document, now_s)]
+    return [*bounds, allowed]
 
 
 def event(document: Object, now_s: float) -> list[Any]:
@@ -154,17 +187,8 @@ def event(document: Object, now_s: float) -> list[Any]:
         document.get("message", "").strip(),
         ages.since(first, now_s),
         count,
-        _name(document),
+        document["metadata"].get("name", ""),
     ]
-
-
-def _name(document: Object) -> str:
-    name: str = document["metadata"].get("name", "")
-    return name
-
-
-def _age(document: Object, now_s: float) -> str:
-    return ages.since(document["metadata"].get("creationTimestamp"), now_s)
 
 
 def _node_state(document: Object, status: Object) -> str:
@@ -181,12 +205,9 @@ def _node_state(document: Object, status: Object) -> str:
 
 def _roles(document: Object) -> list[str]:
     labels = document["metadata"].get("labels") or {}
-    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if _names_role(key)}
+    named = [key for key in labels if key.startswith(_ROLE_PREFIX)]
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in named}
     return sorted((roles | {labels.get(_ROLE, "")}) - {""})
-
-
-def _names_role(key: str) -> bool:
-    return key.startswith(_ROLE_PREFIX)
 
 
 def _address(status: Object, kind: str) -> str:

@@ -38,13 +38,3 @@ class Column:
 _METADATA = "apimachinery.pkg.apis.meta.v1.ObjectMeta"
 NAME = Column(name="Name", format="name", of=(_METADATA, "name"))
 AGE = Column(name="Age", of=(_METADATA, "creationTimestamp"))
-CONTAINERS = Column(
-    name="Containers",
-    is_wide=True,
-    text="Names of each container in the template.",
-)
-IMAGES = Column(
-    name="Images",
-    is_wide=True,
-    text="Images referenced by each container in the template.",
-)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox.apiserver import statuses
@@ -11,18 +11,18 @@ from sandbox.apiserver.lists import Page, metadata_of_page
 from sandbox.apiserver.objects import Entry, Object
 from sandbox.apiserver.resources import EVENTS, PODS, Resource
 from sandbox.apiserver.store import Store
-from sandbox.apiserver.tables import chips, cluster, pods, workloads
-from sandbox.apiserver.tables.columns import Column
+from sandbox.apiserver.tables import ages, chips, cluster, pods
+from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
 Cells = Callable[[Object, float], list[Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """How one kind of object is drawn; no cells for one that there never is."""
+    """How one kind of object is drawn: `cells` has those beside name and age."""
 
     columns: Sequence[Column]
-    cells: Cells | None
+    cells: Cells
 
 
 _LAYOUTS: Mapping[str, Layout] = {
@@ -31,11 +31,11 @@ _LAYOUTS: Mapping[str, Layout] = {
     "Namespace": Layout(cluster.NAMESPACE_COLUMNS, cluster.namespace),
     "ConfigMap": Layout(cluster.CONFIG_MAP_COLUMNS, cluster.config_map),
     "Event": Layout(cluster.EVENT_COLUMNS, cluster.event),
-    "ServiceAccount": Layout(cluster.SERVICE_ACCOUNT_COLUMNS, cluster.service_account),
+    "ServiceAccount": Layout((NAME, AGE), cluster.nothing),
     "Lease": Layout(cluster.LEASE_COLUMNS, cluster.lease),
     "PodDisruptionBudget": Layout(cluster.BUDGET_COLUMNS, cluster.budget),
-    "DaemonSet": Layout(workloads.DAEMON_SET_COLUMNS, None),
-    "Deployment": Layout(workloads.DEPLOYMENT_COLUMNS, None),
+    "DaemonSet": Layout(cluster.DAEMON_SET_COLUMNS, cluster.nothing),
+    "Deployment": Layout(cluster.DEPLOYMENT_COLUMNS, cluster.nothing),
 }
 
 
@@ -116,12 +116,9 @@ class Drawing:
 
     def _row(self, entry: Entry, told: Mapping[str, str]) -> Object:
         document = entry.document
-        cells = self._layout.cells
-        row: Object = {"cells": cells(document, self._store.now_s()) if cells else []}
-        if self._resource is PODS:
-            row["cells"] += chips.cells(document, told)
-            if conditions := pods.conditions(document):
-                row["conditions"] = conditions
+        row: Object = {"cells": list(self._cells(document, told))}
+        if self._resource is PODS and (conditions := pods.conditions(document)):
+            row["conditions"] = conditions
         match self._form.included:
             case "Object":
                 row["object"] = document
@@ -130,6 +127,18 @@ class Drawing:
             case _:
                 row["object"] = self._metadata(entry)
         return row
+
+    def _cells(self, document: Object, told: Mapping[str, str]) -> Iterator[Any]:
+        metadata, now_s = document["metadata"], self._store.now_s()
+        more = chips.cells(document, told) if self._resource is PODS else []
+        others = iter([*self._layout.cells(document, now_s), *more])
+        for column in self._layout.columns:
+            if column is NAME:
+                yield metadata.get("name", "")
+            elif column is AGE:
+                yield ages.since(metadata.get("creationTimestamp"), now_s)
+            else:
+                yield next(others)
 
     def _metadata(self, entry: Entry) -> Object:
         return self._framed(ONE_METADATA, metadata=entry.document["metadata"])

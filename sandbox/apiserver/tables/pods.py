@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sandbox.apiserver.objects import Object
+from sandbox.apiserver.objects import Object, is_true
 from sandbox.apiserver.tables import ages
 from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
@@ -76,11 +76,9 @@ def cells(pod: Object, now_s: float) -> list[Any]:
         restarts += f" ({ages.since(tally.last_restart, now_s)} ago)"
     addresses = status.get("podIPs") or [{}]
     return [
-        pod["metadata"].get("name", ""),
         f"{tally.ready}/{len(spec.get('containers') or ()) + len(sidecars)}",
         _final_reason(pod, tally.reason),
         restarts,
-        ages.since(pod["metadata"].get("creationTimestamp"), now_s),
         addresses[0].get("ip") or _NONE,
         spec.get("nodeName") or _NONE,
         status.get("nominatedNodeName") or _NONE,
@@ -106,7 +104,7 @@ def conditions(pod: Object) -> list[Object]:
 def _tally(spec: Object, status: Object, sidecars: set[str]) -> _Tally:
     tally = _Tally(_first_reason(status))
     begun = _initialise(spec, status, sidecars, tally)
-    if begun or _is_true(status, "Initialized"):
+    if begun or is_true(status, "Initialized"):
         _run(status, sidecars, tally)
     return tally
 
@@ -173,7 +171,7 @@ def _run(status: Object, sidecars: set[str], tally: _Tally) -> None:
 
 def _completed(status: Object, error: str, *, running: bool) -> str:
     """Return what to say of a pod of which a container has ended well."""
-    if running and _is_true(status, "Ready"):
+    if running and is_true(status, "Ready"):
         return "Running"
     if error:
         return error
@@ -201,13 +199,5 @@ def _gates(spec: Object, status: Object) -> str:
     gates: Sequence[Object] = spec.get("readinessGates") or ()
     if not gates:
         return _NONE
-    passed = sum(_is_true(status, gate.get("conditionType", "")) for gate in gates)
+    passed = sum(is_true(status, gate.get("conditionType", "")) for gate in gates)
     return f"{passed}/{len(gates)}"
-
-
-def _is_true(status: Object, kind: str) -> bool:
-    """Say whether the first condition of a kind is true."""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == kind:
-            return bool(condition.get("status") == "True")
-    return False
