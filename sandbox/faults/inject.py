@@ -2,40 +2,31 @@
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from fnmatch import fnmatchcase
 from typing import Any
 
 from sandbox import clock
+from sandbox.apiserver import ApiServer
 from sandbox.apiserver.outages import WRITES, Trouble, What
 from sandbox.faults import drivers
 from sandbox.faults.kinds import Fault, FaultError, Value
 from sandbox.kubelet import Kubelet
 from sandbox.world import EXTENDER, World, agent_of
 
-Undo = Callable[[], Awaitable[None]]
 #: So long a call is on its way before the agent that it asks is killed.
 _ON_ITS_WAY_S = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A fault that has begun."""
-
-    undo: Undo
-    #: set when what it waits for has come; from then on its time counts
-    since: asyncio.Event | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lasting:
-    """A fault that lasts, and the task that will end it."""
-
-    fault: Fault
-    begun: Begun
-    ending: asyncio.Task[None]
+_Values = Mapping[str, Value]
+#: A fault while it lasts. It yields an event if it waits for something: set when that
+#: has come, and from then on the fault's time counts.
+_Lasting = AsyncIterator[asyncio.Event | None]
+_Do = Callable[[World, _Values], _Lasting]
 
 
 class Breakage:
@@ -44,12 +35,13 @@ class Breakage:
     def __init__(self, world: World) -> None:
         """Break nothing yet."""
         self._world = world
-        self._lasting: list[_Lasting] = []
+        #: {what undoes a fault: the fault, and the task that will end it}
+        self._lasting: dict[AsyncExitStack, tuple[Fault, asyncio.Task[None]]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Which last, the oldest first."""
-        return tuple(each.fault.kind.name for each in self._lasting)
+        return tuple(fault.kind.name for fault, _ in self._lasting.values())
 
     async def begin(self, fault: Fault) -> None:
         """Let a fault begin; it ends by itself when its time is over.
@@ -57,11 +49,14 @@ class Breakage:
         Raises:
             FaultError: It cannot be done in this world, or not now.
         """
-        begun = await _DOING[fault.kind.name](self._world, fault.values)
-        if begun is None:
+        undo = AsyncExitStack()
+        lasting = asynccontextmanager(_DOING[fault.kind.name])
+        since = await undo.enter_async_context(lasting(self._world, fault.values))
+        if fault.kind.is_momentary:
+            await undo.aclose()
             return
-        ending = asyncio.create_task(self._in_time(fault, begun))
-        self._lasting.append(_Lasting(fault=fault, begun=begun, ending=ending))
+        ending = asyncio.create_task(self._in_time(fault.for_s, since, undo))
+        self._lasting[undo] = fault, ending
 
     async def end(self, name: str) -> None:
         """End all faults of a name.
@@ -69,38 +64,45 @@ class Breakage:
         Raises:
             FaultError: There is none.
         """
-        found = [each for each in self._lasting if each.fault.kind.name == name]
+        found = [
+            u for u, (fault, _) in self._lasting.items() if fault.kind.name == name
+        ]
         if not found:
             lasting = ", ".join(self.names) or "none"
             raise FaultError([f"{name!r} does not last; lasting: {lasting}"])
-        for each in found:
-            each.ending.cancel()
-            await self._undo(each)
+        await self._end(found)
 
     async def end_all(self) -> None:
         """End whatever lasts."""
-        for each in tuple(reversed(self._lasting)):
-            each.ending.cancel()
-            await self._undo(each)
+        await self._end(tuple(reversed(self._lasting)))
 
-    async def _in_time(self, fault: Fault, begun: Begun) -> None:
-        if fault.for_s is None:
+    async def _end(self, undos: Sequence[AsyncExitStack]) -> None:
+        for undo in undos:
+            _, ending = self._lasting.pop(undo)
+            ending.cancel()
+            await undo.aclose()
+
+    async def _in_time(
+        self, for_s: float | None, since: asyncio.Event | None, undo: AsyncExitStack
+    ) -> None:
+        if for_s is None:
             return
-        if begun.since is not None:
-            await begun.since.wait()
-        await asyncio.sleep(fault.for_s)
-        for each in [e for e in self._lasting if e.begun is begun]:
-            await self._undo(each)
-
-    async def _undo(self, lasting: _Lasting) -> None:
-        self._lasting.remove(lasting)
-        await lasting.begun.undo()
+        if since is not None:
+            await since.wait()
+        await asyncio.sleep(for_s)
+        if self._lasting.pop(undo, None):
+            await undo.aclose()
 
 
-def _trouble(what: What, **fixed: Any) -> "_Do":
-    async def do(world: World, values: Mapping[str, Value]) -> Begun:
-        if world.server is None:
-            raise FaultError(["this API server is not ours to break"])
+def _server(world: World) -> ApiServer:
+    if world.server is None:
+        raise FaultError(["this API server is not ours to break"])
+    return world.server
+
+
+def _trouble(what: What, **fixed: Any) -> _Do:
+    async def do(world: World, values: _Values) -> _Lasting:
+        _server(world)
         told: dict[str, Any] = dict(fixed)
         told |= {key: values[key] for key in ("user", "resource") if key in values}
         told["count"] = values.get("count", 0)
@@ -109,60 +111,53 @@ def _trouble(what: What, **fixed: Any) -> "_Do":
         done = values.get("outcome") == "done"
         trouble = Trouble(what=What.DONE_AND_BROKEN if done else what, **told)
         end = world.troubles.begin(trouble)
-
-        async def undo() -> None:
-            end()
-
-        return Begun(undo=undo)
+        yield None
+        end()
 
     return do
 
 
-async def _api_down(world: World, _: Mapping[str, Value]) -> Begun:
-    if world.server is None:
-        raise FaultError(["this API server is not ours to break"])
-    await world.server.pause()
-    return Begun(undo=world.server.resume)
+async def _api_down(world: World, _: _Values) -> _Lasting:
+    await _server(world).pause()
+    yield None
+    await _server(world).resume()
 
 
-async def _api_410(world: World, _: Mapping[str, Value]) -> None:
-    if world.server is None:
-        raise FaultError(["this API server is not ours to break"])
-    world.server.expire()
+async def _api_410(world: World, _: _Values) -> _Lasting:
+    _server(world).expire()
+    yield None
 
 
-async def _kubelet_killed(world: World, values: Mapping[str, Value]) -> Begun:
+async def _kubelet_killed(world: World, values: _Values) -> _Lasting:
     kubelet = _present(world, values)
     await kubelet.stop()
-    return Begun(undo=kubelet.start)
+    yield None
+    await kubelet.start()
 
 
-async def _kubelet_restarted(world: World, values: Mapping[str, Value]) -> None:
-    await _present(world, values).restart()
+def _kubelet_restarted(*, lose_checkpoint: bool) -> _Do:
+    async def do(world: World, values: _Values) -> _Lasting:
+        await _present(world, values).restart(lose_checkpoint=lose_checkpoint)
+        yield None
+
+    return do
 
 
-async def _checkpoint_lost(world: World, values: Mapping[str, Value]) -> None:
-    await _present(world, values).restart(lose_checkpoint=True)
-
-
-def _present(world: World, values: Mapping[str, Value]) -> Kubelet:
+def _present(world: World, values: _Values) -> Kubelet:
     kubelet = world.kubelets[str(values["node"])]
     if not kubelet.is_up:
         raise FaultError([f"the kubelet of {kubelet.node_name} is away already"])
     return kubelet
 
 
-async def _kubelet_stubborn(world: World, values: Mapping[str, Value]) -> Begun:
+async def _kubelet_stubborn(world: World, values: _Values) -> _Lasting:
     switches = world.kubelets[str(values["node"])].switches
     switches.ignore_preferences = True
-
-    async def undo() -> None:
-        switches.ignore_preferences = False
-
-    return Begun(undo=undo)
+    yield None
+    switches.ignore_preferences = False
 
 
-async def _agent_killed(world: World, values: Mapping[str, Value]) -> Begun:
+async def _agent_killed(world: World, values: _Values) -> _Lasting:
     node = str(values["node"])
     switches = world.kubelets[node].switches
     killing = _Killing(world, agent_of(node), f"ascend-agent-{node}", values)
@@ -173,30 +168,26 @@ async def _agent_killed(world: World, values: Mapping[str, Value]) -> Begun:
             switches.after_allocate = killing.reached
         case moment:
             killing.arm(str(moment))
-
-    async def undo() -> None:
-        switches.before_allocate = switches.after_allocate = None
-        await killing.undo()
-
-    return Begun(undo=undo, since=killing.done)
+    yield killing.done
+    switches.before_allocate = switches.after_allocate = None
+    await killing.undo()
 
 
-async def _extender_killed(world: World, values: Mapping[str, Value]) -> Begun:
+async def _extender_killed(world: World, values: _Values) -> _Lasting:
     if values["at"] not in {"now", "write"}:
         raise FaultError([f"at: expected now or write, found {values['at']!r}"])
     if EXTENDER not in world.crew.names:
         raise FaultError(["this extender is not ours to kill"])
     killing = _Killing(world, EXTENDER, "ascend-extender", values)
     killing.arm(str(values["at"]))
-    return Begun(undo=killing.undo, since=killing.done)
+    yield killing.done
+    await killing.undo()
 
 
 class _Killing:
     """One program, killed once, at the n-th of some moments."""
 
-    def __init__(
-        self, world: World, name: str, user: str, values: Mapping[str, Value]
-    ) -> None:
+    def __init__(self, world: World, name: str, user: str, values: _Values) -> None:
         self._crew = world.crew
         self._troubles = world.troubles
         self._name = name
@@ -244,29 +235,26 @@ class _Killing:
             await self._crew.restart(self._name)
 
 
-def _frozen(name: str) -> "_Do":
-    async def do(world: World, values: Mapping[str, Value]) -> Begun:
+def _frozen(name: str) -> _Do:
+    async def do(world: World, values: _Values) -> _Lasting:
         who = name or agent_of(str(values["node"]))
         if who not in world.crew.names:
             raise FaultError([f"there is no {who} to freeze"])
         world.crew.freeze(who)
-
-        async def undo() -> None:
-            world.crew.thaw(who)
-
-        return Begun(undo=undo)
+        yield None
+        world.crew.thaw(who)
 
     return do
 
 
-def _chips_of(values: Mapping[str, Value]) -> tuple[int, ...]:
+def _chips_of(values: _Values) -> tuple[int, ...]:
     """Return the chips that a fault befalls; none of those that name none."""
     chips = values.get("chips", ())
     return chips if isinstance(chips, tuple) else ()
 
 
-def _driver(do: Callable[..., Undo]) -> "_Do":
-    async def begin(world: World, values: Mapping[str, Value]) -> Begun:
+def _driver(breaking: Callable[..., AbstractContextManager[object]]) -> _Do:
+    async def do(world: World, values: _Values) -> _Lasting:
         node = world.nodes[str(values["node"])]
         more = {key: value for key, value in values.items() if key != "node"}
         count = sum(node.machine.offers.values())
@@ -274,26 +262,24 @@ def _driver(do: Callable[..., Undo]) -> "_Do":
             found = ",".join(map(str, _chips_of(values)))
             expected = f"chips of {node.name}, 0 to {count - 1}"
             raise FaultError([f"chips: expected {expected}, found {found}"])
-        return Begun(undo=do(node, **more))
+        with breaking(node, **more):
+            yield None
 
-    return begin
+    return do
 
 
-async def _disk_full(world: World, values: Mapping[str, Value]) -> Begun:
+async def _disk_full(world: World, values: _Values) -> _Lasting:
     program = world.crew.program(agent_of(str(values["node"])))
     pid = program.process.pid
     limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, limits[1]))
-
-    async def undo() -> None:
-        if not program.has_ended:
-            with suppress(ProcessLookupError):
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
-
-    return Begun(undo=undo)
+    yield None
+    if not program.has_ended:
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
 
-async def _clock_stepped(world: World, values: Mapping[str, Value]) -> Begun:
+async def _clock_stepped(world: World, values: _Values) -> _Lasting:
     pattern, by_s = str(values["user"]), float(str(values["by"]))
     files = [file for user, file in world.clocks.items() if fnmatchcase(user, pattern)]
     if not files:
@@ -301,15 +287,11 @@ async def _clock_stepped(world: World, values: Mapping[str, Value]) -> Begun:
         raise FaultError([f"user: expected one of {known}, found {pattern!r}"])
     for file in files:
         clock.step(file, by_s)
-
-    async def undo() -> None:
-        for file in files:
-            clock.step(file, -by_s)
-
-    return Begun(undo=undo)
+    yield None
+    for file in files:
+        clock.step(file, -by_s)
 
 
-_Do = Callable[[World, Mapping[str, Value]], Awaitable[Begun | None]]
 _DOING: Mapping[str, _Do] = {
     "api-slow": _trouble(What.SLOW),
     "api-down": _api_down,
@@ -321,8 +303,8 @@ _DOING: Mapping[str, _Do] = {
     "api-silent": _trouble(What.SILENT),
     "api-stale": _trouble(What.STALE),
     "kubelet-killed": _kubelet_killed,
-    "kubelet-restarted": _kubelet_restarted,
-    "checkpoint-lost": _checkpoint_lost,
+    "kubelet-restarted": _kubelet_restarted(lose_checkpoint=False),
+    "checkpoint-lost": _kubelet_restarted(lose_checkpoint=True),
     "kubelet-stubborn": _kubelet_stubborn,
     "agent-killed": _agent_killed,
     "agent-frozen": _frozen(""),

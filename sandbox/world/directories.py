@@ -97,7 +97,7 @@ class Node:
         """
         lines = ["faults:"]
         lines += [f'  - {{chip: {chip}, code: "{FAULT_CODE}"}}' for chip in chips]
-        self._describe(self.machine.description + "\n".join(lines) + "\n")
+        self.describe(self.machine.description + "\n".join(lines) + "\n")
 
     def begin(self) -> None:
         """Write the driver's file for the first time, and set the clock."""
@@ -105,9 +105,10 @@ class Node:
         if self.machine.driver_file is None:
             self.set_faults(())
         else:
-            self._describe(self.machine.driver_file.read_text(encoding="utf-8"))
+            self.describe(self.machine.driver_file.read_text(encoding="utf-8"))
 
-    def _describe(self, text: str) -> None:
+    def describe(self, text: str) -> None:
+        """Put a text in the place of the driver's file, at once."""
         draft = self.driver_file.with_suffix(".draft")
         draft.write_text(text, encoding="utf-8")
         draft.replace(self.driver_file)

@@ -1,6 +1,7 @@
 import io
 import os
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -116,12 +117,14 @@ async def test_a_silent_driver_has_nothing_to_read_until_it_is_mended(
     node: Node,
 ) -> None:
     before = node.driver_file.read_bytes()
-    mend = drivers.silent(node)
-    waiting = os.open(node.driver_file, os.O_RDONLY | os.O_NONBLOCK)
+    with drivers.silent(node):
+        waiting = os.open(node.driver_file, os.O_RDONLY | os.O_NONBLOCK)
 
-    with pytest.raises(FaultError, match="silent or slow already"):
-        drivers.silent(node)
-    await mend()
+        with (
+            pytest.raises(FaultError, match="silent or slow already"),
+            drivers.silent(node),
+        ):
+            pass
 
     assert os.read(waiting, 4096) == before
     assert node.driver_file.read_bytes() == before
@@ -130,9 +133,8 @@ async def test_a_silent_driver_has_nothing_to_read_until_it_is_mended(
 
 async def test_a_lying_driver_tells_the_truth_again(node: Node) -> None:
     before = node.driver_file.read_bytes()
-    mend = drivers.lying(node, (3,))
-
-    await mend()
+    with drivers.lying(node, (3,)):
+        pass
 
     assert node.driver_file.read_bytes() == before
 
@@ -140,12 +142,13 @@ async def test_a_lying_driver_tells_the_truth_again(node: Node) -> None:
 async def test_chips_that_break_one_after_the_other_are_mended_one_by_one(
     node: Node,
 ) -> None:
-    mend_first = drivers.broken(node, (0, 3))
-    mend_second = drivers.broken(node, (3, 5))
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(drivers.broken(node, (0, 3)))
+    second.enter_context(drivers.broken(node, (3, 5)))
     both = _broken(node)
-    await mend_first()
+    first.close()
     left = _broken(node)
-    await mend_second()
+    second.close()
 
     assert (both, left, _broken(node)) == ([0, 3, 3, 5], [3, 5], [])
 
