@@ -9,7 +9,7 @@ sandbox's.
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -245,6 +245,24 @@ def _raise_status(status: Object) -> None:
         str(status.get("reason", "")),
         str(status.get("message", "")),
     )
+
+
+async def is_settled(
+    request: Awaitable[object], is_final: Callable[[int], bool]
+) -> bool:
+    """Wait for a request; say whether it has landed, or was refused for good.
+
+    Args:
+        request: Whose answer is not needed.
+        is_final: Whether a refusal with this status will stay one.
+    """
+    try:
+        await request
+    except ApiStatusError as error:
+        return is_final(error.status)
+    except FAILURES:
+        return False
+    return True
 
 
 def pod_path(pod: Object) -> str:

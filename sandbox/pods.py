@@ -6,11 +6,12 @@ it. A quantity that is no whole number counts as 0 of an extended resource.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 from sandbox.apiclient import Object
 from scheduler_core.wire import quantities
+from scheduler_core.wire.shapes import ContainerKind, total
+from service import clock
 
 _FIELDS = {
     "metadata.name": ("metadata", "name"),
@@ -19,14 +20,6 @@ _FIELDS = {
     "spec.nodeName": ("spec", "nodeName"),
     "spec.serviceAccountName": ("spec", "serviceAccountName"),
 }
-
-
-class ContainerKind(Enum):
-    """When a container runs."""
-
-    INIT = auto()
-    SIDECAR = auto()
-    APP = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +61,11 @@ class Pod:
     @property
     def requests(self) -> dict[str, int]:
         """Extended resources that the scheduler counts for the pod."""
-        counted: dict[str, int] = {}
-        sidecars: dict[str, int] = {}
-        peak: dict[str, int] = {}
+        needs: dict[str, list[tuple[ContainerKind, int]]] = {}
         for container in self.containers:
             for resource, count in container.limits.items():
-                beside = sidecars.get(resource, 0)
-                if container.kind is ContainerKind.INIT:
-                    peak[resource] = max(peak.get(resource, 0), beside + count)
-                    continue
-                counted[resource] = counted.get(resource, 0) + count
-                if container.kind is ContainerKind.SIDECAR:
-                    sidecars[resource] = beside + count
-        return {
-            resource: max(counted.get(resource, 0), peak.get(resource, 0))
-            for resource in counted | peak
-        }
+                needs.setdefault(resource, []).append((container.kind, count))
+        return {resource: total(counts) for resource, counts in needs.items()}
 
 
 def pod_of(source: Object) -> Pod:
@@ -124,6 +106,40 @@ def environment(
             ips = {"status.podIP": pod_ip, "status.hostIP": host_ip}
             values[entry["name"]] = ips.get(field) or _field(pod.source, field)
     return values
+
+
+def event_of(pod: Pod, serial: int, kind: str, reason: str, message: str) -> Object:
+    """Return a new event about a pod, without its source.
+
+    Args:
+        pod: The pod.
+        serial: A number that no other event of this source has.
+        kind: `Normal` or `Warning`.
+        reason: For programs.
+        message: For people.
+    """
+    now = clock.rfc3339(clock.wall_s())
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{pod.name}.{clock.wall_ns():x}.{serial}",
+            "namespace": pod.namespace,
+        },
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
 
 
 def _containers(spec: Object) -> Iterator[Container]:

@@ -16,7 +16,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from sandbox.pods import Container, ContainerKind, Pod
+from sandbox.pods import Container, Pod
+from scheduler_core.wire.shapes import ContainerKind
 
 HEALTHY = "Healthy"
 #: cm/devicemanager/types.go:125

@@ -16,7 +16,8 @@ from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from sandbox.kubelet.devices import DeviceTables
 from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.syncloop import SyncLoop
-from sandbox.pods import ContainerKind, Pod
+from sandbox.pods import Pod
+from scheduler_core.wire.shapes import ContainerKind
 from service import clock
 
 SOCKET = "kubelet.sock"

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from sandbox.apiclient import Object
 from sandbox.kubelet.runtime import Run
-from sandbox.pods import Container, ContainerKind, Pod
+from sandbox.pods import Container, Pod
+from scheduler_core.wire.shapes import ContainerKind
 from service import clock
 
 

@@ -41,7 +41,7 @@ class Machine:
 
 
 class Process:
-    """The tasks and servers of one kubelet process."""
+    """The tasks and servers of one kubelet process, wired together."""
 
     def __init__(
         self, machine: Machine, port: int, panicked: Callable[[], None]
@@ -57,17 +57,35 @@ class Process:
         self._machine = machine
         self._panicked = panicked
         self._main: asyncio.Task[None] | None = None
-        self._parts: _Parts | None = None
-
-    @property
-    def sync(self) -> SyncLoop:
-        """The pods of this process."""
-        return self._started().sync
-
-    @property
-    def allocator(self) -> Allocator:
-        """The devices of this process."""
-        return self._started().allocator
+        self._client = ApiClient(
+            machine.api_url, machine.token, authority=machine.authority
+        )
+        self._group = asyncio.TaskGroup()
+        self._changed = asyncio.Event()
+        self._tables = DeviceTables(
+            chance=machine.chance,
+            sources=Sources(
+                running_at_start=machine.runtime.running(), active=self._active
+            ),
+        )
+        self.allocator = Allocator(
+            machine.root / "device-plugins",
+            self._tables,
+            switches=machine.switches,
+            changed=self._changed.set,
+        )
+        self._outbox = Outbox(self._client, machine.node_name)
+        node = Node(
+            allocator=self.allocator,
+            runtime=machine.runtime,
+            outbox=self._outbox,
+            switches=machine.switches,
+            profile=machine.profile,
+        )
+        number = sum(machine.node_name.encode()) % 250 + 1
+        self.sync = SyncLoop(
+            node, self._group, host_ip=HOST_IP, pod_network=f"10.244.{number}"
+        )
 
     async def start(self) -> None:
         """Serve the sockets and begin to follow the API server."""
@@ -89,24 +107,35 @@ class Process:
 
     async def _run(self, served: asyncio.Event) -> None:
         machine = self._machine
-        async with (
-            ApiClient(
-                machine.api_url, machine.token, authority=machine.authority
-            ) as client,
-            AsyncExitStack() as stack,
-            asyncio.TaskGroup() as group,
-        ):
-            parts = self._parts = _Parts(machine, client, group)
-            pod_list = PodListServer(parts.sync, self.port)
-            for server in (pod_list, parts.pod_resources, parts.allocator):
+        is_new = not self.allocator.has_checkpoint()
+        pod_list = PodListServer(self.sync, self.port)
+        pod_resources = PodResourcesServer(
+            machine.root / "pod-resources" / SOCKET,
+            self._tables,
+            self.sync,
+            profile=machine.profile,
+        )
+        async with self._client, AsyncExitStack() as stack, self._group as group:
+            for server in (pod_list, pod_resources, self.allocator):
                 stack.push_async_callback(server.stop)
                 await server.start()
             self.port = pod_list.port
-            reporter = parts.report(self.port)
-            group.create_task(parts.outbox.run())
+            reporter = NodeReporter(
+                self._client,
+                NodeFacts(
+                    name=machine.node_name,
+                    labels=machine.labels,
+                    address=HOST_IP,
+                    port=self.port,
+                ),
+                self.allocator.capacity,
+                changed=self._changed,
+                is_new=is_new,
+            )
+            group.create_task(self._outbox.run())
             group.create_task(reporter.run())
-            group.create_task(lease.renew(client, machine.node_name))
-            group.create_task(_follow(client, machine.node_name, parts.sync))
+            group.create_task(lease.renew(self._client, machine.node_name))
+            group.create_task(_follow(self._client, machine.node_name, self.sync))
             served.set()
 
     def _ended(self, main: asyncio.Task[None]) -> None:
@@ -122,67 +151,6 @@ class Process:
                 "exception": error,
                 "task": main,
             }
-        )
-
-    def _started(self) -> "_Parts":
-        if self._parts is None:
-            raise RuntimeError("the kubelet process has not been started")
-        return self._parts
-
-
-class _Parts:
-    """What a process is made of, wired together."""
-
-    def __init__(
-        self, machine: Machine, client: ApiClient, group: asyncio.TaskGroup
-    ) -> None:
-        self._machine = machine
-        self._client = client
-        self._changed = asyncio.Event()
-        sources = Sources(
-            running_at_start=machine.runtime.running(), active=self._active
-        )
-        tables = DeviceTables(chance=machine.chance, sources=sources)
-        self.allocator = Allocator(
-            machine.root / "device-plugins",
-            tables,
-            switches=machine.switches,
-            changed=self._changed.set,
-        )
-        self._is_new = not self.allocator.has_checkpoint()
-        self.outbox = Outbox(client, machine.node_name)
-        node = Node(
-            allocator=self.allocator,
-            runtime=machine.runtime,
-            outbox=self.outbox,
-            switches=machine.switches,
-            profile=machine.profile,
-        )
-        number = sum(machine.node_name.encode()) % 250 + 1
-        self.sync = SyncLoop(
-            node, group, host_ip=HOST_IP, pod_network=f"10.244.{number}"
-        )
-        self.pod_resources = PodResourcesServer(
-            machine.root / "pod-resources" / SOCKET,
-            tables,
-            self.sync,
-            profile=machine.profile,
-        )
-
-    def report(self, port: int) -> NodeReporter:
-        """Return what keeps the Node object; the port is known only now."""
-        facts = NodeFacts(
-            name=self._machine.node_name,
-            labels=self._machine.labels,
-            address=HOST_IP,
-            port=port,
-        )
-        return NodeReporter(
-            self._client,
-            facts,
-            self.allocator.capacity,
-            changed=self._changed,
-            is_new=self._is_new,
         )
 
     def _active(self) -> frozenset[str]:

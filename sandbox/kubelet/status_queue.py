@@ -8,11 +8,11 @@ import asyncio
 import itertools
 from http import HTTPStatus
 
-from sandbox.apiclient import FAILURES, ApiClient, ApiStatusError, Object, pod_path
-from sandbox.pods import Pod
-from service import clock
+from sandbox.apiclient import ApiClient, Object, is_settled, pod_path
+from sandbox.pods import Pod, event_of
 
 _RETRY_S = 0.5
+#: The pod is gone or another one: nobody needs this any more.
 _GONE = {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 
@@ -44,32 +44,9 @@ class Outbox:
 
     def event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         """Record an event about a pod."""
-        now = clock.rfc3339(clock.wall_s())
-        suffix = f"{clock.wall_ns():x}.{next(self._serials)}"
-        self._events.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {
-                    "name": f"{pod.name}.{suffix}",
-                    "namespace": pod.namespace,
-                },
-                "involvedObject": {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "namespace": pod.namespace,
-                    "name": pod.name,
-                    "uid": pod.uid,
-                },
-                "type": kind,
-                "reason": reason,
-                "message": message,
-                "source": {"component": "kubelet", "host": self._node_name},
-                "firstTimestamp": now,
-                "lastTimestamp": now,
-                "count": 1,
-            }
-        )
+        event = event_of(pod, next(self._serials), kind, reason, message)
+        event["source"] = {"component": "kubelet", "host": self._node_name}
+        self._events.append(event)
         self._wake.set()
 
     async def run(self) -> None:
@@ -91,7 +68,8 @@ class Outbox:
         sent = True
         for uid, (pod, status) in list(self._statuses.items()):
             body: Object = {"metadata": {"uid": uid}, "status": status}
-            if not await self._try("STATUS", pod_path(pod.source), body):
+            request = self._client.patch_status(pod_path(pod.source), body)
+            if not await is_settled(request, _GONE.__contains__):
                 sent = False
             elif self._statuses.get(uid) == (pod, status):
                 del self._statuses[uid]
@@ -103,8 +81,9 @@ class Outbox:
             # The last status goes first: whoever watches sees how the pod ended.
             if uid in self._statuses:
                 continue
-            body: Object = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-            if await self._try("DELETE", pod_path(pod.source), body):
+            path = pod_path(pod.source)
+            request = self._client.delete(path, uid=uid, grace_s=0)
+            if await is_settled(request, _GONE.__contains__):
                 del self._removals[uid]
             else:
                 sent = False
@@ -114,20 +93,8 @@ class Outbox:
         while self._events:
             namespace = self._events[0]["metadata"]["namespace"]
             path = f"/api/v1/namespaces/{namespace}/events"
-            if not await self._try("POST", path, self._events[0]):
+            request = self._client.create(path, self._events[0])
+            if not await is_settled(request, _GONE.__contains__):
                 return False
             del self._events[0]
-        return True
-
-    async def _try(self, method: str, path: str, body: Object) -> bool:
-        try:
-            if method == "STATUS":
-                await self._client.patch_status(path, body)
-            else:
-                await self._client.request(method, path, body=body)
-        except ApiStatusError as error:
-            # The pod is gone or another one: nobody needs this any more.
-            return error.status in _GONE
-        except FAILURES:
-            return False
         return True

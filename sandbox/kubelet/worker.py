@@ -17,7 +17,8 @@ from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.runtime import Run, Runtime, Setup
 from sandbox.kubelet.status_queue import Outbox
 from sandbox.kubelet.switches import Switches
-from sandbox.pods import Container, ContainerKind, Pod, environment
+from sandbox.pods import Container, Pod, environment
+from scheduler_core.wire.shapes import ContainerKind
 from service import clock
 
 _MAX_BACKOFF_S = 300.0

@@ -5,11 +5,14 @@ Events and the PodScheduled condition, sent beside the scheduling loop.
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
+from functools import partial
 
-from sandbox.apiclient import FAILURES, ApiClient, ApiStatusError, Object, pod_path
-from sandbox.pods import Pod
+from sandbox.apiclient import ApiClient, Object, is_settled, pod_path
+from sandbox.pods import Pod, event_of
 from service import clock
 
+_COMPONENT = "default-scheduler"
 _RETRY_S = 0.5
 #: of an event's note (validation.NoteLengthLimit)
 _LONGEST = 1024
@@ -25,7 +28,8 @@ class Reporter:
         """Start with nothing to say."""
         self._client = client
         self._serials = itertools.count(1)
-        self._queue: asyncio.Queue[tuple[str, str, Object]] = asyncio.Queue()
+        #: requests that are sent until they land
+        self._queue: asyncio.Queue[Callable[[], Awaitable[Object]]] = asyncio.Queue()
         #: {(uid, reason, message): (path, count)}
         self._told: dict[tuple[str, str, str], tuple[str, int]] = {}
 
@@ -44,70 +48,43 @@ class Reporter:
             "message": message,
             "lastTransitionTime": clock.rfc3339(clock.wall_s()),
         }
-        body: Object = {
-            "metadata": {"uid": pod.uid},
-            "status": {"conditions": [condition]},
-        }
-        self._queue.put_nowait(("STATUS", pod_path(pod.source), body))
+        status: Object = {"conditions": [condition]}
+        body: Object = {"metadata": {"uid": pod.uid}, "status": status}
+        self._put(self._client.patch_status, pod_path(pod.source), body)
 
     async def run(self) -> None:
         """Send whatever there is to send, for ever."""
         while True:
-            await self._send(*await self._queue.get())
+            request = await self._queue.get()
+            # Gone, replaced or refused: sending it again would not help.
+            while True:
+                if await is_settled(request(), lambda status: status < 500):
+                    break
+                await asyncio.sleep(_RETRY_S)
 
-    async def _send(self, method: str, path: str, body: Object) -> None:
-        while True:
-            if await self._try(method, path, body):
-                return
-            await asyncio.sleep(_RETRY_S)
+    def _put(
+        self,
+        send: Callable[[str, Object], Awaitable[Object]],
+        path: str,
+        body: Object,
+    ) -> None:
+        self._queue.put_nowait(partial(send, path, body))
 
     def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         if len(message) > _LONGEST:
             message = f"{message[: _LONGEST - 4]} ..."
-        now = clock.rfc3339(clock.wall_s())
         events = f"/api/v1/namespaces/{pod.namespace}/events"
+        event = event_of(pod, next(self._serials), kind, reason, message)
         key = (pod.uid, reason, message)
         if key in self._told:
             path, count = self._told[key]
             self._told[key] = (path, count + 1)
-            again: Object = {"count": count + 1, "lastTimestamp": now}
-            self._queue.put_nowait(("PATCH", path, again))
+            last = event["lastTimestamp"]
+            self._put(
+                self._client.patch, path, {"count": count + 1, "lastTimestamp": last}
+            )
             return
-        name = f"{pod.name}.{clock.wall_ns():x}.{next(self._serials)}"
-        self._told[key] = (f"{events}/{name}", 1)
-        event: Object = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": pod.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": pod.uid,
-            },
-            "type": kind,
-            "reason": reason,
-            "message": message,
-            "source": {"component": "default-scheduler"},
-            "reportingComponent": "default-scheduler",
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        self._queue.put_nowait(("POST", events, event))
-
-    async def _try(self, method: str, path: str, body: Object) -> bool:
-        try:
-            if method == "STATUS":
-                await self._client.patch_status(path, body)
-            elif method == "PATCH":
-                await self._client.patch(path, body)
-            else:
-                await self._client.create(path, body)
-        except ApiStatusError as error:
-            # Gone, replaced or refused: sending it again would not help.
-            return error.status < 500
-        except FAILURES:
-            return False
-        return True
+        self._told[key] = (f"{events}/{event['metadata']['name']}", 1)
+        event["source"] = {"component": _COMPONENT}
+        event["reportingComponent"] = _COMPONENT
+        self._put(self._client.create, events, event)
