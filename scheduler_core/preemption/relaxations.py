@@ -13,7 +13,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import assert_never
+from typing import ClassVar
 
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.reasons import Reason
@@ -23,55 +23,109 @@ from scheduler_core.products.columns import Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmPod:
+class Relaxation:
+    """Change of one node."""
+
+    node: str
+    #: word of the kind in documents
+    word: ClassVar[str]
+    #: clause of a text for relaxations of the kind on one node
+    clause: ClassVar[str]
+
+    def relax(self, node: NodeState | None) -> NodeState | None:
+        """Return the node with the change; a node that is None is not in the index."""
+        return node and self._change(node)
+
+    def _change(self, node: NodeState) -> NodeState:
+        return node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChipRelaxation(Relaxation):
+    """Change of one chip."""
+
+    chip: int
+
+
+class ConfirmPod(Relaxation):
     """The pod that waits unconfirmed on a node gets its chips, so others may follow."""
 
-    node: str
+    word = "settle"
+    clause = "the pod that waits on {part.node} had its chips"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeChip:
+class FreeChip(ChipRelaxation):
     """The pod or process that has a chip releases it."""
 
-    node: str
-    chip: int
+    word = "free"
+    clause = "{chips} of {part.node} {were} free"
+
+    def _change(self, node: NodeState) -> NodeState:
+        return replace(node, free=node.free | 1 << self.chip & node.healthy)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealChip:
+class HealChip(ChipRelaxation):
     """A chip becomes healthy; it is free unless it is known to be taken."""
 
-    node: str
-    chip: int
+    word = "heal"
+    clause = "{chips} of {part.node} {were} healthy"
+
+    def _change(self, node: NodeState) -> NodeState:
+        healthy, idle = node.healthy | 1 << self.chip, 1 << self.chip & ~node.taken
+        return replace(node, healthy=healthy, free=node.free | idle)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealNetwork:
+class HealNetwork(ChipRelaxation):
     """The network of a chip becomes healthy."""
 
-    node: str
-    chip: int
+    word = "heal-network"
+    clause = "{chips} of {part.node} had a healthy network"
+
+    def _change(self, node: NodeState) -> NodeState:
+        unhealthy_network = node.network_unhealthy & ~(1 << self.chip)
+        return replace(node, network_unhealthy=unhealthy_network)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReopenNode:
+class ReopenNode(Relaxation):
     """A barred node takes pods again."""
 
-    node: str
+    word = "mend"
+    clause = "{part.reopened}"
     #: reason for which the node is barred
     bar: Reason
 
+    @property
+    def reopened(self) -> str:
+        """The clause, by the reason."""
+        text = _REOPENED.get(self.bar, "{node} took pods again")
+        return text.format(node=self.node)
+
+    def _change(self, node: NodeState) -> NodeState:
+        return replace(node, barred=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddNode:
-    """The cluster gets one more node, without pods."""
+class AddNode(Relaxation):
+    """The cluster gets one more node, without pods, under a name in the advice."""
 
-    #: name of the node in the advice
-    node: str
+    word = "add"
+    clause = "there {were} {number} ({part.row.name})"
     row: Product
 
+    def relax(self, node: NodeState | None) -> NodeState:
+        """Return the new node."""
+        del node
+        all_chips = self.row.all_chips
+        return NodeState(
+            name=self.node,
+            product=self.row,
+            inventory=all_chips,
+            healthy=all_chips,
+            free=all_chips,
+        )
 
-Relaxation = ConfirmPod | FreeChip | HealChip | HealNetwork | ReopenNode | AddNode
+
 #: order of the kinds in an advice's text
 _ORDER = (ConfirmPod, FreeChip, HealChip, HealNetwork, ReopenNode, AddNode)
 #: number of clauses in a text; it counts the others
@@ -159,12 +213,9 @@ class Simulation:
     def _apply(self, name: str, parts: Sequence[Relaxation]) -> None:
         """Compute the node with these relaxations, and no others."""
         node = self._base.nodes(self._wanted).get(name) if parts else None
-        # `_relax` frees a chip only if it is healthy, so healing comes first.
-        for part in sorted(parts, key=_is_free):
-            if isinstance(part, AddNode):
-                node = _new_node(part)
-            elif node is not None:
-                node = _relax(node, part)
+        # `FreeChip` frees a chip only if it is healthy, so healing comes first.
+        for part in sorted(parts, key=lambda part: isinstance(part, FreeChip)):
+            node = part.relax(node)
         if node is None:
             self._relaxed.pop(name, None)
         else:
@@ -175,55 +226,14 @@ class Simulation:
 Check = Callable[[Simulation], bool]
 
 
-def _is_free(part: Relaxation) -> bool:
-    return isinstance(part, FreeChip)
-
-
-def _new_node(part: AddNode) -> NodeState:
-    all_chips = part.row.all_chips
-    return NodeState(
-        name=part.node,
-        product=part.row,
-        inventory=all_chips,
-        healthy=all_chips,
-        free=all_chips,
-    )
-
-
-def _relax(
-    node: NodeState, part: ConfirmPod | FreeChip | HealChip | HealNetwork | ReopenNode
-) -> NodeState:
-    """Return the node with one relaxation applied."""
-    match part:
-        case ConfirmPod():
-            return node
-        case FreeChip(chip=chip):
-            return replace(node, free=node.free | 1 << chip & node.healthy)
-        case HealChip(chip=chip):
-            healthy, idle = node.healthy | 1 << chip, 1 << chip & ~node.taken
-            return replace(node, healthy=healthy, free=node.free | idle)
-        case HealNetwork(chip=chip):
-            unhealthy_network = node.network_unhealthy & ~(1 << chip)
-            return replace(node, network_unhealthy=unhealthy_network)
-        case ReopenNode():
-            return replace(node, barred=None)
-
-
 def sort_relaxations(parts: Iterable[Relaxation]) -> tuple[Relaxation, ...]:
     """Return the relaxations in the order of texts: by kind, node and chip."""
     return tuple(sorted(parts, key=_sort_key))
 
 
 def _sort_key(part: Relaxation) -> tuple[int, str, int]:
-    return _ORDER.index(type(part)), part.node, sum(_chips((part,)))
-
-
-def _chips(parts: Iterable[Relaxation]) -> tuple[int, ...]:
-    return tuple(
-        part.chip
-        for part in parts
-        if isinstance(part, FreeChip | HealChip | HealNetwork)
-    )
+    chip = part.chip if isinstance(part, ChipRelaxation) else 0
+    return _ORDER.index(type(part)), part.node, chip
 
 
 def _clauses(parts: Iterable[Relaxation]) -> Iterator[str]:
@@ -233,32 +243,16 @@ def _clauses(parts: Iterable[Relaxation]) -> Iterator[str]:
         return type(part), "" if isinstance(part, AddNode) else part.node
 
     for _, group in groupby(sort_relaxations(parts), key=subject):
-        relaxations = tuple(group)
-        yield _clause(relaxations[0], relaxations)
+        yield _clause(tuple(group))
 
 
-def _clause(part: Relaxation, relaxations: Sequence[Relaxation]) -> str:
+def _clause(parts: Sequence[Relaxation]) -> str:
     """Return the clause for relaxations of one kind on one node, or of added nodes."""
-    listed = ", ".join(map(str, _chips(relaxations)))
-    chips, were = ("chips", "were") if len(relaxations) > 1 else ("chip", "was")
-    match part:
-        case ConfirmPod(node=node):
-            clause = f"the pod that waits on {node} had its chips"
-        case FreeChip(node=node):
-            clause = f"{chips} {listed} of {node} {were} free"
-        case HealChip(node=node):
-            clause = f"{chips} {listed} of {node} {were} healthy"
-        case HealNetwork(node=node):
-            clause = f"{chips} {listed} of {node} had a healthy network"
-        case ReopenNode(node=node, bar=bar):
-            clause = _REOPENED.get(bar, "{node} took pods again").format(node=node)
-        case AddNode(row=row):
-            number = (
-                "one more node"
-                if len(relaxations) == 1
-                else f"{len(relaxations)} more nodes"
-            )
-            clause = f"there {were} {number} ({row.name})"
-        case _:
-            assert_never(part)
-    return clause
+    several = len(parts) > 1
+    listed = ", ".join(str(p.chip) for p in parts if isinstance(p, ChipRelaxation))
+    return parts[0].clause.format(
+        part=parts[0],
+        chips=f"{'chips' if several else 'chip'} {listed}",
+        were="were" if several else "was",
+        number=f"{len(parts)} more nodes" if several else "one more node",
+    )

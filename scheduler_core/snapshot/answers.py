@@ -1,6 +1,6 @@
 """Rendering of decisions and measures as JSON documents, and as lines for people."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from scheduler_core.explain import fragmentation
 from scheduler_core.explain.node import NodeExplanation
@@ -10,10 +10,7 @@ from scheduler_core.node.reasons import join_counts
 from scheduler_core.preemption.relaxations import (
     AddNode,
     Advice,
-    ConfirmPod,
-    FreeChip,
-    HealChip,
-    HealNetwork,
+    ChipRelaxation,
     Relaxation,
     ReopenNode,
 )
@@ -21,16 +18,6 @@ from scheduler_core.preemption.victims import Eviction
 from scheduler_core.products.columns import GroupKind, Product
 
 Document = dict[str, object]
-
-#: {kind of relaxation: its word in the document}
-_KINDS: Mapping[type[Relaxation], str] = {
-    ConfirmPod: "settle",
-    FreeChip: "free",
-    HealChip: "heal",
-    HealNetwork: "heal-network",
-    ReopenNode: "mend",
-    AddNode: "add",
-}
 
 
 def render_placement(place: Placement) -> Document:
@@ -190,9 +177,9 @@ def format_fragmentation(cluster: Cluster, counts: Iterable[int]) -> Iterator[st
 
 
 def _render_relaxation(relaxation: Relaxation) -> Document:
-    document: Document = {"do": _KINDS[type(relaxation)], "node": relaxation.node}
+    document: Document = {"do": relaxation.word, "node": relaxation.node}
     match relaxation:
-        case FreeChip(chip=chip) | HealChip(chip=chip) | HealNetwork(chip=chip):
+        case ChipRelaxation(chip=chip):
             document["chip"] = chip
         case ReopenNode(bar=bar):
             document["bar"] = bar.value
