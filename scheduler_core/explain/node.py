@@ -63,6 +63,13 @@ class NodeExplanation:
         return "\n".join([f"{self.node} {head}", *lines]) + "\n"
 
 
+def refuse(node: str, topic: str, text: str) -> NodeExplanation:
+    """Return the explanation of a node that fails at its only step."""
+    return NodeExplanation(
+        node=node, steps=(Step(about=topic, text=text, holds=False),)
+    )
+
+
 def explain(
     wanted: Product | str,
     count: int,
@@ -88,9 +95,8 @@ def explain(
     node = cluster.nodes(wanted).get(name)
     row = None if node is None else node.row_for(wanted, in_network=in_network)
     if node is None or row is None:
-        same_name = (node_state for node_state in cluster if node_state.name == name)
-        offers = [node] if node is not None else list(same_name)
-        return NodeExplanation(node=name, steps=(_unserved_step(wanted, offers),))
+        offers = [node] if node else [state for state in cluster if state.name == name]
+        return refuse(name, "node", _describe_unserved(wanted, offers))
     free, usable = node.free_for(row), node.usable(row)
     reason = node.barred or chips.find_reason(
         row, free, node.healthy, count, usable=usable
@@ -119,12 +125,8 @@ def explain_job(
     problems = job_rules.problems(job, terms.profile)
     pods = job.npu_pods
     if problems or job.row is None or not pods:
-        text = (
-            "; ".join(problem.text for problem in problems) or "no pod asks for chips"
-        )
-        return NodeExplanation(
-            node=name, steps=(Step(about="job", text=text, holds=False),)
-        )
+        texts = [problem.text for problem in problems] or ["no pod asks for chips"]
+        return refuse(name, "job", "; ".join(texts))
     count, is_distributed = max(pod.chips for pod in pods), len(pods) > 1
     job_step = Step(about="job", text=_describe_job(job, count))
     pod_explanation = explain(job.row, count, cluster, name, in_network=is_distributed)
@@ -142,13 +144,12 @@ def _describe_job(job: Job, count: int) -> str:
     return f"{pods} pods of up to {count} chips, that talk over the network"
 
 
-def _unserved_step(wanted: Product | str, nodes: Sequence[NodeState]) -> Step:
+def _describe_unserved(wanted: Product | str, nodes: Sequence[NodeState]) -> str:
     if not nodes:
-        return Step(about="node", text="no node of that name has NPUs", holds=False)
+        return "no node of that name has NPUs"
     wanted_rows = f"nodes with {wanted}" if isinstance(wanted, str) else wanted.name
     products = ", ".join(node.product.name for node in nodes)
-    text = f"{products}; the job wants {wanted_rows}"
-    return Step(about="node", text=text, holds=False)
+    return f"{products}; the job wants {wanted_rows}"
 
 
 def _fact_steps(
@@ -241,13 +242,10 @@ def _order_step(
     ranked = cluster.ranked(wanted, count, in_network=in_network)
     names = [node for _, _, node in ranked]
     position = names.index(name)
-    if not position:
-        text = f"first of {len(names)} that can serve"
-    else:
-        text = (
-            f"{position} of {len(names)} that can serve come before, first {names[0]}"
-        )
-    return Step(about="order", text=text)
+    text = f"of {len(names)} that can serve"
+    if position:
+        text = f"{position} {text} come before, first {names[0]}"
+    return Step(about="order", text=text if position else f"first {text}")
 
 
 def _network_step(job: Job, row: Product, name: str, terms: Terms) -> Iterator[Step]:
@@ -256,19 +254,12 @@ def _network_step(job: Job, row: Product, name: str, terms: Terms) -> Iterator[S
     if is_distributed and row.job_rule is JobRule.SUPERPOD:
         superpods = terms.superpods.of_node if terms.superpods else {}
         superpod = superpods.get(name, -1)
-        text = (
-            "in a SuperPoD that is not known"
-            if superpod < 0
-            else f"SuperPoD {superpod}"
-        )
-        yield Step(about="superpod", text=text, holds=superpod >= 0)
+        known = superpod >= 0
+        text = f"SuperPoD {superpod}" if known else "in a SuperPoD that is not known"
+        yield Step(about="superpod", text=text, holds=known)
     elif terms.schema is not None:
         leaves = terms.network.leaves if terms.network else ()
-        names = [
-            leaf.name
-            for leaf in leaves
-            if name in {server.node for server in leaf.servers}
-        ]
+        names = [leaf.name for leaf in leaves if name in leaf.nodes]
         text = ", ".join(names) or "under no leaf switch that is known"
         yield Step(about="leaf", text=text, holds=bool(names))
 
@@ -277,11 +268,6 @@ def _plan_step(answer: JobPlacement | Rejection, name: str) -> Step:
     if isinstance(answer, Rejection):
         return Step(about="plan", text=answer.text, holds=False)
     pods = [place.pod for place in answer.pods if place.node == name]
-    nodes = sorted({place.node for place in answer.pods})
-    text = f"gets {', '.join(pods)}" if pods else f"the job goes to {_list_few(nodes)}"
+    nodes = job_rules.list_names({place.node for place in answer.pods})
+    text = f"gets {', '.join(pods)}" if pods else f"the job goes to {nodes}"
     return Step(about="plan", text=text)
-
-
-def _list_few(names: Sequence[str]) -> str:
-    rest_count = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {rest_count} more" if rest_count > 0 else "")

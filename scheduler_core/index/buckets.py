@@ -244,24 +244,17 @@ class RowBuckets:
         self, barred: Reason | None, healthy: int, usable: int, free: int
     ) -> Bucket:
         """Return the bucket of all nodes with these facts; create it if needed."""
-        if barred is None:
-            key = _BucketKey(
-                ranks=self._rank_counts(
-                    free, self.product.chip_count - healthy.bit_count()
-                ),
-                barred=None,
-                free=free.bit_count(),
-                healthy=self._servable_counts(healthy),
-                usable=self._servable_counts(usable),
-            )
-        else:
-            key = _BucketKey(
-                ranks=self._rank_counts(0, 0),
-                barred=barred,
-                free=0,
-                healthy=0,
-                usable=0,
-            )
+        if barred is not None:
+            healthy = usable = free = 0
+        key = _BucketKey(
+            ranks=self._rank_counts(
+                free, self.product.chip_count - healthy.bit_count()
+            ),
+            barred=barred,
+            free=free.bit_count(),
+            healthy=self._servable_counts(healthy),
+            usable=self._servable_counts(usable),
+        )
         bucket = self._buckets.get(key)
         if bucket is None:
             peers = self._peers.get(key.ranks)

@@ -184,8 +184,7 @@ class NodeIndex(ABC):
             buckets = self.buckets(wanted, tuple(names), in_network=in_network)
             for bucket, nodes in Counter(buckets).items():
                 tally[_refusal_of_bucket(bucket, count).text] += nodes
-        reasons = [(text, nodes) for text, nodes in tally.items() if nodes]
-        return tuple(sorted(reasons, key=lambda item: (-item[1], item[0])))
+        return sort_reasons(tally.items())
 
     @abstractmethod
     def rank(
@@ -272,6 +271,12 @@ def rank_names(
     ]
     keyed.sort(key=lambda item: item[:3])
     return [(row, rank, name) for _, rank, name, row in keyed]
+
+
+def sort_reasons(counts: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Return (text, number of nodes), most nodes first; texts without nodes go."""
+    present = [(text, nodes) for text, nodes in counts if nodes]
+    return tuple(sorted(present, key=lambda item: (-item[1], item[0])))
 
 
 def _refusal_of_bucket(bucket: Bucket | None, count: int) -> Refusal:

@@ -12,7 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from scheduler_core.index.counts import Census, Groups
-from scheduler_core.index.queries import NodeIndex
+from scheduler_core.index.queries import NodeIndex, sort_reasons
 from scheduler_core.node import chips, packing
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.node.reasons import Reason, reason_text
@@ -52,13 +52,8 @@ def assign_ranks(members: Sequence[Member]) -> list[tuple[int, Member]]:
     if len(set(taken)) != len(taken):
         raise ValueError(f"ranks: expected each once, found {sorted(taken)}")
     free = (rank for rank in count() if rank not in taken)
-    return sorted(
-        (
-            (next(free) if member.rank is None else member.rank, member)
-            for member in members
-        ),
-        key=itemgetter(0),
-    )
+    ranked = [(next(free) if m.rank is None else m.rank, m) for m in members]
+    return sorted(ranked, key=itemgetter(0))
 
 
 def plan(
@@ -149,6 +144,14 @@ class NodeQuery:
             return census  # the common case: schedulers offer all nodes that serve
         return Census(census.sites, size, names)
 
+    def place(self, name: str, member: Member, rank: int) -> Placement:
+        """Return the place that a node gives to a member that it fits."""
+        node = self.nodes[name]
+        row = self.row(node)
+        free = node.free_for(row)
+        chosen = chips.choose(row, free, member.chips)
+        return placement(row, node, free, chosen, pod=member.name, rank=rank)
+
     def reasons(self, size: int, able_text: str) -> tuple[tuple[str, int], ...]:
         """Return why the job does not fit: (text, number of nodes), most nodes first.
 
@@ -159,10 +162,9 @@ class NodeQuery:
         refusals = self.cluster.refusals(
             self.wanted, size, names=self.names, in_network=self.in_network
         )
-        renamed = [
+        return sort_reasons(
             (able_text if text == _CONFLICT else text, n) for text, n in refusals
-        ]
-        return tuple(sorted(renamed, key=lambda item: (-item[1], item[0])))
+        )
 
 
 def verify_place(query: NodeQuery, member: Member) -> Placement | None:
@@ -203,15 +205,10 @@ def _arrange(
     if packing_result.pods is not None:
         return _read_packing(query, packing_result.pods, pods)
     total = sum(map(len, pods.values()))
-    bound_note = (
-        "; the search for another way ended at its bound"
-        if packing_result.bounded
-        else ""
-    )
-    return Rejection(
-        job=f"{len(placements)} of {total} pods fit{bound_note}",
-        reasons=query.reasons(failed_size, _TAKEN_BY_JOB),
-    )
+    text = f"{len(placements)} of {total} pods fit"
+    if packing_result.bounded:
+        text += "; the search for another way ended at its bound"
+    return Rejection(job=text, reasons=query.reasons(failed_size, _TAKEN_BY_JOB))
 
 
 def _pack(query: NodeQuery, sizes: Mapping[int, int]) -> packing.Packing:

@@ -7,10 +7,8 @@ Nodes within a leaf and chips within a node are chosen as for any other pod.
 from collections.abc import Sequence
 from functools import partial
 
-from scheduler_core.node import chips
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement.gang import Member, NodeQuery, assign_ranks
-from scheduler_core.placement.pod import placement
 from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import Network, Part, Request, Schema
 
@@ -63,11 +61,7 @@ def _place(
 ) -> Placement:
     name, leaf, part = slot
     rank, member = pod
-    node = query.nodes[name]
-    row = query.row(node)
-    free = node.free_for(row)
-    chosen = chips.choose(row, free, member.chips)
-    place = placement(row, node, free, chosen, pod=member.name, rank=rank)
+    place = query.place(name, member, rank)
     return place._replace(
         leaf=leaf,
         leaf_use=part.use,

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from scheduler_core.index.counts import Groups, set_bits
-from scheduler_core.node import chips
+from scheduler_core.index.queries import sort_reasons
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement.gang import Member, NodeQuery, assign_ranks, verify_place
-from scheduler_core.placement.pod import placement
 from scheduler_core.topology import superpods
 from scheduler_core.topology.superpods import Block, Request
 
@@ -60,10 +59,10 @@ class _FreeNodes:
     __slots__ = ("_census", "_grouping", "_query", "_size", "_used_nodes")
 
     def __init__(self, query: NodeQuery, grouping: SuperPods, size: int) -> None:
-        """Start with no node in use. `size` is the number of chips of a pod."""
+        #: number of chips of a pod
+        self._size = size
         self._query = query
         self._grouping = grouping
-        self._size = size
         self._census = query.census(grouping.groups, size)
         self._used_nodes: set[str] = set()
 
@@ -75,9 +74,8 @@ class _FreeNodes:
         """Return {SuperPoD: number of its free nodes}."""
         slots = map(int.bit_count, self._census.slots)
         numbers = dict(zip(self._grouping.ids, slots, strict=True))
-        for superpod in {
-            self._grouping.of_node.get(node, -1) for node in self._used_nodes
-        }:
+        of_node = self._grouping.of_node
+        for superpod in {of_node.get(node, -1) for node in self._used_nodes}:
             if superpod in numbers:
                 numbers[superpod] = len(self.nodes(superpod))
         return numbers
@@ -86,11 +84,9 @@ class _FreeNodes:
         """Return the free nodes of one SuperPoD, best first."""
         site = bisect_left(self._grouping.ids, superpod)
         group = self._grouping.groups[site]
-        free_nodes = (
-            group[position] for position in set_bits(self._census.slots[site])
-        )
+        nodes = {group[position] for position in set_bits(self._census.slots[site])}
         return sorted(
-            (node for node in free_nodes if node not in self._used_nodes),
+            nodes - self._used_nodes,
             key=lambda node: (self._query.rank(self._size, node), node),
         )
 
@@ -189,11 +185,7 @@ def _place(
     if place_before is not None and place_before.node == name:
         place = place_before._replace(pod=member.name, rank=rank)
     else:
-        node = query.nodes[name]
-        row = query.row(node)
-        free = node.free_for(row)
-        chosen = chips.choose(row, free, member.chips)
-        place = placement(row, node, free, chosen, pod=member.name, rank=rank)
+        place = query.place(name, member, rank)
         place = place._replace(reason=f"{place.reason}, in SuperPoD {superpod}")
     return place._replace(superpod=superpod, superpod_rank=number)
 
@@ -205,5 +197,4 @@ def _reasons(
     counts = dict(query.reasons(size, _UNSUITABLE))
     unknown = counts.get(_UNSUITABLE, 0) - free.total
     counts |= {_UNSUITABLE: free.total, _UNKNOWN: unknown}
-    present = [(text, nodes) for text, nodes in counts.items() if nodes]
-    return tuple(sorted(present, key=lambda item: (-item[1], item[0])))
+    return sort_reasons(counts.items())

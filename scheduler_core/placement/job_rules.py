@@ -4,7 +4,7 @@ Rules over a single pod belong to its row (`chips.find_reason`).
 A job's author gets all problems at once, each with a text.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -82,6 +82,11 @@ class Job:
         return sum(pod.chips for pod in self.pods)
 
 
+def pods_alike(number: int, chips: int) -> tuple[Pod, ...]:
+    """Return a number of pods that ask for as many chips each."""
+    return tuple(Pod(name=f"pod-{rank}", chips=chips) for rank in range(number))
+
+
 def problems(job: Job, profile: Profile = Profile.SEED) -> tuple[Problem, ...]:
     """Return all problems of a job; empty when the job may be placed.
 
@@ -102,10 +107,8 @@ def problems(job: Job, profile: Profile = Profile.SEED) -> tuple[Problem, ...]:
         *_check_counts(job, job.row),
     ]
     if not result and (profile is Profile.SEED or job.row.job_rule not in _RELAXED):
-        result = [
-            Problem(fault=Fault.JOB_RULE, text=text)
-            for text in _RULES[job.row.job_rule](job, job.row)
-        ]
+        texts = _RULES[job.row.job_rule](job, job.row)
+        result = [Problem(fault=Fault.JOB_RULE, text=text) for text in texts]
     return tuple(result)
 
 
@@ -130,7 +133,7 @@ def choose_rank_annotation(
 def _check_completeness(job: Job) -> Iterator[Problem]:
     terminating = [pod.name for pod in job.pods if pod.terminating]
     if terminating:
-        text = f"still ending: {_list_names(terminating)}"
+        text = f"still ending: {list_names(terminating)}"
         yield Problem(fault=Fault.PODS_TERMINATING, text=text)
     needed = max(job.min_available or 0, job.replicas or 0)
     existing = len(job.pods)
@@ -173,7 +176,7 @@ def _check_counts(job: Job, row: Product) -> Iterator[Problem]:
         yield Problem(
             fault=Fault.ILLEGAL_COUNT,
             text=f"a pod cannot have {count} chips of {article} {row.name}: "
-            f"{_list_names(names)}",
+            f"{list_names(names)}",
         )
 
 
@@ -182,13 +185,9 @@ def _check_whole_nodes(job: Job, row: Product) -> Iterator[str]:
     node, pods = row.chip_count, job.npu_pods
     if len(pods) > 1 and job.chips <= node:
         yield f"up to {node} chips must be one pod, found {len(pods)} pods"
-    elif len(pods) > 1:
-        smaller = [pod.name for pod in pods if pod.chips != node]
-        if smaller:
-            yield (
-                f"a job of more than {node} chips needs {node} for each pod: "
-                f"{_list_names(smaller)}"
-            )
+    elif len(pods) > 1 and (smaller := [p.name for p in pods if p.chips != node]):
+        names = list_names(smaller)
+        yield f"a job of more than {node} chips needs {node} for each pod: {names}"
 
 
 def _check_nothing(_job: Job, _row: Product) -> Iterator[str]:
@@ -200,7 +199,7 @@ def _check_even(job: Job, _row: Product) -> Iterator[str]:
     yield from _check_idle_pods(job)
     odd = [pod.name for pod in job.npu_pods if pod.chips % 2]
     if odd and (len(job.npu_pods), job.chips) != (1, 1):
-        yield f"an odd number of chips only as a job of one chip: {_list_names(odd)}"
+        yield f"an odd number of chips only as a job of one chip: {list_names(odd)}"
 
 
 def _check_one_pod(job: Job, _row: Product) -> Iterator[str]:
@@ -217,11 +216,10 @@ def _check_superpod(job: Job, row: Product) -> Iterator[str]:
         return
     if block is not None:
         yield from _check_block(job, node, block)
-    if len(pods) > 1:
-        smaller = [pod.name for pod in pods if pod.chips != node]
-        if smaller:
-            names = _list_names(smaller)
-            yield f"each pod of a SuperPoD's job needs {node} chips: {names}"
+    smaller = [pod.name for pod in pods if pod.chips != node]
+    if smaller and len(pods) > 1:
+        names = list_names(smaller)
+        yield f"each pod of a SuperPoD's job needs {node} chips: {names}"
 
 
 def _check_block(job: Job, node: int, block: int) -> Iterator[str]:
@@ -244,7 +242,7 @@ def _check_block(job: Job, node: int, block: int) -> Iterator[str]:
 def _check_idle_pods(job: Job) -> Iterator[str]:
     idle = [pod.name for pod in job.pods if not pod.chips and not pod.excused]
     if idle:
-        names = _list_names(idle)
+        names = list_names(idle)
         yield f"no chips are asked for, and nothing says that none are: {names}"
 
 
@@ -261,7 +259,8 @@ _RELAXED = frozenset({JobRule.WHOLE_NODES})
 _NAMED = 3
 
 
-def _list_names(names: list[str]) -> str:
+def list_names(names: Collection[str]) -> str:
+    """Return the first few names as a text, and the number of the others."""
     rest_count = len(names) - _NAMED
     listed = ", ".join(sorted(names)[:_NAMED])
     return f"{listed} and {rest_count} more" if rest_count > 0 else listed

@@ -27,7 +27,7 @@ from scheduler_core.node import order
 from scheduler_core.node.reasons import refusal
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement import job_rules
-from scheduler_core.placement.job_rules import Job, Pod, Profile
+from scheduler_core.placement.job_rules import Job, Profile
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import Product, distributed
 from scheduler_core.products.lookup import SP_BLOCK, Traits
@@ -153,7 +153,7 @@ def _problems(case: Case, row: Product | None, profile: Profile) -> list[str]:
         return [f"annotation {SP_BLOCK}: expected a whole number, found {quoted}"]
     job = Job(
         row=row,
-        pods=tuple(Pod(name=f"pod-{i}", chips=case.count) for i in range(case.pods)),
+        pods=job_rules.pods_alike(case.pods, case.count),
         sp_block=None if block is None else int(block),
     )
     if case.count < 1 and row is not None:

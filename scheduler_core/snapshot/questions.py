@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from scheduler_core.explain import advice
 from scheduler_core.explain import node as node_explanation
-from scheduler_core.explain.node import NodeExplanation, Step
+from scheduler_core.explain.node import NodeExplanation
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.chips import mask_of
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement import job as job_placement
 from scheduler_core.placement.job import Terms
-from scheduler_core.placement.job_rules import Job, Pod
+from scheduler_core.placement.job_rules import Job, pods_alike
 from scheduler_core.placement.pod import place
 from scheduler_core.preemption import victims
 from scheduler_core.preemption.relaxations import Advice
@@ -53,10 +53,9 @@ class Case:
     def is_one_pod(self) -> bool:
         """Whether the job is one pod without rules over jobs or networks."""
         wanted = self.wanted
-        in_superpods = (
-            isinstance(wanted, Product) and wanted.job_rule is JobRule.SUPERPOD
-        )
-        return self.job.pods == 1 and self.job.schema is None and not in_superpods
+        if self.job.pods > 1 or self.job.schema is not None:
+            return False
+        return isinstance(wanted, str | None) or wanted.job_rule is not JobRule.SUPERPOD
 
     @property
     def rows(self) -> tuple[Product, ...]:
@@ -74,10 +73,7 @@ class Case:
         rows = self.rows
         return Job(
             row=rows[0] if len(rows) == 1 else None,
-            pods=tuple(
-                Pod(name=f"pod-{rank}", chips=self.job.chips)
-                for rank in range(self.job.pods)
-            ),
+            pods=pods_alike(self.job.pods, self.job.chips),
             sp_block=self.job.sp_block,
             superpod_size=self.snapshot.superpod_size,
             soft_superpods=self.job.soft_superpods,
@@ -122,11 +118,9 @@ def evict(case: Case) -> Eviction | None:
         return None
     pod = Preemptor(wanted=wanted, chips=case.job.chips, priority=case.job.priority)
     pods_by_node: dict[str, list[RunningPod]] = {}
-    for snapshot_pod in document.pods_of(case.snapshot, case.job.resource):
-        if not snapshot_pod.terminal and snapshot_pod.chips:
-            pods_by_node.setdefault(snapshot_pod.node, []).append(
-                _running_pod(snapshot_pod)
-            )
+    for running in document.pods_of(case.snapshot, case.job.resource):
+        if not running.terminal and running.chips:
+            pods_by_node.setdefault(running.node, []).append(_running_pod(running))
     limits = Limits(
         allowed={budget.name: budget.allowed for budget in case.snapshot.budgets},
         spare=dict(_spare_pods(case.snapshot)),
@@ -139,20 +133,13 @@ def explain(case: Case, node: str) -> NodeExplanation:
     wanted, cluster = case.wanted, case.cluster
     exists = node in {state.name for state in case.snapshot.nodes}
     if problem := _row_problem(case):
-        return _explain_failure(node, "job", problem)
+        return node_explanation.refuse(node, "job", problem)
     if exists and node not in cluster.names:
-        return _explain_failure(
-            node, "selector", "the job's node selector does not allow it"
-        )
+        text = "the job's node selector does not allow it"
+        return node_explanation.refuse(node, "selector", text)
     if case.is_one_pod and wanted is not None:
         return node_explanation.explain(wanted, case.job.chips, cluster, node)
     return node_explanation.explain_job(case.whole_job, cluster, node, terms=case.terms)
-
-
-def _explain_failure(node: str, topic: str, text: str) -> NodeExplanation:
-    return NodeExplanation(
-        node=node, steps=(Step(about=topic, text=text, holds=False),)
-    )
 
 
 def _row_problem(case: Case) -> str:
