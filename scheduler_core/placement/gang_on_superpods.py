@@ -8,7 +8,6 @@ After a fault, a logical SuperPoD keeps its good places and their ranks.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from scheduler_core.index.counts import Groups, set_bits
 from scheduler_core.index.queries import sort_reasons
@@ -31,9 +30,7 @@ class SuperPods:
     """
 
     #: {node: id of its SuperPoD, 0 or more}
-    of_node: Mapping[str, int] = field(
-        default_factory=lambda: MappingProxyType(dict[str, int]())
-    )
+    of_node: Mapping[str, int] = field(default_factory=dict)
     #: nodes of each SuperPoD to keep free where possible
     reserve: int = 2
     #: ids of all SuperPoDs, ascending

@@ -19,7 +19,8 @@ Source:
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import reduce
+from operator import or_
 
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
@@ -31,7 +32,6 @@ from scheduler_core.products.columns import Product
 #: beyond it pods are spared one by one, the most important first, as kube-scheduler
 #: does
 EXACT_UP_TO = 12
-_NONE: Mapping[str, int] = MappingProxyType(dict[str, int]())
 #: added to each priority before the sum, so that each further pod makes the sum larger;
 #: kube-scheduler does the same
 _LOWEST = 1 << 31
@@ -94,9 +94,9 @@ class Limits:
     """Numbers of pods that can be evicted without harm; 0 for names not listed."""
 
     #: {PodDisruptionBudget: number of its pods that may be evicted}
-    allowed: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    allowed: Mapping[str, int] = field(default_factory=dict)
     #: {gang: number of pods that it can run without}
-    spare: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    spare: Mapping[str, int] = field(default_factory=dict)
 
 
 #: limits under which every eviction does harm
@@ -264,10 +264,7 @@ def _importance(pod: RunningPod) -> tuple[int, float, str]:
 
 
 def _chips(pods: Iterable[RunningPod]) -> int:
-    mask = 0
-    for pod in pods:
-        mask |= pod.chips
-    return mask
+    return reduce(or_, (pod.chips for pod in pods), 0)
 
 
 def _names(victims: _Victims) -> tuple[str, ...]:

@@ -78,9 +78,6 @@ class Network(Enum):
     UNIFIED_BUS = "UnifiedBus and RoCE"
 
 
-_NO_LABELS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product:
     """One row: a server type; compared by identity.
@@ -127,13 +124,9 @@ class Product:
     #: values of the job's annotation `huawei.com/schedule_policy` that mean this row
     policies: tuple[str, ...] = ()
     #: {label of the job: values that mean this row}; "" is a missing label
-    job_labels: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: _NO_LABELS
-    )
+    job_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: {label of the node: value that it needs to serve this row}
-    node_labels: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType(dict[str, str]())
-    )
+    node_labels: Mapping[str, str] = field(default_factory=dict)
     #: document that states the numbers
     source: str
     #: legal counts of one pod, ascending

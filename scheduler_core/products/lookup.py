@@ -31,16 +31,15 @@ ACCELERATOR_TYPE = "accelerator-type"
 #: policies of MindCluster that no row serves yet
 _NOT_BUILT = frozenset({"chip8-node8-ra64-sp", "chip1-softShareDev", "multilevel"})
 _VIRTUAL = re.compile(r"huawei\.com/Ascend(910|310P)-[0-9]+c(\.[0-9a-z.]+)?")
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
     """Metadata of a job that names its row, besides the resource; all may be empty."""
 
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    node_selector: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
 
 
 #: a job with a resource only

@@ -12,9 +12,7 @@ Nodes must have the rest of the node selector as labels.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from scheduler_core.documents.parsers import (
     matching,
@@ -35,32 +33,21 @@ _SUPERPOD_AFFINITY = "super-pod-affinity"
 _BLOCK = re.compile("[0-9]{1,9}")
 _SOFT, _HARD = "soft", "hard"
 
-_NONE: Mapping[str, str] = MappingProxyType(dict[str, str]())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Request for one pod with chips, or for several pods that are one job."""
+class Job(Traits):
+    """Request for one pod with chips, or for several pods that are one job.
+
+    Its labels, annotations and node selector decide by which row it is served.
+    """
 
     resource: str
     #: chips of each pod, at least 1
     chips: int
     #: number of pods, at least 1
     pods: int = 1
-    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    node_selector: Mapping[str, str] = field(default_factory=lambda: _NONE)
     #: pods of lower priority may be evicted for the job
     priority: int = 0
-
-    @property
-    def traits(self) -> Traits:
-        """Labels, annotations and selector by which the job's row is found."""
-        return Traits(
-            annotations=self.annotations,
-            labels=self.labels,
-            node_selector=self.node_selector,
-        )
 
     @property
     def schema(self) -> Schema | None:
@@ -98,9 +85,9 @@ def read_job(part: Part) -> Job:
         resource=fields.need("resource", _read_resource, ""),
         chips=fields.need("chips", whole(1), 1),
         pods=fields.get("pods", whole(1), 1),
-        labels=fields.get("labels", _LABELS, _NONE),
-        annotations=fields.get("annotations", _ANNOTATIONS, _NONE),
-        node_selector=fields.get("node_selector", texts({}), _NONE),
+        labels=fields.get("labels", _LABELS, {}),
+        annotations=fields.get("annotations", _ANNOTATIONS, {}),
+        node_selector=fields.get("node_selector", texts({}), {}),
         priority=fields.get("priority", whole(), 0),
     )
 

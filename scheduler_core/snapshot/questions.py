@@ -47,7 +47,7 @@ class Case:
     @property
     def wanted(self) -> Product | str | None:
         """Row that the job asks for, or its resource; None if no row serves the job."""
-        return lookup.resolve_job(self.job.resource, self.job.traits)
+        return lookup.resolve_job(self.job.resource, self.job)
 
     @property
     def is_one_pod(self) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.node import free
@@ -15,8 +14,6 @@ from scheduler_core.topology.leaves import Leaf, Network, Schema, Tenant, Versio
 
 #: version of the snapshot file and of the job file
 VERSION = 1
-
-_NONE: Mapping[str, str] = MappingProxyType(dict[str, str]())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +37,8 @@ class SnapshotNode:
     barred: Reason | None = None
     #: id of its physical SuperPoD, or -1
     superpod: int = -1
-    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,19 +78,20 @@ def decide(job: Request) -> tuple[Part, ...] | str:
 
 
 def _single_layer(job: Request) -> tuple[Part, ...] | str:
+    return _one_leaf(job) or job.no_leaf
+
+
+def _one_leaf(job: Request) -> tuple[Part, ...]:
+    """Return the part under the smallest leaf that fits the whole job; () for none."""
     leaf = smallest_fitting_leaf(job, job.fitting)
-    if leaf is None:
-        return f"no leaf switch has {job.pods} nodes that can take a pod"
-    return (Part(nodes=job.best_nodes(leaf, job.pods)),)
+    return () if leaf is None else (Part(nodes=job.best_nodes(leaf, job.pods)),)
 
 
 def _version_one(job: Request) -> tuple[Part, ...] | str:
-    if job.pods < job.network.width or job.is_filler:
-        leaf = smallest_fitting_leaf(job, job.fitting)
-        if leaf is not None:
-            return (Part(nodes=job.best_nodes(leaf, job.pods)),)
     if job.is_filler:
-        return f"no leaf switch has {job.pods} nodes that can take a pod"
+        return _one_leaf(job) or job.no_leaf
+    if job.pods < job.network.width and (part := _one_leaf(job)):
+        return part
     leaves = _open_leaves(job)
     parts = leaves and (_whole_leaves(job, leaves) or _logical_leaves(job, leaves))
     if not parts and job.schema is Schema.NORMAL:

@@ -209,6 +209,11 @@ class Request:
         """Mask of the leaves with slots for the whole job."""
         return sum(self.slots.levels[self.pods :])
 
+    @property
+    def no_leaf(self) -> str:
+        """Sentence for a job that must be under one leaf and fits under none."""
+        return f"no leaf switch has {self.pods} nodes that can take a pod"
+
     def free_slots(self, leaf: int) -> int:
         """Return the number of slots of a leaf."""
         return self.slots.slots[leaf].bit_count()

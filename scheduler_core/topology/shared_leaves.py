@@ -32,13 +32,13 @@ def plan(job: Request) -> tuple[Part, ...] | str:
         for use, healthy in _UNDER_ONE:
             number = smallest_fitting_leaf(job, _leaves_with(job, use, healthy=healthy))
             if number is not None:
-                leaf, nodes = (
-                    job.network.leaves[number],
+                nodes, leaf = (
                     job.best_nodes(number, job.pods),
+                    job.network.leaves[number],
                 )
                 return (Part(nodes=nodes, use=leaf.use, healthy=leaf.healthy),)
     if job.is_filler:
-        return f"no leaf switch has {job.pods} nodes that can take a pod"
+        return job.no_leaf
     parts = _exclusive(job)
     if not parts and job.schema is Schema.NORMAL:
         parts = _crowded(job)
@@ -106,13 +106,11 @@ def _shared(job: Request, missing: int) -> tuple[Part, ...]:
         return ()
     for small, large in pairwise(leaves):
         if job.free_slots(small) + job.free_slots(large) >= missing:
-            rest = missing - job.free_slots(small)
-            return (
-                Part(
-                    nodes=job.best_nodes(small, job.free_slots(small)),
-                    use=LeafUse.SHARED,
-                ),
-                Part(nodes=job.best_nodes(large, rest), use=LeafUse.SHARED),
+            first = job.free_slots(small)
+            counts = ((small, first), (large, missing - first))
+            return tuple(
+                Part(nodes=job.best_nodes(leaf, count), use=LeafUse.SHARED)
+                for leaf, count in counts
             )
     return ()
 

@@ -151,13 +151,6 @@ def render(
     }
 
 
-def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
-    """Render the entries of `DeviceList`, ordered by key."""
-    return _device_list(
-        [Line(product=product, info=info, affinity=Affinity(sequence=0))]
-    )
-
-
 def _device_list(lines: Sequence[Line]) -> dict[str, str]:
     """Render the entries of all lines, ordered by key; 310 and 310P share one list."""
     entries: dict[str, str] = {}
@@ -214,15 +207,11 @@ def check_code(device_list: Mapping[str, str], update_time: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def render_affinity(affinity: Affinity, product: Product) -> str:
-    """Render the text under `AscendAffinity`; it has `lost` only if a chip is lost."""
-    return _affinity(
-        [Line(product=product, info=DeviceInfo(update_time=0), affinity=affinity)]
-    )
-
-
 def _affinity(lines: Sequence[Line]) -> str:
-    """Render the text under `AscendAffinity` for all lines, one after the other."""
+    """Render the text under `AscendAffinity` for all lines, one after the other.
+
+    It has `lost` only if a chip is lost.
+    """
 
     def names(select: Callable[[Affinity], Iterable[int]]) -> list[str]:
         return [

@@ -160,11 +160,6 @@ def render_separated(chips: Iterable[int], product: Product) -> str:
     return render_chips(chips, product)
 
 
-def render_upgrades(reasons: Iterable[UpgradeReason], product: Product) -> str:
-    """Render the text under `UpgradeFaultReason`."""
-    return render_upgrades_of_lines([(reasons, product)])
-
-
 def render_upgrades_of_lines(
     lines: Iterable[tuple[Iterable[UpgradeReason], Product]],
 ) -> str:

@@ -83,7 +83,7 @@ def _snapshot(content: bytes) -> object:
 
 def _job(content: bytes) -> object:
     found = job.parse(_text(content))
-    return found.schema, found.sp_block, found.soft_superpods, found.traits
+    return found.schema, found.sp_block, found.soft_superpods, found
 
 
 def _case(content: bytes) -> object:

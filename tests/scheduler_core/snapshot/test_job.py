@@ -3,7 +3,6 @@ import json
 import pytest
 
 from scheduler_core.documents.reader import DocumentError
-from scheduler_core.products.lookup import Traits
 from scheduler_core.snapshot import job as job_document
 from scheduler_core.snapshot.job import Job
 from scheduler_core.topology.leaves import Schema
@@ -36,11 +35,12 @@ def test_a_job_says_what_its_pods_and_its_owner_say() -> None:
 
     assert (job.pods, job.priority) == (4, -5)
     assert (job.schema, job.sp_block, job.soft_superpods) == (Schema.NORMAL, 32, True)
-    assert job.traits == Traits(
-        annotations={"sp-block": "32"},
-        labels={"tor-affinity": "normal-schema", "super-pod-affinity": "soft"},
-        node_selector={"accelerator-type": "module-a3-16-super-pod"},
-    )
+    assert job.annotations == {"sp-block": "32"}
+    assert job.labels == {
+        "tor-affinity": "normal-schema",
+        "super-pod-affinity": "soft",
+    }
+    assert job.node_selector == {"accelerator-type": "module-a3-16-super-pod"}
 
 
 def test_a_job_that_says_nothing_more_asks_nothing_of_the_network() -> None:
@@ -49,7 +49,7 @@ def test_a_job_that_says_nothing_more_asks_nothing_of_the_network() -> None:
     job = job_document.parse(text)
 
     assert (job.schema, job.sp_block, job.soft_superpods) == (None, None, False)
-    assert job.traits == Traits()
+    assert (job.annotations, job.labels, job.node_selector) == ({}, {}, {})
 
 
 RESOURCES = (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.products.table import by_key
+from scheduler_core.products.table import Product, by_key
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import (
     Affinity,
@@ -20,7 +20,17 @@ from scheduler_core.wire.deviceinfo import (
 )
 
 RESOURCE = PRODUCT.resource
+INFO = DeviceInfo(update_time=1700000000)
 ALL_FREE = ",".join(f"Ascend910-{chip}" for chip in range(8))
+
+
+def rendered_list(info: DeviceInfo, product: Product = PRODUCT) -> dict[str, str]:
+    data = deviceinfo.render(info, Affinity(sequence=0), product)
+    listed: dict[str, str] = json.loads(data["DeviceInfoCfg"])["DeviceInfo"][
+        "DeviceList"
+    ]
+    return listed
+
 
 #: a report with a broken link on chip 0 and a separated chip 4, as MindCluster's
 #: documents print it
@@ -138,7 +148,7 @@ def test_the_documented_report_comes_out_byte_for_byte() -> None:
             id="what Go escapes",
         ),
         pytest.param(
-            deviceinfo.render_device_list(DeviceInfo(update_time=1700000000), PRODUCT),
+            rendered_list(INFO),
             1700000000,
             "f0b75a188d4e86dfa79537146806062e5fb4e262af9b134c283e7020d9ea9169",
             id="five empty lists",
@@ -230,7 +240,7 @@ def test_a_report_survives_the_round_trip(info: DeviceInfo) -> None:
     )
 )
 def test_holds_survive_the_round_trip(affinity: Affinity) -> None:
-    text = deviceinfo.render_affinity(affinity, PRODUCT)
+    text = deviceinfo.render(INFO, affinity, PRODUCT)["AscendAffinity"]
 
     assert deviceinfo.parse_affinity(text, PRODUCT) == affinity
     assert ('"lost"' in text) == bool(affinity.lost)
@@ -272,9 +282,7 @@ def test_the_most_serious_level_speaks_for_the_chip(
         for index, level in enumerate(given_levels)
     )
 
-    listed = deviceinfo.render_device_list(
-        DeviceInfo(faults=some, update_time=1), PRODUCT
-    )
+    listed = rendered_list(DeviceInfo(faults=some, update_time=1))
 
     (reported,) = json.loads(listed[f"{RESOURCE}-Fault"])
     assert reported["fault_level"] == worst
@@ -338,7 +346,7 @@ def test_chips_for_inference_have_three_lists_and_a_recovering_one_is_unhealthy(
         available=(0,), unhealthy=(1,), recovering=(2,), faults=(fault,), update_time=1
     )
 
-    listed = deviceinfo.render_device_list(info, product)
+    listed = rendered_list(info, product)
 
     prefix = product.chip_prefix
     assert listed.keys() == {

@@ -37,7 +37,7 @@ REASONS = (
 
 
 def test_reasons_byte_for_byte_and_back() -> None:
-    text = faults.render_upgrades(REASONS, PRODUCT)
+    text = faults.render_upgrades_of_lines([(REASONS, PRODUCT)])
 
     assert text == (
         '{"Ascend910-0":[{"upgrade_time":7,"fault_code":"81078603",'
@@ -46,7 +46,7 @@ def test_reasons_byte_for_byte_and_back() -> None:
         '"fault_level":"ManuallySeparateNPU","upgrade_type":"FaultAutofill"}]}'
     )
     assert faults.parse_upgrades(text, PRODUCT) == REASONS
-    assert faults.render_upgrades((), PRODUCT) == "{}"
+    assert faults.render_upgrades_of_lines([((), PRODUCT)]) == "{}"
 
 
 @pytest.mark.parametrize(
