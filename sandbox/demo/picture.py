@@ -44,12 +44,11 @@ def _rings(cells: Iterator[str]) -> str:
 
 def _cells(node: NodeFacts, cluster: Cluster, width: int) -> Iterator[Span]:
     owners = _owners(node.name, cluster)
-    broken = {*node.unhealthy, *node.recovering}
     for chip in range(CHIP_COUNT):
         opening = "  [" if chip % RING_SIZE == 0 else " "
         yield Span(opening, Style.DIM)
         owner = owners.get(chip, "")
-        if chip in broken:
+        if chip in node.broken:
             text = f"{_UNHEALTHY} {owner}".strip() if owner else _UNHEALTHY
             yield Span(text[:width].center(width), Style.BAD)
         elif owner:

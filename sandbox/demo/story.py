@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from sandbox.apiclient import FAILURES
 from sandbox.demo.kubectl import KubectlError
 from sandbox.demo.stage import Stage, Tally
-from sandbox.demo.steps import (
-    closing,
-    faults,
-    killing,
-    pending,
-    placing,
-    race,
-    registering,
-)
+from sandbox.demo.steps import faults, killing, overview, pending, race
 from sandbox.inspect.checks import Problems
 from sandbox.inspect.observer import NotSeenError, watch_choices
 from sandbox.inspect.terminal import Style, Terminal
@@ -34,8 +26,8 @@ class Step:
 
 
 STEPS = (
-    Step(title="The nodes register", play=registering.play),
-    Step(title="Pods of 1, 2, 4 and 8 chips are placed", play=placing.play),
+    Step(title="The nodes register", play=overview.register),
+    Step(title="Pods of 1, 2, 4 and 8 chips are placed", play=overview.place),
     Step(
         title="A race: eight pods of one chip and two of two, at the same moment",
         play=race.play,
@@ -43,7 +35,7 @@ STEPS = (
     Step(title="A chip breaks and recovers", play=faults.play),
     Step(title="An agent is killed in the middle of an Allocate", play=killing.play),
     Step(title="A pod that fits nowhere is told why", play=pending.play),
-    Step(title="The sum", play=closing.play),
+    Step(title="The sum", play=overview.add_up),
 )
 
 

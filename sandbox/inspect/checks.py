@@ -48,7 +48,7 @@ def registered(nodes: Iterable[NodeFacts]) -> Problems:
 
 def served(pods: Iterable[PodFacts]) -> Problems:
     """Check that every pod runs, confirmed, with as many chips as it asks for."""
-    return tuple(_unserved(pods))
+    return tuple(filter(None, map(_unserved, pods)))
 
 
 def paired(cluster: Cluster) -> Pairing:
@@ -81,17 +81,16 @@ def agreed(cluster: Cluster) -> Problems:
     for node in cluster.nodes:
         mounts = [mount for mount in cluster.mounts if mount.node == node.name]
         mounted = {chip for mount in mounts for chip in mount.chips}
-        bad = {*node.unhealthy, *node.recovering}
-        free = tuple(chip for chip in _all() if chip not in mounted | bad)
-        for what, expected, found in (
-            ("held", tuple(sorted(mounted)), node.held),
-            ("available", free, node.available),
-        ):
-            if expected != found:
-                problems.append(
-                    f"{node.name}: {what} should be {_text(expected)}, "
-                    f"its ConfigMap says {_text(found)}"
-                )
+        free = tuple(c for c in _all() if c not in {*mounted, *node.broken})
+        problems += [
+            f"{node.name}: {what} should be {_text(expected)}, "
+            f"its ConfigMap says {_text(found)}"
+            for what, expected, found in (
+                ("held", tuple(sorted(mounted)), node.held),
+                ("available", free, node.available),
+            )
+            if expected != found
+        ]
     return tuple(problems)
 
 
@@ -145,8 +144,7 @@ def unmoved(before: Cluster, after: Cluster, names: Iterable[str]) -> Problems:
     return tuple(
         f"{name} is not as it was: {was} before, {now} after"
         for name in sorted(names)
-        for was, now in ((_whole(before, name), _whole(after, name)),)
-        if was != now
+        if (was := _whole(before, name)) != (now := _whole(after, name))
     )
 
 
@@ -191,10 +189,7 @@ def unhealthy(node: NodeFacts, chips: Chips) -> Problems:
         "kubelet's list": (node.listed, listed),
         "allocatable": (node.allocatable, len(listed)),
         "capacity": (node.capacity, CHIP_COUNT),
-        "ConfigMap's unhealthy list": (
-            tuple(sorted({*node.unhealthy, *node.recovering})),
-            chips,
-        ),
+        "ConfigMap's unhealthy list": (node.broken, chips),
     }
     return tuple(
         f"{node.name}: {what} should be {expected}, is {have}"
@@ -267,14 +262,14 @@ def _whole(cluster: Cluster, name: str) -> tuple[PodFacts, tuple[Mount, ...]]:
     return pod, tuple(mount for mount in cluster.mounts if mount.pod_uid == pod.uid)
 
 
-def _unserved(pods: Iterable[PodFacts]) -> Iterator[str]:
-    for pod in pods:
-        if pod.phase != "Running":
-            yield f"{pod.name} should be Running, is {pod.phase}: {pod.message}"
-        elif not pod.is_confirmed:
-            yield f"{pod.name} runs, but nobody confirmed whose chips it has"
-        elif len(pod.real) != pod.count:
-            yield f"{pod.name} asks for {pod.count} chips, has {_text(pod.real)}"
+def _unserved(pod: PodFacts) -> str:
+    if pod.phase != "Running":
+        return f"{pod.name} should be Running, is {pod.phase}: {pod.message}"
+    if not pod.is_confirmed:
+        return f"{pod.name} runs, but nobody confirmed whose chips it has"
+    if len(pod.real) != pod.count:
+        return f"{pod.name} asks for {pod.count} chips, has {_text(pod.real)}"
+    return ""
 
 
 def _mispaired(pod: PodFacts, mounted: Chips) -> Iterator[str]:

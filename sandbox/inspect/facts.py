@@ -69,6 +69,11 @@ class NodeFacts:
     recovering: Chips
     held: Chips
 
+    @property
+    def broken(self) -> Chips:
+        """Chips that its ConfigMap calls unhealthy or recovering."""
+        return tuple(sorted({*self.unhealthy, *self.recovering}))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:

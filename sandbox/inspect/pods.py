@@ -110,5 +110,10 @@ async def remove(world: World, names: Iterable[str]) -> None:
     await observer.until(is_over, what=what, pause_s=0.05)
 
 
+async def remove_all(world: World) -> None:
+    """Delete every pod there is, as `remove` does."""
+    await remove(world, [pod.name for pod in await observer.pods(world)])
+
+
 def _of(pods: Iterable[PodFacts], names: Sequence[str]) -> tuple[PodFacts, ...]:
     return tuple(pod for pod in pods if pod.name in names)

@@ -106,11 +106,10 @@ def _missing(cluster: Cluster, expected: Expect) -> Iterator[str]:
     if expected.node is None:
         return
     node = cluster.node(expected.node)
-    broken = tuple(sorted({*node.unhealthy, *node.recovering}))
     for what, wanted, found in (
         ("allocatable chips", expected.allocatable, node.allocatable),
         ("free chips", expected.free, len(node.available)),
-        ("as unhealthy chips", expected.unhealthy, broken),
+        ("as unhealthy chips", expected.unhealthy, node.broken),
     ):
         if wanted not in (None, found):
             yield f"expected {wanted} {what} of {node.name}, found {found}"

@@ -1,4 +1,4 @@
-"""Steps of the demo, one module for each: act, read back, print, check.
+"""Steps of the demo: act, read back, print, check.
 
 Each step returns a list of what is wrong; it is empty if all is well.
 """

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from sandbox.demo import picture
 from sandbox.demo.measurements import in_ms
@@ -9,8 +10,9 @@ from sandbox.demo.stage import Stage
 from sandbox.inspect import checks, observer, pods
 from sandbox.inspect.checks import Problems
 from sandbox.inspect.facts import Chips
-from sandbox.world import CHIP_COUNT
+from sandbox.world import CHIP_COUNT, World
 
+_Read = Callable[[World, str], Awaitable[object]]
 NODE = "node-2"
 #: The chip that a one-chip pod on an empty node gets.
 CHIP = 0
@@ -24,7 +26,7 @@ _LOOK_S = 0.015
 async def play(stage: Stage) -> Problems:
     """Break a chip, place a pod beside it, mend the chip."""
     world, node = stage.world, stage.world.nodes[NODE]
-    await pods.remove(world, [pod.name for pod in await observer.pods(world)])
+    await pods.remove_all(world)
     stage.terminal.say(f"chip {CHIP} of {NODE} breaks (its driver's file is edited)")
     node.set_faults((CHIP,))
     await _follow(stage, (CHIP,))
@@ -50,33 +52,29 @@ async def _follow(stage: Stage, broken: Chips) -> None:
     world = stage.world
     expected = tuple(c for c in range(CHIP_COUNT) if c not in broken)
 
-    async def kubelet() -> bool:
-        return await observer.listed(world, NODE) == expected
-
-    async def config_map() -> bool:
-        return await observer.out_of_service(world, NODE) == broken
-
-    async def allocatable() -> bool:
-        return await observer.allocatable(world, NODE) == len(expected)
-
-    probes = {
-        "the kubelet's list": kubelet,
-        "the ConfigMap": config_map,
-        "the node's allocatable": allocatable,
+    views: dict[str, tuple[_Read, object]] = {
+        "the kubelet's list": (observer.listed, expected),
+        "the ConfigMap": (observer.out_of_service, broken),
+        "the node's allocatable": (observer.allocatable, len(expected)),
     }
     times = await asyncio.gather(
         *(
-            _time(probe, what=f"{what} without {broken}")
-            for what, probe in probes.items()
+            _time(partial(read, world, NODE), wanted, what=f"{what} without {broken}")
+            for what, (read, wanted) in views.items()
         )
     )
-    told = (f"{what} after {in_ms(s)}" for what, s in zip(probes, times, strict=True))
+    told = (f"{what} after {in_ms(s)}" for what, s in zip(views, times, strict=True))
     stage.terminal.good(f"followed: {', '.join(told)}")
     if broken:
         stage.tally.event_to_config_map_s.append(times[1])
 
 
-async def _time(probe: Callable[[], Awaitable[bool]], *, what: str) -> float:
+async def _time(
+    read: Callable[[], Awaitable[object]], wanted: object, *, what: str
+) -> float:
+    async def probe() -> bool:
+        return await read() == wanted
+
     loop = asyncio.get_running_loop()
     begin = loop.time()
     await observer.until(probe, what=what, within_s=_WITHIN_S, pause_s=_LOOK_S)

@@ -34,7 +34,7 @@ async def play(stage: Stage, *, back_s: float = _BACK_S) -> Problems:
         back_s: How long its chips may take to come back.
     """
     world, say = stage.world, stage.terminal.say
-    await pods.remove(world, [pod.name for pod in await observer.pods(world)])
+    await pods.remove_all(world)
     calm = [pods.manifest(name, 2, node=node) for name, node in BYSTANDERS.items()]
     await pods.create(world, *calm)
     before = await pods.settled(world, tuple(BYSTANDERS))

@@ -24,7 +24,7 @@ _REASONS = {
 async def play(stage: Stage) -> Problems:
     """Fill the nodes, ask for more, and read the event."""
     world = stage.world
-    await pods.remove(world, [pod.name for pod in await observer.pods(world)])
+    await pods.remove_all(world)
     problems = await _fill(stage)
     world.nodes[_BROKEN_NODE].set_faults(_BROKEN)
     await _out_of_service(stage, _BROKEN)

@@ -33,8 +33,7 @@ NAMES = (*PAIRS, *SINGLES[STUBBORN], *SINGLES[CHAOTIC])
 async def play(stage: Stage) -> Problems:
     """Let them race, then look at who has what."""
     world = stage.world
-    before = [pod.name for pod in await observer.pods(world)]
-    await pods.remove(world, before)
+    await pods.remove_all(world)
     for kubelet in world.kubelets.values():
         kubelet.switches.hold_admission = True
     try:
@@ -57,13 +56,12 @@ async def play(stage: Stage) -> Problems:
 
 
 def _manifests() -> list[Object]:
-    pairs = [pods.manifest(name, 2, node=STUBBORN) for name in PAIRS]
-    singles = [
-        pods.manifest(name, 1, node=node)
-        for node, names in SINGLES.items()
+    wanted = [(2, STUBBORN, PAIRS), *((1, *single) for single in SINGLES.items())]
+    return [
+        pods.manifest(name, count, node=node)
+        for count, node, names in wanted
         for name in names
     ]
-    return [*pairs, *singles]
 
 
 async def _choices(stage: Stage) -> dict[str, Choice]:
