@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -90,22 +89,14 @@ class ApiClient:
 
     async def __aenter__(self) -> Self:
         """Open the connection pool."""
-        trusted = (
-            ssl.create_default_context(cafile=str(self._authority))
-            if self._authority
-            else False
-        )
+        file = self._authority
+        trusted = ssl.create_default_context(cafile=str(file)) if file else False
         self._session = aiohttp.ClientSession(
             headers=self._headers, connector=aiohttp.TCPConnector(ssl=trusted, limit=0)
         )
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connection pool."""
         if self._session is not None:
             await self._session.close()

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from sandbox.faults import kinds
@@ -100,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     plays.add_parser("fault", help="break it, in the sandbox that KUBECONFIG names")
     up.add_argument(
         "--nodes",
-        type=_count,
+        type=partial(_number, least=1, most=_MOST_NODES),
         default=_NODES,
         metavar="N",
         help=f"how many nodes, 1 to {_MOST_NODES}: node-1, node-2 … (default {_NODES})",
@@ -131,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.add_argument(
         "--port",
-        type=_port,
+        type=partial(_number, least=0, most=65535),
         default=0,
         metavar="PORT",
         help="of the API server, on 127.0.0.1 (default: any that is free)",
@@ -140,13 +141,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _products() -> str:
-    rows = [
-        (row.key, str(row.chip_count), row.resource, _counts(row.counts))
-        for row in served()
-    ]
     return "".join(
-        f"  {key:<29}{chips:>3}  {resource:<22}{counts}\n"
-        for key, chips, resource, counts in rows
+        f"  {row.key:<29}{row.chip_count:>3}  {row.resource:<22}{_counts(row.counts)}\n"
+        for row in served()
     )
 
 
@@ -155,14 +152,6 @@ def _counts(counts: Sequence[int]) -> str:
     if len(counts) > 2 and counts == tuple(range(counts[0], counts[-1] + 1)):
         return f"{counts[0]} to {counts[-1]}"
     return ", ".join(map(str, counts))
-
-
-def _count(text: str) -> int:
-    return _number(text, 1, _MOST_NODES)
-
-
-def _port(text: str) -> int:
-    return _number(text, 0, 65535)
 
 
 def _number(text: str, least: int, most: int) -> int:
@@ -176,7 +165,7 @@ def _machines(
 ) -> tuple[Machine, ...]:
     if len(keys) > count:
         raise OptionsError(
-            f"{len(keys)} times --product, for {count} {_nodes(count)}: "
+            f"{len(keys)} times --product, for {count} node{'s' * (count > 1)}: "
             "at most one for each node"
         )
     chosen = [machine("", key) for key in keys] or [Machine(name="")]
@@ -192,10 +181,6 @@ def _machines(
             else Machine(name=name, product=product_in(file), driver_file=file)
         )
     return tuple(machines)
-
-
-def _nodes(count: int) -> str:
-    return "node" if count == 1 else "nodes"
 
 
 def _fault(text: str, names: Sequence[str]) -> Fault:

@@ -64,12 +64,9 @@ class PluginClient:
             raise DeviceError(
                 "failed to dial device plugin: context deadline exceeded"
             ) from None
-        try:
-            self._options = await rpc.answer(
-                self._stub.GetDevicePluginOptions(api_pb2.Empty())
-            )
-        except DeviceError as error:
-            raise DeviceError(f"failed to get device plugin options: {error}") from None
+        call = self._stub.GetDevicePluginOptions(api_pb2.Empty())
+        failed = "failed to get device plugin options: "
+        self._options = await rpc.answer(call, failed)
 
     async def follow(self, report: Callable[[dict[str, str]], None]) -> None:
         """Hand each device list to `report` until the stream ends."""
@@ -93,12 +90,10 @@ class PluginClient:
                 )
             ]
         )
-        try:
-            response = await rpc.answer(self._stub.GetPreferredAllocation(request))
-        except DeviceError as error:
-            raise DeviceError(
-                f"device plugin GetPreferredAllocation rpc failed with err: {error}"
-            ) from None
+        response = await rpc.answer(
+            self._stub.GetPreferredAllocation(request),
+            "device plugin GetPreferredAllocation rpc failed with err: ",
+        )
         if not response.container_responses:
             return ()
         return tuple(response.container_responses[0].deviceIDs)
@@ -118,12 +113,10 @@ class PluginClient:
         if not self._options.pre_start_required:
             return
         request = api_pb2.PreStartContainerRequest(devices_ids=ids)
-        try:
-            await rpc.answer(self._stub.PreStartContainer(request, timeout=30))
-        except DeviceError as error:
-            raise DeviceError(
-                f"device plugin PreStartContainer rpc failed with err: {error}"
-            ) from None
+        await rpc.answer(
+            self._stub.PreStartContainer(request, timeout=30),
+            "device plugin PreStartContainer rpc failed with err: ",
+        )
 
     async def close(self) -> None:
         """Hang up; calls in flight fail."""
@@ -218,8 +211,7 @@ class PluginServer(api_pb2_grpc.RegistrationServicer):
         known = self._clients.pop(resource, None)
         if known is None:
             return
-        endpoint = self._endpoints.get(resource)
-        if endpoint is not None:
+        if endpoint := self._endpoints.get(resource):
             endpoint.stopped = True
         self._events.plugin_disconnected(resource)
         await known.close()

@@ -32,8 +32,12 @@ def channel(socket: Path) -> grpc.aio.Channel:
     )
 
 
-async def answer(call: Awaitable[_T]) -> _T:
+async def answer(call: Awaitable[_T], failed: str = "") -> _T:
     """Wait for a plugin's answer.
+
+    Args:
+        call: The call.
+        failed: What stands before the text of an error.
 
     Raises:
         DeviceError: the call failed; its text is that of a Go client.
@@ -41,15 +45,12 @@ async def answer(call: Awaitable[_T]) -> _T:
     try:
         return await call
     except grpc.aio.AioRpcError as error:
-        raise DeviceError(
-            f"rpc error: code = {_go_name(error.code())} desc = {error.details()}"
-        ) from None
+        problem = f"{_go_name(error.code())} desc = {error.details()}"
     except asyncio.CancelledError:
         pass_on_cancellation()
         # The channel was closed under the call: grpc.aio cancels it then.
-        raise DeviceError(
-            "rpc error: code = Canceled desc = grpc: the client connection is closing"
-        ) from None
+        problem = "Canceled desc = grpc: the client connection is closing"
+    raise DeviceError(f"{failed}rpc error: code = {problem}")
 
 
 def pass_on_cancellation() -> None:

@@ -179,8 +179,7 @@ class SchedulingLoop:
                 feasible.append(node)
             else:
                 misfits[name] = misfit
-        extender = self._extender
-        if feasible and extender is not None and extender.is_interested(pod):
+        if feasible and (extender := self._extender_for(pod)):
             feasible = await self._filtered(extender, pod, feasible, misfits)
         if not feasible:
             raise UnschedulableError(fit.text(len(nodes), misfits))
@@ -205,8 +204,7 @@ class SchedulingLoop:
         if len(names) == 1:
             return str(names[0])
         scores: Mapping[str, int] = {}
-        extender = self._extender
-        if extender is not None and extender.is_interested(pod):
+        if extender := self._extender_for(pod):
             self._note("prioritize", pod)
             try:
                 scores = await extender.prioritize(pod, nodes)
@@ -221,8 +219,7 @@ class SchedulingLoop:
         self._note("bind", pod, node)
         error: Exception | None = None
         try:
-            extender = self._extender
-            if extender is not None and extender.is_interested(pod):
+            if extender := self._extender_for(pod):
                 await extender.bind(pod, node)
             else:
                 await self._bind_directly(pod, node)
@@ -239,15 +236,15 @@ class SchedulingLoop:
         self._failed(pod, error)
         self._wake.set()
 
+    def _extender_for(self, pod: Pod) -> Extender | None:
+        extender = self._extender
+        return extender if extender and extender.is_interested(pod) else None
+
     async def _bind_directly(self, pod: Pod, node: str) -> None:
         body: Object = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {
-                "name": pod.name,
-                "namespace": pod.namespace,
-                "uid": pod.uid,
-            },
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self._client.create(f"{pod_path(pod.source)}/binding", body)
@@ -265,14 +262,8 @@ class SchedulingLoop:
         self._reporter.failed(pod, str(error), unschedulable=unschedulable)
 
     def _note(self, kind: str, pod: Pod, node: str = "") -> None:
-        self.trace.append(
-            Step(
-                kind=kind,
-                pod=f"{pod.namespace}/{pod.name}",
-                node=node,
-                binding=self._binding,
-            )
-        )
+        name = f"{pod.namespace}/{pod.name}"
+        self.trace.append(Step(kind=kind, pod=name, node=node, binding=self._binding))
 
     # -- what the API server tells -------------------------------------------
 

@@ -65,9 +65,8 @@ class SchedulingQueue:
         entry = self._entries.get(pod.uid)
         if entry is None:
             self._serial += 1
-            self._entries[pod.uid] = Entry(
-                pod=pod, serial=self._serial, place=Place.ACTIVE
-            )
+            new = Entry(pod=pod, serial=self._serial, place=Place.ACTIVE)
+            self._entries[pod.uid] = new
             return True
         changed = _essence(pod) != _essence(entry.pod)
         place = entry.place

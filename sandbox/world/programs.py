@@ -55,6 +55,11 @@ class Program:
         if not self.has_ended:
             os.killpg(self.process.pid, number)
 
+    def end(self) -> None:
+        """Kill the process, if it has not ended, and wait until it is gone."""
+        self.tell(signal.SIGKILL)
+        self.process.wait()
+
 
 class Programs:
     """All child processes of one world.
@@ -143,21 +148,13 @@ class Programs:
             watch.cancel()
 
     async def _first_dead(self) -> Program:
-        while True:
-            dead = self._dead()
-            if dead is not None:
-                return dead
+        while (dead := self._dead()) is None:  # noqa: ASYNC110  # it sets no event
             await asyncio.sleep(_LOOK_S)
+        return dead
 
     def _dead(self) -> Program | None:
-        return next(
-            (
-                each
-                for each in self._programs
-                if each.name not in self._expected and each.has_ended
-            ),
-            None,
-        )
+        dead = (p for p in self._programs if p.has_ended)
+        return next((p for p in dead if p.name not in self._expected), None)
 
     def last_words(self) -> str:
         """Return the ends of all logs, for a failure that nobody has explained."""
@@ -165,13 +162,7 @@ class Programs:
 
     async def stop(self) -> None:
         """Ask all to end, and wait for a while; `kill` ends the rest."""
-        for program in self._programs:
-            program.tell(signal.SIGTERM)
-            program.tell(signal.SIGCONT)  # a frozen one would not hear of it
-        for _ in range(round(self._grace_s / _LOOK_S)):
-            if all(program.has_ended for program in self._programs):
-                break
-            await asyncio.sleep(_LOOK_S)
+        await self._ask_to_end(self._programs)
 
     async def end(self, program: Program) -> None:
         """Ask one of them to end, and kill it when it does not.
@@ -180,17 +171,20 @@ class Programs:
             program: Started here; nobody watches for it any more.
         """
         self._programs.remove(program)
-        program.tell(signal.SIGTERM)
+        await self._ask_to_end([program])
+        program.end()
+
+    async def _ask_to_end(self, programs: Sequence[Program]) -> None:
+        for program in programs:
+            program.tell(signal.SIGTERM)
+            program.tell(signal.SIGCONT)  # a frozen one would not hear of it
         for _ in range(round(self._grace_s / _LOOK_S)):
-            if program.has_ended:
-                return
+            if all(program.has_ended for program in programs):
+                break
             await asyncio.sleep(_LOOK_S)
-        program.tell(signal.SIGKILL)
-        program.process.wait()
 
     def kill(self) -> None:
         """End whatever is left, at once."""
         for program in self._programs:
-            program.tell(signal.SIGKILL)
-            program.process.wait()
+            program.end()
         self._programs.clear()

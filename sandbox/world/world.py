@@ -2,12 +2,7 @@
 
 import os
 import sys
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -121,9 +116,8 @@ class World:
         Args:
             program: Name of a node, for its agent; or "extender".
         """
-        if program == "extender":
-            url = self.extender_url
-        else:
+        url = self.extender_url
+        if program != "extender":
             url = f"http://{address(self.nodes[program].address_file)}"
         async with self.http.get(f"{url}/metrics") as response:
             response.raise_for_status()
@@ -161,14 +155,10 @@ async def running(
         try:
             async with AsyncExitStack() as stack:
                 builder = _Builder(stack, programs, place, commands or Commands())
-                machines = [_machine(node) for node in nodes]
+                machines = [Machine(name=n) if isinstance(n, str) else n for n in nodes]
                 yield await builder.build(machines, control, port)
         finally:
             programs.kill()
-
-
-def _machine(node: str | Machine) -> Machine:
-    return Machine(name=node) if isinstance(node, str) else node
 
 
 class _Builder:
@@ -217,9 +207,9 @@ class _Builder:
         if extender_file is not None:
             await ready.program(extender_file)
             extender_url = f"http://{address(extender_file)}"
-        scheduling = (
-            None if given else await self._start_scheduling(control, extender_url)
-        )
+        scheduling = None
+        if given is None:
+            scheduling = await self._start_scheduling(control, extender_url)
         await ready.nodes(first)
         for group in others:
             self._start_agents(group)
