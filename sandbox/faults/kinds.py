@@ -5,13 +5,12 @@ and the page for people are made from the table or compared with it.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
 
 from scheduler_core.documents import reader
-from scheduler_core.documents.parsers import matching, reference, word
+from scheduler_core.documents.parsers import converted, matching, reference, word
 from scheduler_core.documents.reader import (
     DocumentError,
     Fields,
@@ -20,7 +19,6 @@ from scheduler_core.documents.reader import (
     WrongError,
 )
 
-T = TypeVar("T")
 Value = str | int | float | tuple[int, ...]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ms|s|m|h)")
@@ -33,7 +31,6 @@ class FaultError(ValueError):
     """A fault that is not in the table, or is asked for wrongly; has every problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        """Keep the sentences."""
         self.problems = tuple(problems)
         super().__init__("; ".join(problems))
 
@@ -291,23 +288,13 @@ def _chips(told: object) -> tuple[int, ...] | None:
     return tuple(sorted({int(number) for number in text.split(",")}))
 
 
-def _converted(convert: Callable[[object], T | None], kind: Kind) -> Parser[T]:
-    def read_value(part: Part) -> T:
-        value = convert(part.value)
-        if value is None:
-            raise part.wrong(kind.value)
-        return value
-
-    return read_value
-
-
 #: parser of a duration, in seconds
-duration = _converted(duration_s, Kind.DURATION)
+duration = converted(duration_s, Kind.DURATION.value)
 _PARSERS: Mapping[Kind, Parser[Value]] = {
-    Kind.CHIPS: _converted(_chips, Kind.CHIPS),
+    Kind.CHIPS: converted(_chips, Kind.CHIPS.value),
     Kind.DURATION: duration,
-    Kind.STEP: _converted(_step_s, Kind.STEP),
-    Kind.COUNT: _converted(_count, Kind.COUNT),
+    Kind.STEP: converted(_step_s, Kind.STEP.value),
+    Kind.COUNT: converted(_count, Kind.COUNT.value),
     Kind.PATTERN: matching(bool, Kind.PATTERN.value),
     Kind.MOMENT: word({at: at for at in ("now", "asked", "answered", "write")}),
     Kind.OUTCOME: word({outcome: outcome for outcome in ("refused", "done")}),

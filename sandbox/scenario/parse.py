@@ -10,6 +10,7 @@ from sandbox.faults.kinds import Fault
 from scheduler_core.documents import reader
 from scheduler_core.documents.parsers import (
     chip,
+    converted,
     distinct,
     listing,
     matching,
@@ -52,7 +53,6 @@ class ScenarioError(ValueError):
     """A file is no scenario; has every flaw as (line, sentence)."""
 
     def __init__(self, flaws: list[tuple[int, str]]) -> None:
-        """Keep the flaws in the order of their lines."""
         self.flaws = tuple(sorted(flaws))
         super().__init__("\n".join(f"line {n}: {text}" for n, text in self.flaws))
 
@@ -215,7 +215,9 @@ def _read_expect(part: Part, node: Parser[str]) -> Expect:
         phase=optional(word({phase: phase for phase in PHASES})),
         count=optional(whole(0, PODS_MOST)),
         message=optional(_TEXT),
-        agreed=optional(_read_agreed, default=False),
+        agreed=optional(
+            converted(lambda value: value is True or None, "true"), default=False
+        ),
         node=optional(node),
         allocatable=optional(whole(0, 8)),
         free=optional(whole(0, 8)),
@@ -234,12 +236,6 @@ def _read_expect(part: Part, node: Parser[str]) -> Expect:
 
 def _read_chips(part: Part) -> tuple[int, ...]:
     return tuple(sorted(set(listing(chip(range(8)))(part))))
-
-
-def _read_agreed(part: Part) -> bool:
-    if part.value is not True:
-        raise part.wrong("true")
-    return True
 
 
 def _shown(value: object) -> str:

@@ -65,10 +65,20 @@ def boolean(part: Part) -> bool:
 def matching(is_right: Callable[[str], object], expected: str) -> Parser[str]:
     """Return the parser of a text that a function such as `fullmatch` takes."""
 
-    def read_value(part: Part) -> str:
-        if isinstance(part.value, str) and is_right(part.value):
-            return part.value
-        raise part.wrong(expected)
+    def take(value: object) -> str | None:
+        return value if isinstance(value, str) and is_right(value) else None
+
+    return converted(take, expected)
+
+
+def converted(convert: Callable[[object], T | None], expected: str) -> Parser[T]:
+    """Return the parser of what a function makes of a value; None is a wrong value."""
+
+    def read_value(part: Part) -> T:
+        value = convert(part.value)
+        if value is None:
+            raise part.wrong(expected)
+        return value
 
     return read_value
 
@@ -102,25 +112,16 @@ def whole(
 
 def word(meanings: Mapping[str, T]) -> Parser[T]:
     """Return the parser of a word: its meaning."""
-    expected = f"one of {', '.join(meanings)}"
 
-    def read_value(part: Part) -> T:
-        if isinstance(part.value, str) and part.value in meanings:
-            return meanings[part.value]
-        raise part.wrong(expected)
+    def meaning(value: object) -> T | None:
+        return meanings.get(value) if isinstance(value, str) else None
 
-    return read_value
+    return converted(meaning, f"one of {', '.join(meanings)}")
 
 
 def reference(names: Container[str], noun: str) -> Parser[str]:
     """Return the parser of a name that must be one of `names`."""
-
-    def read_value(part: Part) -> str:
-        if isinstance(part.value, str) and part.value in names:
-            return part.value
-        raise part.wrong(noun)
-
-    return read_value
+    return matching(names.__contains__, noun)
 
 
 def chip(within: Sequence[int] | None) -> Parser[int]:
@@ -132,13 +133,13 @@ def chip(within: Sequence[int] | None) -> Parser[int]:
     if len(within) > 1 and tuple(within) == tuple(range(len(within))):
         expected = f"a chip from 0 to {within[-1]}"
 
-    def read_value(part: Part) -> int:
-        value = part.value
-        if isinstance(value, int) and not isinstance(value, bool) and value in within:
-            return value
-        raise part.wrong(expected)
+    def take(value: object) -> int | None:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return (
+            value if isinstance(value, int) and is_whole and value in within else None
+        )
 
-    return read_value
+    return converted(take, expected)
 
 
 def chips(within: Sequence[int] | None) -> Parser[tuple[int, ...]]:

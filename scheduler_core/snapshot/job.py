@@ -82,7 +82,7 @@ def read_job(part: Part) -> Job:
         *("node_selector", "priority"),
     )
     return Job(
-        resource=fields.need("resource", _read_resource, ""),
+        resource=fields.need("resource", _RESOURCE, ""),
         chips=fields.need("chips", whole(1), 1),
         pods=fields.get("pods", whole(1), 1),
         labels=fields.get("labels", _LABELS, {}),
@@ -97,16 +97,12 @@ def is_block_size(text: str) -> bool:
     return _BLOCK.fullmatch(text) is not None
 
 
-def _read_resource(part: Part) -> str:
-    resource = part.value
-    resources = sorted({product.resource for product in table.PRODUCTS})
-    if isinstance(resource, str) and (
-        resource in resources or lookup.find_virtual_row(resource) is not None
-    ):
-        return resource
-    raise part.wrong(f"one of {', '.join(resources)}")
+def _is_resource(text: str) -> bool:
+    return text in _RESOURCES or lookup.find_virtual_row(text) is not None
 
 
+_RESOURCES = sorted({product.resource for product in table.PRODUCTS})
+_RESOURCE = matching(_is_resource, f"one of {', '.join(_RESOURCES)}")
 _SCHEMAS = {*Schema, "null", ""}
 _LABELS = texts(
     {
