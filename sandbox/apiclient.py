@@ -30,7 +30,6 @@ class ApiStatusError(Exception):
     """The API server answered, and the answer is an error."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        """Keep the Status object's facts."""
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason

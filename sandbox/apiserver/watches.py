@@ -52,7 +52,6 @@ class Frames:
     """The events that one change can be, each made when first needed."""
 
     def __init__(self, change: Change) -> None:
-        """Make none yet."""
         self._change = change
         self._made: dict[str, bytes] = {}
 
@@ -133,7 +132,6 @@ class Hub:
     """Hands the changes of a log to all watches."""
 
     def __init__(self, log: ChangeLog) -> None:
-        """Begin at the end of the log."""
         self._log = log
         self._delivered = log.revision
         self._watches: dict[Resource, set[Watch]] = {}

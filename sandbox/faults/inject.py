@@ -33,7 +33,6 @@ class Breakage:
     """The faults of one world. Protects that each ends, and only once."""
 
     def __init__(self, world: World) -> None:
-        """Break nothing yet."""
         self._world = world
         #: {what undoes a fault: the fault, and the task that will end it}
         self._lasting: dict[AsyncExitStack, tuple[Fault, asyncio.Task[None]]] = {}

@@ -69,7 +69,6 @@ class Runtime:
     """
 
     def __init__(self, wall_s: Callable[[], float]) -> None:
-        """Start with no container."""
         self._wall_s = wall_s
         self._runs: dict[tuple[str, str], Run] = {}
         self._serial = 0

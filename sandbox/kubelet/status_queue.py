@@ -23,7 +23,6 @@ class Outbox:
     """
 
     def __init__(self, client: ApiClient, node_name: str) -> None:
-        """Start with nothing to say."""
         self._client = client
         self._node_name = node_name
         self._statuses: dict[str, tuple[Pod, Object]] = {}

@@ -57,7 +57,6 @@ class Extender:
     def __init__(
         self, session: aiohttp.ClientSession, settings: ExtenderSettings
     ) -> None:
-        """Call the extender of `settings` through `session`."""
         self._session = session
         self._settings = settings
         self._timeout = aiohttp.ClientTimeout(total=settings.http_timeout_s)

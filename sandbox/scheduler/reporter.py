@@ -25,7 +25,6 @@ class Reporter:
     """
 
     def __init__(self, client: ApiClient) -> None:
-        """Start with nothing to say."""
         self._client = client
         self._serials = itertools.count(1)
         #: requests that are sent until they land

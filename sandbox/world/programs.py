@@ -24,7 +24,6 @@ class ProgramDiedError(Exception):
     """A program ended that nobody had told to; the text has its last words."""
 
     def __init__(self, program: "Program") -> None:
-        """Take the facts from the program."""
         self.name = program.name
         self.exit_code = program.process.returncode
         ended = f"{program.name} ended by itself, exit code {self.exit_code}"

@@ -40,7 +40,6 @@ class DocumentError(SchedulerCoreError, ValueError):
     def __init__(
         self, problems: Sequence[tuple[Keys, str]], unlisted_count: int = 0
     ) -> None:
-        """Keep the problems, each with the keys of its part."""
         self.count = len(problems) + unlisted_count
         if unlisted_count:
             more = f"expected no more, found {unlisted_count} more"

@@ -51,7 +51,6 @@ class WireError(SchedulerCoreError, ValueError):
     """
 
     def __init__(self, path: str, *, expected: str, found: object) -> None:
-        """Build the message from path, expected and actual value."""
         super().__init__(f"{path}: expected {expected}, found {quote_value(found)}")
         self.path = path
         self.expected = expected

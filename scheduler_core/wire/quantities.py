@@ -35,7 +35,6 @@ class QuantityError(ValueError):
     """Value that is no quantity; the text is Kubernetes' own."""
 
     def __init__(self, found: object) -> None:
-        """Name what was found."""
         super().__init__(
             "quantities must match the regular expression "
             f"'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$': found {found!r}"

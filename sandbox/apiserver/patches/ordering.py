@@ -15,7 +15,6 @@ class NoMergeKeyError(Exception):
     """An element lacks the field that tells elements apart."""
 
     def __init__(self, element: Any, key: str) -> None:
-        """Name the element and the field."""
         super().__init__(f"map: {element} does not contain declared merge key: {key}")
 
 
