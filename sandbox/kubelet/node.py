@@ -22,17 +22,15 @@ _BASE = {
     "hugepages-2Mi": "0",
     "pods": "110",
 }
+#: {condition: (status, reason, what the kubelet says)}
 _CONDITIONS = {
-    "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
-    "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
-    "PIDPressure": ("False", "KubeletHasSufficientPID"),
-    "Ready": ("True", "KubeletReady"),
-}
-_MESSAGES = {
-    "KubeletHasSufficientMemory": "kubelet has sufficient memory available",
-    "KubeletHasNoDiskPressure": "kubelet has no disk pressure",
-    "KubeletHasSufficientPID": "kubelet has sufficient PID available",
-    "KubeletReady": "kubelet is posting ready status",
+    "MemoryPressure": (
+        *("False", "KubeletHasSufficientMemory"),
+        "has sufficient memory available",
+    ),
+    "DiskPressure": ("False", "KubeletHasNoDiskPressure", "has no disk pressure"),
+    "PIDPressure": ("False", "KubeletHasSufficientPID", "has sufficient PID available"),
+    "Ready": ("True", "KubeletReady", "is posting ready status"),
 }
 
 
@@ -89,12 +87,11 @@ class NodeReporter:
                 if not registered:
                     await self._register()
                     registered = True
-                await self._report()
-            except ApiStatusError as error:
-                registered = registered and error.status != HTTPStatus.NOT_FOUND
-                await asyncio.sleep(_RETRY_S)
-                continue
-            except FAILURES:
+                body: Object = {"status": self._status()}
+                await self._client.patch_status(self._path, body)
+            except FAILURES as error:
+                if isinstance(error, ApiStatusError):
+                    registered = registered and error.status != HTTPStatus.NOT_FOUND
                 await asyncio.sleep(_RETRY_S)
                 continue
             try:
@@ -132,9 +129,6 @@ class NodeReporter:
                 self._published |= {
                     name for name in status.get("capacity", {}) if "/" in name
                 }
-
-    async def _report(self) -> None:
-        await self._client.patch_status(self._path, {"status": self._status()})
 
     @property
     def _path(self) -> str:
@@ -178,9 +172,9 @@ class NodeReporter:
                 "type": kind,
                 "status": status,
                 "reason": reason,
-                "message": _MESSAGES[reason],
+                "message": f"kubelet {text}",
                 "lastHeartbeatTime": now,
                 "lastTransitionTime": self._started,
             }
-            for kind, (status, reason) in _CONDITIONS.items()
+            for kind, (status, reason, text) in _CONDITIONS.items()
         ]

@@ -18,8 +18,8 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """Why a container does not run yet."""
+class Reason:
+    """Why a container does not run yet, or a pod was not admitted."""
 
     reason: str
     message: str = ""
@@ -31,34 +31,27 @@ class Observed:
 
     phase: str
     runs: dict[str, Run]
-    waiting: dict[str, Waiting]
+    waiting: dict[str, Reason]
     started_s: float
     addresses: Addresses
 
 
-def rejected(*, reason: str, message: str, now_s: float) -> Object:
+def rejected(refusal: Reason) -> Object:
     """Return the status of a pod that was not admitted (kubelet.go:2589)."""
     return {
         "phase": "Failed",
-        "reason": reason,
-        "message": f"Pod was rejected: {message}",
-        "startTime": clock.rfc3339(now_s),
+        "reason": refusal.reason,
+        "message": f"Pod was rejected: {refusal.message}",
+        "startTime": clock.rfc3339(clock.wall_s()),
     }
 
 
 def render(pod: Pod, seen: Observed) -> Object:
     """Return the status of a pod that was admitted."""
-    initialized = all(
-        _is_initialized(container, seen.runs.get(container.name))
-        for container in pod.containers
-        if container.kind is not ContainerKind.APP
-    )
-    ready = initialized and all(
-        (run := seen.runs.get(container.name)) is not None and run.is_running
-        for container in pod.containers
-        if container.kind is not ContainerKind.INIT
-    )
     init = [c for c in pod.containers if c.kind is not ContainerKind.APP]
+    initialized = all(_is_initialized(c, seen.runs.get(c.name)) for c in init)
+    lasting = [c for c in pod.containers if c.kind is not ContainerKind.INIT]
+    ready = initialized and all(_is_ready(c, seen.runs.get(c.name)) for c in lasting)
     apps = [c for c in pod.containers if c.kind is ContainerKind.APP]
     status: Object = {
         "phase": seen.phase,
@@ -76,11 +69,9 @@ def render(pod: Pod, seen: Observed) -> Object:
 
 
 def _is_initialized(container: Container, run: Run | None) -> bool:
-    if run is None:
-        return False
     if container.kind is ContainerKind.SIDECAR:
-        return True
-    return not run.is_running and run.exit_code == 0
+        return run is not None
+    return _is_ready(container, run)
 
 
 def _conditions(
@@ -117,15 +108,15 @@ def _container(container: Container, seen: Observed) -> Object:
         "image": container.image,
         "imageID": "",
         "restartCount": 0 if run is None else run.restarts,
-        "ready": run is not None and _is_ready(container, run),
+        "ready": _is_ready(container, run),
         "started": run is not None and run.is_running,
     }
     if run is not None:
         status["containerID"] = _container_id(run)
     if run is None or (waiting is not None and not run.is_running):
-        blank = Waiting(reason="PodInitializing")
+        blank = Reason(reason="PodInitializing")
         if container.kind is not ContainerKind.APP:
-            blank = Waiting(reason="ContainerCreating")
+            blank = Reason(reason="ContainerCreating")
         state = waiting or blank
         status["state"] = {"waiting": {"reason": state.reason}}
         if state.message:
@@ -136,7 +127,9 @@ def _container(container: Container, seen: Observed) -> Object:
     return status
 
 
-def _is_ready(container: Container, run: Run) -> bool:
+def _is_ready(container: Container, run: Run | None) -> bool:
+    if run is None:
+        return False
     if container.kind is ContainerKind.INIT:
         return not run.is_running and run.exit_code == 0
     return run.is_running

@@ -7,23 +7,13 @@ the real one (kubelet.go:2829).
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sandbox.apiclient import Changed, Event, Listed, Object
 from sandbox.kubelet import podstatus
 from sandbox.kubelet.devices import DeviceError
-from sandbox.kubelet.podstatus import Addresses
+from sandbox.kubelet.podstatus import Addresses, Reason
 from sandbox.kubelet.worker import TERMINATED, Node, PodWorker
 from sandbox.pods import Pod, pod_of
-from service import clock
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a pod was not admitted."""
-
-    reason: str
-    message: str
 
 
 class SyncLoop:
@@ -175,18 +165,18 @@ class SyncLoop:
         else:
             self._begin(pod)
 
-    async def _refusal(self, pod: Pod) -> Refusal | None:
+    async def _refusal(self, pod: Pod) -> Reason | None:
         for container in pod.containers:
             try:
                 await self._node.allocator.allocate(pod, container)
             except DeviceError as error:
-                return Refusal(
+                return Reason(
                     reason="UnexpectedAdmissionError",
                     message=f"Allocate failed due to {error}, which is unexpected",
                 )
         return self._insufficient(pod) or self._checked_late(pod)
 
-    def _insufficient(self, pod: Pod) -> Refusal | None:
+    def _insufficient(self, pod: Pod) -> Reason | None:
         """Compare the pod's requests with what the node has (lifecycle/predicate.go).
 
         A resource that the node does not have at all is no reason: such a pod
@@ -201,28 +191,25 @@ class SyncLoop:
             total = max(allocatable[resource], len(allocated.get(resource, ())))
             used = sum(other.requests.get(resource, 0) for other in others)
             if used + count > total:
-                return Refusal(
+                return Reason(
                     reason=f"OutOf{resource}",
                     message=f"Node didn't have enough resource: {resource}, "
                     f"requested: {count}, used: {used}, capacity: {total}",
                 )
         return None
 
-    def _checked_late(self, pod: Pod) -> Refusal | None:
+    def _checked_late(self, pod: Pod) -> Reason | None:
         if pod.name not in self._node.switches.reject_after_allocate:
             return None
-        return Refusal(
+        return Reason(
             reason="AppArmor",
             message="Cannot enforce AppArmor: AppArmor is not enabled on the host",
         )
 
-    def _reject(self, pod: Pod, refusal: Refusal) -> None:
+    def _reject(self, pod: Pod, refusal: Reason) -> None:
         self._rejected.add(pod.uid)
         self._node.outbox.event(pod, "Warning", refusal.reason, refusal.message)
-        status = podstatus.rejected(
-            reason=refusal.reason, message=refusal.message, now_s=clock.wall_s()
-        )
-        self._node.outbox.status(pod, status)
+        self._node.outbox.status(pod, podstatus.rejected(refusal))
         # after a restart of the kubelet it may have been running
         self._group.create_task(self._clear(pod.uid, None))
 
@@ -247,7 +234,6 @@ class SyncLoop:
         return not self._node.runtime.runs_of(pod.uid)
 
     def _find_held(self, name: str) -> Pod | None:
-        for pod in self._held.values():
-            if name in {pod.name, f"{pod.namespace}/{pod.name}"}:
-                return pod
-        return None
+        held = self._held.values()
+        named = (p for p in held if name in {p.name, f"{p.namespace}/{p.name}"})
+        return next(named, None)

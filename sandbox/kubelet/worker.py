@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sandbox.kubelet import podstatus
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceError
-from sandbox.kubelet.podstatus import Addresses, Observed, Waiting
+from sandbox.kubelet.podstatus import Addresses, Observed, Reason
 from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.runtime import Run, Runtime, Setup
 from sandbox.kubelet.status_queue import Outbox
@@ -54,7 +54,7 @@ class PodWorker:
         self._node = node
         self._addresses = addresses
         self._started_s = clock.wall_s()
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, Reason] = {}
         # A kubelet that starts anew finds containers that run: no step back to Pending.
         has_begun = any(
             self._run_of(container) is not None
@@ -148,7 +148,7 @@ class PodWorker:
             if not self._is_restarted(container, run):
                 return
             if pause:
-                self._waiting[container.name] = Waiting(
+                self._waiting[container.name] = Reason(
                     reason="CrashLoopBackOff",
                     message=f"back-off {pause:g}s restarting failed "
                     f"container={container.name} pod={self.pod.name}",
@@ -171,7 +171,7 @@ class PodWorker:
             try:
                 setup = await self._setup(container)
             except DeviceError as error:
-                self._waiting[container.name] = Waiting(
+                self._waiting[container.name] = Reason(
                     reason="CreateContainerConfigError", message=str(error)
                 )
                 self._publish()
