@@ -11,7 +11,7 @@ Source: apiserver v0.36.3, `pkg/registry/rest/delete.go`; Kubernetes v1.36.3,
 import dataclasses
 
 from sandbox.apiserver import statuses
-from sandbox.apiserver.objects import Entry, Object, key_of
+from sandbox.apiserver.objects import Entry, Object
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import NAMESPACES, PODS, RESOURCES, Resource
 from sandbox.apiserver.store import ANYTHING, Preconditions, Store, differences
@@ -132,13 +132,3 @@ def _sweep(store: Store, namespace: str) -> None:
     if any(key[0] == namespace for row in RESOURCES for key in store.entries(row)):
         return
     store.remove(NAMESPACES, entry)
-
-
-def delete_each(
-    store: Store, entries: list[Entry], resource: Resource, options: Options
-) -> None:
-    """Delete several objects of one resource."""
-    for entry in entries:
-        namespace, name = key_of(entry.document)
-        target = Target(resource=resource, namespace=namespace, name=name)
-        delete(store, target, options)

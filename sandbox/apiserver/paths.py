@@ -51,12 +51,11 @@ def parse(path: str) -> Target | None:
             return None
     namespace = ""
     # `namespaces/NAME` and its status are about the namespace itself.
-    if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in _OF_NAMESPACE:
+    if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] != "status":
         namespace, rest = rest[1], rest[2:]
     return _target(group, version, namespace, rest)
 
 
-_OF_NAMESPACE = frozenset({"status"})
 _NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 

@@ -21,7 +21,7 @@ from sandbox.apiserver import (
 )
 from sandbox.apiserver.forms import Form
 from sandbox.apiserver.lists import Choice
-from sandbox.apiserver.objects import Entry, Object
+from sandbox.apiserver.objects import Entry, Object, key_of
 from sandbox.apiserver.openapi import strictness, types
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import READ_VERBS
@@ -222,7 +222,9 @@ def _delete(store: Store, request: Request) -> Answer:
     options = deletion.options_of(body, request.query.get("gracePeriodSeconds"))
     if not target.name:
         page = lists.page(store, request.choice, {})
-        deletion.delete_each(store, page.entries, resource, options)
+        for namespace, name in (key_of(entry.document) for entry in page.entries):
+            each = Target(resource=resource, namespace=namespace, name=name)
+            deletion.delete(store, each, options)
         return Answer(HTTPStatus.OK, lists.render(resource, page))
     entry, gone = deletion.delete(store, target, options)
     if not gone or resource.returns_deleted:

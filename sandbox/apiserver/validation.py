@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sandbox.apiserver.objects import Object, containers_of, metadata_of
+from sandbox.apiserver.openapi.strictness import GO_KINDS
 from sandbox.apiserver.resources import Resource
 from sandbox.apiserver.statuses import Problem
 from scheduler_core.wire import quantities
@@ -63,15 +64,12 @@ def type_error(document: Object) -> str:
         members = value.values() if isinstance(value, dict) else [value or ""]
         for member in members:
             if member is not None and not isinstance(member, str):
-                kind = _JSON_KINDS.get(type(member), "number")
+                kind = GO_KINDS[type(member)]
                 return (
                     f"json: cannot unmarshal {kind} into Go struct field {field} "
                     "of type string"
                 )
     return ""
-
-
-_JSON_KINDS = {bool: "bool", dict: "object", list: "array", int: "number"}
 
 
 def on_create(resource: Resource, document: Object) -> list[Problem]:

@@ -241,10 +241,8 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
     Raises:
         WireError: Not JSON, a field of the wrong type, or no name of a chip.
     """
-    root = as_object(parse_json(text, DEVICE_INFO_KEY), DEVICE_INFO_KEY)
+    root, device_info, device_list = _open(text)
     path = f"{DEVICE_INFO_KEY}.DeviceInfo"
-    device_info = as_object(root.get("DeviceInfo"), path)
-    device_list = as_object(device_info.get("DeviceList"), f"{path}.DeviceList")
 
     def chips(suffix: str) -> tuple[int, ...]:
         key = product.resource + suffix
@@ -260,7 +258,7 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
         network_unhealthy=chips("-NetworkUnhealthy"),
         recovering=chips("-Recovering"),
         faults=_parse_faults(device_list, product, f"{path}.DeviceList"),
-        update_time=as_integer(device_info.get("UpdateTime"), f"{path}.UpdateTime"),
+        update_time=_update_time(device_info),
         super_pod_id=as_integer(
             root.get("SuperPodID", -2), f"{DEVICE_INFO_KEY}.SuperPodID"
         ),
@@ -270,30 +268,35 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
     )
 
 
+def _open(text: str) -> tuple[Mapping[str, object], ...]:
+    """Return the objects of a report: its root, `DeviceInfo` and `DeviceList`."""
+    path = DEVICE_INFO_KEY
+    root = as_object(parse_json(text, path), path)
+    path = f"{path}.DeviceInfo"
+    device_info = as_object(root.get("DeviceInfo"), path)
+    device_list = as_object(device_info.get("DeviceList"), f"{path}.DeviceList")
+    return root, device_info, device_list
+
+
+def _update_time(device_info: Mapping[str, object]) -> int:
+    path = f"{DEVICE_INFO_KEY}.DeviceInfo.UpdateTime"
+    return as_integer(device_info.get("UpdateTime"), path)
+
+
 def read_sealed_time(text: str) -> int | None:
     """Return the update time of a report with the right CheckCode, else None.
 
     A program computes the CheckCode; a person who edits a report does not.
     Unit: seconds since 1970.
     """
-    path = DEVICE_INFO_KEY
     try:
-        root = as_object(parse_json(text, path), path)
-        device_info = as_object(root.get("DeviceInfo"), f"{path}.DeviceInfo")
-        listed = as_object(
-            device_info.get("DeviceList"), f"{path}.DeviceInfo.DeviceList"
-        )
-        texts = {
-            key: as_string(value, f"{path}[{key}]") for key, value in listed.items()
-        }
-        update_time = as_integer(
-            device_info.get("UpdateTime"), f"{path}.DeviceInfo.UpdateTime"
-        )
+        root, device_info, device_list = _open(text)
+        texts = {key: as_string(value, key) for key, value in device_list.items()}
+        update_time = _update_time(device_info)
     except WireError:
         return None
-    return (
-        update_time if root.get("CheckCode") == check_code(texts, update_time) else None
-    )
+    is_sealed = root.get("CheckCode") == check_code(texts, update_time)
+    return update_time if is_sealed else None
 
 
 def parse_affinity(text: str, product: Product) -> Affinity:

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from scheduler_core.wire.annotations import WireError
+
+T = TypeVar("T")
 
 #: number of bits of an integer, its sign included: Go's int64
 _BITS = 64
@@ -69,25 +71,21 @@ def _is_repeated(key: str, keys: set[str]) -> bool:
     return is_repeated
 
 
-def as_object(value: object, path: str) -> Mapping[str, object]:
-    """Return `value`, which must be a JSON object."""
-    if isinstance(value, dict):
-        return value
-    raise WireError(path, expected="an object", found=value)
+def _as(kind: type[T], expected: str) -> Callable[[object, str], T]:
+    """Return the function that returns a value of a type, given its path."""
+
+    def narrow(value: object, path: str) -> T:
+        if isinstance(value, kind):
+            return value
+        raise WireError(path, expected=expected, found=value)
+
+    return narrow
 
 
-def as_array(value: object, path: str) -> Sequence[object]:
-    """Return `value`, which must be a JSON array."""
-    if isinstance(value, list):
-        return value
-    raise WireError(path, expected="a list", found=value)
-
-
-def as_string(value: object, path: str) -> str:
-    """Return `value`, which must be a JSON string."""
-    if isinstance(value, str):
-        return value
-    raise WireError(path, expected="a text", found=value)
+as_object: Callable[[object, str], Mapping[str, object]] = _as(dict, "an object")
+as_array: Callable[[object, str], Sequence[object]] = _as(list, "a list")
+as_string = _as(str, "a text")
+as_boolean = _as(bool, "true or false")
 
 
 def as_name(value: object, path: str) -> str:
@@ -104,10 +102,3 @@ def as_integer(value: object, path: str) -> int:
     if value.bit_length() >= _BITS:
         raise WireError(path, expected=f"a number of at most {_BITS} bits", found=value)
     return value
-
-
-def as_boolean(value: object, path: str) -> bool:
-    """Return `value`, which must be true or false."""
-    if isinstance(value, bool):
-        return value
-    raise WireError(path, expected="true or false", found=value)

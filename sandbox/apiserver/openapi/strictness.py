@@ -13,7 +13,8 @@ from sandbox.apiserver.objects import Object
 from sandbox.apiserver.openapi import types
 from service import openapi
 
-_GO_KINDS = {
+#: {type: its name in Go's messages}
+GO_KINDS: dict[type, str] = {
     bool: "bool",
     dict: "object",
     list: "array",
@@ -140,7 +141,7 @@ def _wrong(value: Any, schema: Object, owner: str, path: str) -> Iterator[str]:
     expected = _PYTHON_TYPES.get(whole.get("type", ""))
     if expected is not None and not _is(value, expected):
         yield (
-            f"json: cannot unmarshal {_GO_KINDS.get(type(value), 'string')} into Go "
+            f"json: cannot unmarshal {GO_KINDS.get(type(value), 'string')} into Go "
             f"struct field {owner}.{path} of type {_go_type(schema)}"
         )
     elif isinstance(value, dict):
