@@ -9,7 +9,7 @@ Source: apiserver v0.36.3, `pkg/storage/cacher/`.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeAlias
 
 from sandbox.apiserver import statuses
@@ -23,6 +23,7 @@ Draw: TypeAlias = Callable[[Entry], bytes]
 
 # A watch that does not read is ended, as by the real server: its client lists again.
 _PENDING_FRAMES = 10_000
+_TOO_OLD = "The resourceVersion for the provided watch is too old."
 
 
 def frame(kind: str, raw: bytes) -> bytes:
@@ -73,11 +74,9 @@ class Frames:
     def _frame(self, kind: str, entry: Entry | None, draw: Draw | None) -> bytes:
         if draw is not None:
             return frame(kind, draw(entry or self._last_seen()))
-        made = self._made.get(kind)
-        if made is None:
-            made = frame(kind, (entry or self._last_seen()).raw)
-            self._made[kind] = made
-        return made
+        if kind not in self._made:
+            self._made[kind] = frame(kind, (entry or self._last_seen()).raw)
+        return self._made[kind]
 
     def _last_seen(self) -> Entry:
         change = self._change
@@ -107,6 +106,12 @@ class Watch:
         entry = bookmark(self.choice.resource, revision, initial_end=initial_end)
         raw = entry.raw if self.draw is None else self.draw(entry)
         self.send(frame("BOOKMARK", raw))
+
+    def tell(self, frames: Frames) -> None:
+        """Add what a change is to this watch to what is to be sent."""
+        event = frames.event(self.choice, self.draw)
+        if event is not None:
+            self.send(event)
 
     def send(self, event: bytes) -> None:
         """Add an event to what is to be sent."""
@@ -166,7 +171,9 @@ class Hub:
             watch.send(_gone(f"too old resource version: {after} ({oldest})"))
             watch.end()
             return watch
-        self._replay(watch, missed)
+        for change in missed:
+            if change.resource is choice.resource:
+                watch.tell(Frames(change))
         self._watches.setdefault(choice.resource, set()).add(watch)
         return watch
 
@@ -181,9 +188,7 @@ class Hub:
         for change in changes:
             frames = Frames(change)
             for watch in self._watches.get(change.resource, ()):
-                event = frames.event(watch.choice, watch.draw)
-                if event is not None:
-                    watch.send(event)
+                watch.tell(frames)
 
     def expire(self) -> None:
         """Forget the past; open watches end with 410, later ones start with it."""
@@ -191,17 +196,8 @@ class Hub:
         self._log.compact()
         for watches in self._watches.values():
             for watch in watches:
-                watch.send(
-                    _gone("The resourceVersion for the provided watch is too old.")
-                )
+                watch.send(_gone(_TOO_OLD))
                 watch.end()
-
-    def _replay(self, watch: Watch, changes: Iterable[Change]) -> None:
-        for change in changes:
-            if change.resource is watch.choice.resource:
-                event = Frames(change).event(watch.choice, watch.draw)
-                if event is not None:
-                    watch.send(event)
 
 
 def _gone(message: str) -> bytes:

@@ -6,9 +6,9 @@ nothing of what a lost checkpoint knew. `List` frees the ids of pods that have
 just ended; `Get` does not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias
 
 import grpc.aio
 
@@ -24,8 +24,7 @@ SOCKET = "kubelet.sock"
 #: apis/podresources/constants.go
 _CALLS_PER_S = 100.0
 _BURST = 10.0
-_In = TypeVar("_In")
-_Out = TypeVar("_Out")
+_Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
@@ -60,9 +59,7 @@ class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
     async def List(
         self,
         request: api_pb2.ListPodResourcesRequest,
-        context: grpc.aio.ServicerContext[
-            api_pb2.ListPodResourcesRequest, api_pb2.ListPodResourcesResponse
-        ],
+        context: _Context,
     ) -> api_pb2.ListPodResourcesResponse:
         """Return the devices of all active pods."""
         del request
@@ -77,9 +74,7 @@ class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
     async def Get(
         self,
         request: api_pb2.GetPodResourcesRequest,
-        context: grpc.aio.ServicerContext[
-            api_pb2.GetPodResourcesRequest, api_pb2.GetPodResourcesResponse
-        ],
+        context: _Context,
     ) -> api_pb2.GetPodResourcesResponse:
         """Return the devices of one pod."""
         await self._limiter.take(context)
@@ -90,9 +85,8 @@ class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
         wanted = (request.pod_namespace, request.pod_name)
         for pod in self._sync.pods():
             if (pod.namespace, pod.name) == wanted:
-                return api_pb2.GetPodResourcesResponse(
-                    pod_resources=self._resources(pod)
-                )
+                resources = self._resources(pod)
+                return api_pb2.GetPodResourcesResponse(pod_resources=resources)
         await context.abort(
             grpc.StatusCode.UNKNOWN,
             f"pod {request.pod_name} in namespace {request.pod_namespace} not found",
@@ -102,18 +96,16 @@ class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
     async def GetAllocatableResources(
         self,
         request: api_pb2.AllocatableResourcesRequest,
-        context: grpc.aio.ServicerContext[
-            api_pb2.AllocatableResourcesRequest, api_pb2.AllocatableResourcesResponse
-        ],
+        context: _Context,
     ) -> api_pb2.AllocatableResourcesResponse:
         """Return all healthy devices."""
         del request
         await self._limiter.take(context)
         return api_pb2.AllocatableResourcesResponse(
             devices=[
-                api_pb2.ContainerDevices(resource_name=resource, device_ids=[device])
+                device
                 for resource, ids in self._tables.healthy.items()
-                for device in sorted(ids)
+                for device in _one_by_one(resource, ids)
             ]
         )
 
@@ -133,10 +125,14 @@ class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
 
     def _devices(self, uid: str, container: str) -> Iterator[api_pb2.ContainerDevices]:
         for resource, assignment in self._tables.assigned(uid, container).items():
-            for device in sorted(assignment.ids):
-                yield api_pb2.ContainerDevices(
-                    resource_name=resource, device_ids=[device]
-                )
+            yield from _one_by_one(resource, assignment.ids)
+
+
+def _one_by_one(
+    resource: str, ids: Iterable[str]
+) -> Iterator[api_pb2.ContainerDevices]:
+    for device in sorted(ids):
+        yield api_pb2.ContainerDevices(resource_name=resource, device_ids=[device])
 
 
 class _Limiter:
@@ -146,7 +142,7 @@ class _Limiter:
         self._tokens = _BURST
         self._filled_at = 0.0
 
-    async def take(self, context: grpc.aio.ServicerContext[_In, _Out]) -> None:
+    async def take(self, context: _Context) -> None:
         """Count one call; one too many is refused."""
         now = clock.loop_s()
         filled = self._tokens + (now - self._filled_at) * _CALLS_PER_S

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.apiclient import ApiClient, Event
-from sandbox.kubelet import lease
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceTables, KubeletPanicError, Sources
-from sandbox.kubelet.node import NodeFacts, NodeReporter
+from sandbox.kubelet.node import NodeFacts, NodeReporter, renew_lease
 from sandbox.kubelet.podlist import PodListServer
 from sandbox.kubelet.podresources import SOCKET, PodResourcesServer
 from sandbox.kubelet.profiles import Profile
@@ -134,7 +133,7 @@ class Process:
             )
             group.create_task(self._outbox.run())
             group.create_task(reporter.run())
-            group.create_task(lease.renew(self._client, machine.node_name))
+            group.create_task(renew_lease(self._client, machine.node_name))
             group.create_task(_follow(self._client, machine.node_name, self.sync))
             served.set()
 

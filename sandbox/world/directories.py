@@ -140,10 +140,6 @@ class Premises:
         """How kubectl finds the API server."""
         return self.root / "kubeconfig"
 
-    def node_root(self, name: str) -> Path:
-        """Return the directory of one node."""
-        return self.root / name
-
     def service_account(self, user: str, control: ControlPlane) -> Path:
         """Make a service account's directory, as a pod would have it mounted.
 

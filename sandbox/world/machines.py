@@ -132,16 +132,15 @@ def check(key: str) -> str:
     Raises:
         MachineError: There is none, or a node's labels cannot mean it.
     """
-    known = {row.key for row in table.PRODUCTS}
-    if key in (row.key for row in served()):
+    keys = [row.key for row in served()]
+    if key in keys:
         return key
-    if key in known:
+    if any(row.key == key for row in table.PRODUCTS):
         raise MachineError(
             f"no node can be {key!r}: only what a job asks for means that row, "
             "no label of a node does"
         )
-    keys = ", ".join(row.key for row in served())
-    raise MachineError(f"no such product: {key!r}; there are {keys}")
+    raise MachineError(f"no such product: {key!r}; there are {', '.join(keys)}")
 
 
 def product_in(driver_file: Path) -> str:

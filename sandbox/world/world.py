@@ -250,7 +250,7 @@ class _Builder:
             api_url=control.url,
             token=control.token_of(f"system:node:{name}"),
             authority=control.authority,
-            root=self._place.node_root(name),
+            root=self._place.root / name,
             labels=machine.labels,
         )
         self._stack.push_async_callback(kubelet.stop)
@@ -262,7 +262,7 @@ class _Builder:
         account = self._place.service_account(f"ascend-agent-{name}", control)
         node = Node(
             name=name,
-            root=self._place.node_root(name),
+            root=self._place.root / name,
             api_url=control.url,
             kubelet_url=kubelet.url,
             service_account_dir=account,

@@ -179,7 +179,7 @@ def test_socket_paths_fit_even_below_a_long_directory(tmp_path: Path) -> None:
     deep.mkdir()
 
     with directories.opened(deep) as place:
-        root = place.node_root("a-node-with-a-rather-long-name")
+        root = place.root / "a-node-with-a-rather-long-name"
         sockets = (
             root / "device-plugins" / "Ascend910.sock",
             root / "pod-resources" / "kubelet.sock",
