@@ -23,6 +23,7 @@ from kube.errors import (
     UnreachableError,
     api_error,
 )
+from kube.objects import encode
 
 JSON = "application/json"
 #: Accepts objects as metadata only, or whole from a server without that form.
@@ -248,17 +249,47 @@ class Client:
             self._count(verb, resource_of(path), statuses[-1] if statuses else 0)
 
 
-def object_path(resource: str, name: str, *, namespace: str = "") -> str:
-    """Return the path of a core/v1 object or collection, its names quoted.
+async def send_patch(
+    client: Client,
+    path: str,
+    changes: object,
+    *,
+    content_type: str = MERGE_PATCH,
+    timeout_s: float = 10.0,
+) -> bytes:
+    """Patch an object and return the body of the answer; errors as of `request`.
+
+    Args:
+        client: An open client.
+        path: Path of the object.
+        changes: Value of the patch, sent as JSON.
+        content_type: Media type of the patch.
+        timeout_s: For the whole request.
+    """
+    return await client.request(
+        "PATCH",
+        path,
+        body=encode(changes),
+        content_type=content_type,
+        timeout_s=timeout_s,
+    )
+
+
+def object_path(
+    resource: str, name: str, *, namespace: str = "", group: str = ""
+) -> str:
+    """Return the path of an object or collection, its names quoted.
 
     Args:
         resource: Plural, such as `pods`.
         name: Empty for the collection.
         namespace: Empty for a resource without namespaces, or for all of them.
+        group: API group and version; empty for core/v1.
     """
+    root = f"/apis/{group}" if group else "/api/v1"
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     tail = f"/{quote(name, safe='')}" if name else ""
-    return f"/api/v1{scope}/{resource}{tail}"
+    return f"{root}{scope}/{resource}{tail}"
 
 
 def resource_of(path: str) -> str:

@@ -2,15 +2,8 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
-from kube import objects
-from kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client, object_path
-from kube.errors import (
-    MalformedError,
-)
-from kube.objects import ConfigMap, OwnerReference
-from service.decoding import DECODE_ERRORS, describe_decode_error
+from kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client, object_path, send_patch
+from kube.objects import ConfigMap, OwnerReference, decode, encode
 
 
 async def get(client: Client, namespace: str, name: str) -> ConfigMap:
@@ -21,7 +14,7 @@ async def get(client: Client, namespace: str, name: str) -> ConfigMap:
         KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("configmaps", name, namespace=namespace)
-    return _config_map(await client.request("GET", path), path)
+    return decode(await client.request("GET", path), ConfigMap, path)
 
 
 async def create(  # noqa: PLR0913  # each is a field of the object
@@ -58,9 +51,8 @@ async def create(  # noqa: PLR0913  # each is a field of the object
         "metadata": metadata,
         "data": dict(data),
     }
-    return _config_map(
-        await client.request("POST", path, body=objects.encode(body)), path
-    )
+    answer = await client.request("POST", path, body=encode(body))
+    return decode(answer, ConfigMap, path)
 
 
 async def patch(  # noqa: PLR0913  # each is a field of the object
@@ -97,14 +89,10 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
     body: dict[str, object] = {"data": dict(data)}
     if metadata:
         body["metadata"] = metadata
-    answer = await client.request(
-        "PATCH",
-        path,
-        body=objects.encode(body),
-        # a merge patch would replace all other owners
-        content_type=MERGE_PATCH if owner is None else STRATEGIC_PATCH,
-    )
-    return _config_map(answer, path)
+    # a merge patch would replace all other owners
+    content_type = MERGE_PATCH if owner is None else STRATEGIC_PATCH
+    answer = await send_patch(client, path, body, content_type=content_type)
+    return decode(answer, ConfigMap, path)
 
 
 def _reference(owner: OwnerReference) -> dict[str, str]:
@@ -115,10 +103,3 @@ def _reference(owner: OwnerReference) -> dict[str, str]:
         "name": owner.name,
         "uid": owner.uid,
     }
-
-
-def _config_map(body: bytes, path: str) -> ConfigMap:
-    try:
-        return msgspec.json.decode(body, type=ConfigMap)
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(path, error)) from error

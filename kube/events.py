@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from kube import objects
-from kube.client import MERGE_PATCH, Client, object_path
+from kube.client import Client, object_path, send_patch
 from kube.errors import ApiError, ConflictError, KubeError, NotFoundError
-from kube.objects import Node, Pod
+from kube.objects import Node, Pod, encode
 from service import clock
 from service.backoff import Backoff
 
@@ -217,12 +216,8 @@ class Recorder:
     ) -> None:
         count = posted_event.count + occurrences.count
         body = {"count": count, "lastTimestamp": clock.rfc3339(occurrences.last_s)}
-        await self._client.request(
-            "PATCH",
-            object_path("events", posted_event.name, namespace=key.namespace),
-            body=objects.encode(body),
-            content_type=MERGE_PATCH,
-        )
+        path = object_path("events", posted_event.name, namespace=key.namespace)
+        await send_patch(self._client, path, body)
         self._remember(
             key,
             _PostedEvent(
@@ -255,7 +250,7 @@ class Recorder:
         }
         path = object_path("events", "", namespace=key.namespace)
         try:
-            await self._client.request("POST", path, body=objects.encode(body))
+            await self._client.request("POST", path, body=encode(body))
         except ConflictError as error:
             # The event exists: the answer to an earlier try was lost. A terminating
             # namespace refuses with another reason.

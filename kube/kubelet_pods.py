@@ -7,17 +7,9 @@ a session.
 
 import ssl as tls
 
-import msgspec
-
 from kube.client import Client
 from kube.credentials import Credentials
-from kube.errors import (
-    MalformedError,
-)
-from kube.objects import ObjectList, Pod
-from service.decoding import DECODE_ERRORS, describe_decode_error
-
-_PODS = msgspec.json.Decoder(Pod)
+from kube.objects import ObjectList, Pod, decode
 
 
 class _StaticToken:
@@ -68,8 +60,6 @@ def decode_pods(body: bytes, url: str) -> list[Pod]:
     Raises:
         MalformedError: The body is no list of pods.
     """
-    try:
-        page = msgspec.json.decode(body, type=ObjectList)
-        return [_PODS.decode(item) for item in page.items or ()]
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(f"{url}/pods", error)) from error
+    path = f"{url}/pods"
+    page = decode(body, ObjectList, path)
+    return [decode(item, Pod, path) for item in page.items or ()]

@@ -1,12 +1,7 @@
 """Leases: get, create, and conditional write."""
 
-import msgspec
-
-from kube import objects
-from kube.client import MERGE_PATCH, Client
-from kube.errors import MalformedError
-from kube.objects import Lease, LeaseSpec
-from service.decoding import DECODE_ERRORS, describe_decode_error
+from kube.client import Client, object_path, send_patch
+from kube.objects import Lease, LeaseSpec, decode, encode
 
 _GROUP = "coordination.k8s.io/v1"
 
@@ -18,8 +13,9 @@ async def get(client: Client, namespace: str, name: str, *, timeout_s: float) ->
         NotFoundError: It does not exist.
         KubeError: The API server refused, or cannot be reached.
     """
-    path = _path(namespace, name)
-    return _lease(await client.request("GET", path, timeout_s=timeout_s), path)
+    path = object_path("leases", name, namespace=namespace, group=_GROUP)
+    answer = await client.request("GET", path, timeout_s=timeout_s)
+    return decode(answer, Lease, path)
 
 
 async def create(
@@ -31,17 +27,15 @@ async def create(
         ConflictError: The name exists.
         KubeError: The API server refused, or cannot be reached.
     """
-    path = _path(namespace, "")
+    path = object_path("leases", "", namespace=namespace, group=_GROUP)
     body = {
         "apiVersion": _GROUP,
         "kind": "Lease",
         "metadata": {"name": name, "namespace": namespace},
         "spec": spec,
     }
-    answer = await client.request(
-        "POST", path, body=objects.encode(body), timeout_s=timeout_s
-    )
-    return _lease(answer, path)
+    answer = await client.request("POST", path, body=encode(body), timeout_s=timeout_s)
+    return decode(answer, Lease, path)
 
 
 async def write(
@@ -61,28 +55,10 @@ async def write(
         KubeError: The API server refused, or cannot be reached.
     """
     meta = lease.metadata
-    path = _path(meta.namespace, meta.name)
+    path = object_path("leases", meta.name, namespace=meta.namespace, group=_GROUP)
     body = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
         "spec": spec,
     }
-    answer = await client.request(
-        "PATCH",
-        path,
-        body=objects.encode(body),
-        content_type=MERGE_PATCH,
-        timeout_s=timeout_s,
-    )
-    return _lease(answer, path)
-
-
-def _path(namespace: str, name: str) -> str:
-    leases = f"/apis/{_GROUP}/namespaces/{namespace}/leases"
-    return f"{leases}/{name}" if name else leases
-
-
-def _lease(body: bytes, path: str) -> Lease:
-    try:
-        return msgspec.json.decode(body, type=Lease)
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(path, error)) from error
+    answer = await send_patch(client, path, body, timeout_s=timeout_s)
+    return decode(answer, Lease, path)

@@ -2,15 +2,8 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
-from kube import objects
-from kube.client import MERGE_PATCH, Client, object_path
-from kube.errors import (
-    MalformedError,
-)
-from kube.objects import Node
-from service.decoding import DECODE_ERRORS, describe_decode_error
+from kube.client import Client, object_path, send_patch
+from kube.objects import Node, decode
 
 
 async def get(client: Client, name: str) -> Node:
@@ -21,7 +14,7 @@ async def get(client: Client, name: str) -> Node:
         KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("nodes", name)
-    return _node(await client.request("GET", path), path)
+    return decode(await client.request("GET", path), Node, path)
 
 
 async def patch(
@@ -43,17 +36,4 @@ async def patch(
     path = object_path("nodes", name)
     metadata = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
     changes = {field: values for field, values in metadata.items() if values}
-    answer = await client.request(
-        "PATCH",
-        path,
-        body=objects.encode({"metadata": changes}),
-        content_type=MERGE_PATCH,
-    )
-    return _node(answer, path)
-
-
-def _node(body: bytes, path: str) -> Node:
-    try:
-        return msgspec.json.decode(body, type=Node)
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(path, error)) from error
+    return decode(await send_patch(client, path, {"metadata": changes}), Node, path)

@@ -5,9 +5,14 @@ field is one line here. Go omits empty maps and lists or writes `null`; both dec
 empty.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+
+from kube.errors import MalformedError
+from service.decoding import DECODE_ERRORS, describe_decode_error
+
+T = TypeVar("T")
 
 #: The API server writes quantities as text; a manifest may say `2` or `0.5`.
 Quantity: TypeAlias = str | int | float
@@ -261,3 +266,20 @@ class VersionOnly(_Partial, frozen=True):
 def encode(value: Any) -> bytes:
     """Return a value as JSON."""
     return msgspec.json.encode(value)
+
+
+def decode(body: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
+    """Return an object from an answer of the API server or the kubelet.
+
+    Args:
+        body: JSON of the object.
+        kind: Its struct.
+        path: Source of the answer, for messages.
+
+    Raises:
+        MalformedError: The answer does not decode.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(path, error)) from error

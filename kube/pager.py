@@ -7,16 +7,13 @@ import msgspec
 
 from kube.client import JSON, METADATA, Client
 from kube.errors import GoneError, MalformedError
-from kube.objects import ObjectList, ObjectVersion, VersionOnly
-from service.decoding import DECODE_ERRORS, describe_decode_error
+from kube.objects import ObjectList, ObjectVersion, VersionOnly, decode
 
 #: Objects per page, as in kubectl and client-go.
 PAGE_SIZE = 500
 #: Largest page; no cluster has more objects of a kind.
 LARGEST_PAGE = 1_000_000
 _TIMEOUT_S = 60.0
-
-_PAGES = msgspec.json.Decoder(ObjectList)
 
 
 class HasMeta(Protocol):
@@ -27,7 +24,6 @@ class HasMeta(Protocol):
         """Identity and version of the object."""
 
 
-S = TypeVar("S")
 T = TypeVar("T", bound=HasMeta)
 
 
@@ -65,7 +61,7 @@ class Listing(Generic[T]):
         self._params = params
         self._page_size = page_size
         self._accept = accept
-        self._objects = msgspec.json.Decoder(kind)
+        self._kind = kind
 
     def versions_only(self) -> "Listing[VersionOnly]":
         """Return a listing of the same collection with identities and versions only."""
@@ -84,7 +80,7 @@ class Listing(Generic[T]):
         Raises:
             MalformedError: It does not decode as the listing's struct.
         """
-        obj = decode_answer(raw, self._objects, self._path)
+        obj = decode(raw, self._kind, self._path)
         return obj if self._transform is None else self._transform(obj)
 
     async def read(self) -> tuple[dict[str, T], str]:
@@ -140,27 +136,13 @@ class Listing(Generic[T]):
             accept=self._accept,
             timeout_s=_TIMEOUT_S,
         )
-        return decode_answer(body, _PAGES, self._path)
+        return decode(body, ObjectList, self._path)
 
     def _require_version(self, version: str) -> str:
         if not version:
             problem = "found no metadata.resourceVersion"
             raise MalformedError(f"LIST {self._path}: expected a version, {problem}")
         return version
-
-
-def decode_answer(
-    raw: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[S]", path: str
-) -> S:
-    """Return the decoded answer of a list or watch.
-
-    Raises:
-        MalformedError: The answer does not decode.
-    """
-    try:
-        return decoder.decode(raw)
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(path, error)) from error
 
 
 def uid_of(obj: HasMeta) -> str:

@@ -4,14 +4,11 @@ Their CRD has no status subresource, so the status is written with the object.
 """
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
 
 import msgspec
 
-from kube import objects
-from kube.client import MERGE_PATCH, Client
-from kube.errors import MalformedError
-from service.decoding import DECODE_ERRORS, describe_decode_error
+from kube.client import Client, object_path, send_patch
+from kube.objects import decode
 
 _VERSION = "scheduling.volcano.sh/v1beta1"
 #: {field: value} of a condition; unknown fields are written back unchanged.
@@ -45,12 +42,8 @@ async def get(client: Client, namespace: str, name: str) -> PodGroup:
         NotFoundError: It does not exist.
         KubeError: The API server refused, or cannot be reached.
     """
-    path = _path(namespace, name)
-    body = await client.request("GET", path)
-    try:
-        return msgspec.json.decode(body, type=PodGroup)
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(path, error)) from error
+    path = object_path("podgroups", name, namespace=namespace, group=_VERSION)
+    return decode(await client.request("GET", path), PodGroup, path)
 
 
 async def set_conditions(
@@ -72,14 +65,5 @@ async def set_conditions(
         "metadata": {"resourceVersion": resource_version},
         "status": {"conditions": conditions},
     }
-    await client.request(
-        "PATCH",
-        _path(namespace, name),
-        body=objects.encode(body),
-        content_type=MERGE_PATCH,
-    )
-
-
-def _path(namespace: str, name: str) -> str:
-    scope = f"/apis/{_VERSION}/namespaces/{quote(namespace, safe='')}"
-    return f"{scope}/podgroups/{quote(name, safe='')}"
+    path = object_path("podgroups", name, namespace=namespace, group=_VERSION)
+    await send_patch(client, path, body)

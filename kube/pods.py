@@ -5,18 +5,10 @@ Every write names the pod's UID. A new pod of the same name is therefore never w
 
 from collections.abc import Mapping
 
-import msgspec
-
-from kube import objects
-from kube.client import MERGE_PATCH, Client, object_path
-from kube.errors import (
-    ConflictError,
-    InvalidError,
-    MalformedError,
-)
-from kube.objects import Container, Env, Meta, Pod
+from kube.client import Client, object_path, send_patch
+from kube.errors import ConflictError, InvalidError
+from kube.objects import Container, Env, Meta, Pod, decode, encode
 from scheduler_core.wire import pods as wire
-from service.decoding import DECODE_ERRORS, describe_decode_error
 
 #: Deadline of a bind; seconds. The request names it, and the API server ends the
 #: request after it.
@@ -78,7 +70,7 @@ async def get(
         KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("pods", name, namespace=namespace)
-    return _pod(await client.request("GET", path, timeout_s=timeout_s), path)
+    return decode(await client.request("GET", path, timeout_s=timeout_s), Pod, path)
 
 
 async def patch_annotations(
@@ -99,11 +91,9 @@ async def patch_annotations(
         KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("pods", name, namespace=namespace)
-    body = objects.encode({"metadata": {"uid": uid, "annotations": dict(annotations)}})
+    changes = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
     try:
-        answer = await client.request(
-            "PATCH", path, body=body, content_type=MERGE_PATCH
-        )
+        answer = await send_patch(client, path, changes)
     except InvalidError as error:
         # kube-apiserver answers 422 ("immutable") for another UID in a patch, and 409
         # in a Binding. Callers get ConflictError for both.
@@ -112,7 +102,7 @@ async def patch_annotations(
         raise ConflictError(
             409, "Conflict", error.message, request_line=f"PATCH {path}"
         ) from error
-    return _pod(answer, path)
+    return decode(answer, Pod, path)
 
 
 async def bind(  # noqa: PLR0913  # each is a field of the request
@@ -153,7 +143,7 @@ async def bind(  # noqa: PLR0913  # each is a field of the request
         "POST",
         path,
         params={"timeout": f"{timeout_s:g}s"},
-        body=objects.encode(binding),
+        body=encode(binding),
         timeout_s=timeout_s,
     )
 
@@ -180,14 +170,7 @@ async def evict(
         "deleteOptions": {"preconditions": {"uid": uid}},
     }
     params = {"dryRun": "All"} if dry_run else None
-    await client.request("POST", path, params=params, body=objects.encode(eviction))
-
-
-def _pod(body: bytes, path: str) -> Pod:
-    try:
-        return msgspec.json.decode(body, type=Pod)
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(path, error)) from error
+    await client.request("POST", path, params=params, body=encode(eviction))
 
 
 def _container(

@@ -31,8 +31,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeAlias, TypeVar
 
-import msgspec
-
 from kube import drift
 from kube.client import Client
 from kube.errors import (
@@ -45,8 +43,8 @@ from kube.errors import (
     api_error,
 )
 from kube.framing import LineSplitter
-from kube.objects import MetadataOnly, WatchEvent
-from kube.pager import PAGE_SIZE, HasMeta, Listing, decode_answer
+from kube.objects import MetadataOnly, WatchEvent, decode
+from kube.pager import PAGE_SIZE, HasMeta, Listing
 from kube.store import Collection, Difference, is_older
 from service.backoff import Backoff
 
@@ -72,10 +70,6 @@ _MAX_SERVER_ERRORS = 10
 #: the server works (a quiet cluster may have no bookmark to send), and the clients of a
 #: fleet do not get them at the same moment.
 _IMMEDIATE_RETRY_ERRORS = (GoneError, SilentError)
-
-_EVENTS = msgspec.json.Decoder(WatchEvent)
-_ANY_OBJECT = msgspec.json.Decoder(MetadataOnly)
-
 
 T = TypeVar("T", bound=HasMeta)
 T_co = TypeVar("T_co", bound=HasMeta, covariant=True)
@@ -382,10 +376,10 @@ class ListWatch(Generic[T]):
 
     def _deliver_line(self, line: bytes, deliver: Callable[[Change[T]], None]) -> None:
         """Decode one line of a watch, update the cache, and deliver the change."""
-        event = decode_answer(line, _EVENTS, self._path)
+        event = decode(line, WatchEvent, self._path)
         match event.type:
             case "BOOKMARK":
-                mark = decode_answer(event.object, _ANY_OBJECT, self._path)
+                mark = decode(event.object, MetadataOnly, self._path)
                 self._collection.advance(mark)
             case "ADDED" | "MODIFIED":
                 obj = self._listing.decode_object(event.object)

@@ -4,11 +4,8 @@ Their kinds belong to other projects, and the extender reads one number of each.
 module of its own, as all requests to the API server are in this package, by kind.
 """
 
-import msgspec
-
 from kube.client import Client
-from kube.errors import MalformedError
-from service.decoding import DECODE_ERRORS, describe_decode_error
+from kube.objects import decode
 
 
 async def get(client: Client, path: str) -> object:
@@ -22,8 +19,4 @@ async def get(client: Client, path: str) -> object:
         NotFoundError: It or its kind does not exist.
         KubeError: The API server refused, or cannot be reached.
     """
-    body = await client.request("GET", path)
-    try:
-        return msgspec.json.decode(body)
-    except DECODE_ERRORS as error:
-        raise MalformedError(describe_decode_error(path, error)) from error
+    return decode(await client.request("GET", path), object, path)
