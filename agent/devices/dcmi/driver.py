@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from agent.devices.board_size import UnknownMachineError
-from agent.devices.dcmi import find_library, values
+from agent.devices.dcmi import find_library
 from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.progress import Call
+from agent.devices.dcmi.values import Survey
 from agent.devices.dcmi.worker import Worker
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
@@ -187,7 +190,7 @@ class DcmiDriver:
         if "problem" in message:
             return f"{self._library}: {message['problem']}"
         try:
-            survey = values.parse_survey(message["survey"])
+            survey = msgspec.convert(message["survey"], Survey)
             return self._conversion.reading(survey, self._wall_ms())
         except UnknownMachineError as error:
             return str(error)

@@ -146,8 +146,7 @@ class Library:
 
     def _kind(self, card: int, device: int) -> int:
         kind = ctypes.c_int()
-        call = Call(function="dcmi_get_device_type", card=card, device=device)
-        self._ask(call, ctypes.byref(kind))
+        self._ask("dcmi_get_device_type", card, device, ctypes.byref(kind))
         return kind.value
 
     def logic_id(self, card: int, device: int) -> int:
@@ -171,25 +170,22 @@ class Library:
 
     def chip_info(self, card: int, device: int) -> tuple[str, int]:
         """Return (model, number of AI cores) of a chip."""
-        function = "dcmi_get_device_chip_info_v2"
-        call = Call(function=function, card=card, device=device)
         info = structs.ChipInfo()
-        self._ask(call, ctypes.byref(info))
+        function = "dcmi_get_device_chip_info_v2"
+        call = self._ask(function, card, device, ctypes.byref(info))
         return _text(info.chip_name), _within(call, info.aicore_cnt, _MOST_AI_CORES)
 
     def board_id(self, card: int, device: int) -> int:
         """Return the id of the board on which a chip sits."""
-        function = "dcmi_get_device_board_info"
         board = structs.BoardInfo()
-        call = Call(function=function, card=card, device=device)
-        self._ask(call, ctypes.byref(board))
+        self._ask("dcmi_get_device_board_info", card, device, ctypes.byref(board))
         return int(board.board_id)
 
     def product_type(self, card: int, device: int) -> str:
         """Return the name under which a chip's card is sold, like "Atlas 300I Duo"."""
         text = ctypes.create_string_buffer(_TYPE_BYTES)
-        call = Call(function="dcmi_get_product_type", card=card, device=device)
-        self._ask(call, text, ctypes.c_int(_TYPE_BYTES))
+        size = ctypes.c_int(_TYPE_BYTES)
+        self._ask("dcmi_get_product_type", card, device, text, size)
         return _text(text.value)
 
     def is_ready(self, card: int, device: int) -> bool:
@@ -201,9 +197,8 @@ class Library:
             CallError: libdcmi answered neither "ready" nor "not ready".
         """
         health = ctypes.c_uint()
-        call = Call(function="dcmi_get_device_health", card=card, device=device)
         try:
-            self._ask(call, ctypes.byref(health))
+            self._ask("dcmi_get_device_health", card, device, ctypes.byref(health))
         except CallError as error:
             if error.code == NOT_READY:
                 return False
@@ -218,12 +213,8 @@ class Library:
         """
         function = "dcmi_get_device_errorcode_v2"
         count, slots = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
-        self._ask(
-            Call(function=function, card=card, device=device),
-            ctypes.byref(count),
-            slots,
-            ctypes.c_uint(structs.MOST_CODES),
-        )
+        size = ctypes.c_uint(structs.MOST_CODES)
+        self._ask(function, card, device, ctypes.byref(count), slots, size)
         if bytes(slots) == _NO_CODES:  # the common case, each second for each chip
             return ()
         return tuple(dict.fromkeys(filter(None, slots[:])))
@@ -235,18 +226,15 @@ class Library:
         number means that the network has a fault.
         """
         state = ctypes.c_int()
-        function = "dcmi_get_device_network_health"
-        call = Call(function=function, card=card, device=device)
-        self._ask(call, ctypes.byref(state))
+        self._ask("dcmi_get_device_network_health", card, device, ctypes.byref(state))
         return state.value
 
     def pids(self, card: int, device: int) -> tuple[int, ...]:
         """Return the pids of the processes on a chip, ascending."""
-        function = "dcmi_get_device_resource_info"
-        call = Call(function=function, card=card, device=device)
         infos = (structs.ProcessInfo * structs.MOST_PROCESSES)()
         count = ctypes.c_int(structs.MOST_PROCESSES)
-        self._ask(call, infos, ctypes.byref(count))
+        function = "dcmi_get_device_resource_info"
+        call = self._ask(function, card, device, infos, ctypes.byref(count))
         number = _within(call, count.value, structs.MOST_PROCESSES + 1)
         return tuple(sorted({p.proc_id for p in infos[:number] if p.proc_id > 0}))
 
@@ -255,10 +243,10 @@ class Library:
 
         An address of zeros is not usable, nor is a link-local IPv6 address.
         """
-        call = Call(function="dcmi_get_device_ip", card=card, device=device)
         address, mask = structs.IpAddress(), structs.IpAddress()
         port = (ctypes.c_int(_ROCE_PORT), ctypes.c_int(0))
-        self._ask(call, *port, ctypes.byref(address), ctypes.byref(mask))
+        results = (ctypes.byref(address), ctypes.byref(mask))
+        self._ask("dcmi_get_device_ip", card, device, *port, *results)
         octets = bytes(address.octets)
         if not address.ip_type:
             return socket.inet_ntop(socket.AF_INET, octets[:4]) if any(octets) else ""
@@ -268,8 +256,7 @@ class Library:
     def memory_mb(self, card: int, device: int) -> int:
         """Return the size of a chip's own memory (HBM). Unit: MB."""
         memory = structs.HbmInfo()
-        call = Call(function="dcmi_get_device_hbm_info", card=card, device=device)
-        self._ask(call, ctypes.byref(memory))
+        self._ask("dcmi_get_device_hbm_info", card, device, ctypes.byref(memory))
         return int(memory.memory_size)
 
     def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
@@ -278,9 +265,8 @@ class Library:
         They are the chip's id in the SuperPoD, the SuperPoD's id, and the index of the
         server in the SuperPoD.
         """
-        call = Call(function="dcmi_get_device_info", card=card, device=device)
         superpod = structs.SuperPodInfo()
-        self._info(call, _SUPER_POD, superpod)
+        self._info(card, device, _SUPER_POD, superpod)
         return int(superpod.sdid), int(superpod.super_pod_id), int(superpod.server_id)
 
     def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
@@ -288,23 +274,21 @@ class Library:
 
         A virtual device is a part of a chip. A template sets the size of the part.
         """
-        call = Call(function="dcmi_get_device_info", card=card, device=device)
         total = structs.TotalResource()
-        self._info(call, _VIRTUAL_TOTAL, total)
+        call = self._info(card, device, _VIRTUAL_TOTAL, total)
         count = _within(call, total.vdev_num, structs.MOST_VIRTUAL + 1)
         parts = []
         for number in total.vdev_id[:count]:
             query = structs.VirtualQuery(vdev_id=number)
-            self._info(call, _VIRTUAL_ONE, query)
+            self._info(card, device, _VIRTUAL_ONE, query)
             parts.append((int(number), _text(query.query_info.name)))
         return tuple(parts)
 
     def near_cpus(self, card: int, device: int) -> str:
         """Return the CPUs nearest to a chip, in the kernel's list format ("0-23")."""
         function = "dcmi_get_affinity_cpu_info_by_device_id"
-        call = Call(function=function, card=card, device=device)
         text, size = ctypes.create_string_buffer(_CPUS_BYTES), ctypes.c_int(_CPUS_BYTES)
-        self._ask(call, text, ctypes.byref(size))
+        self._ask(function, card, device, text, ctypes.byref(size))
         return _text(text.value)
 
     def subscribe(self, on_event: Callable[[structs.FaultEvent], None]) -> None:
@@ -326,28 +310,26 @@ class Library:
         )
 
     def _info(
-        self, call: Call, command: tuple[int, int], result: ctypes.Structure
-    ) -> None:
+        self, card: int, device: int, command: tuple[int, int], result: ctypes.Structure
+    ) -> Call:
         """Let `dcmi_get_device_info` fill `result` with information about a chip.
 
         Args:
-            call: Names the function, and the card and device number of the chip.
+            card: Number of the chip's card.
+            device: Device number of the chip on its card.
             command: (main command, sub command) of libdcmi, like (12, 1) for the ids of
                 the chip in its SuperPoD.
         """
-        main, sub = command
+        main, sub = ctypes.c_int(command[0]), ctypes.c_uint(command[1])
         size = ctypes.c_uint(ctypes.sizeof(result))
-        self._ask(
-            call,
-            ctypes.c_int(main),
-            ctypes.c_uint(sub),
-            ctypes.byref(result),
-            ctypes.byref(size),
-        )
+        results = (ctypes.byref(result), ctypes.byref(size))
+        return self._ask("dcmi_get_device_info", card, device, main, sub, *results)
 
-    def _ask(self, call: Call, *arguments: Any) -> None:
-        """Call the C function `call.function` with card, device and `arguments`."""
-        self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
+    def _ask(self, function: str, card: int, device: int, *arguments: Any) -> Call:
+        """Call a C function with card, device and `arguments`; return the call."""
+        call = Call(function=function, card=card, device=device)
+        self._call(call, ctypes.c_int(card), ctypes.c_int(device), *arguments)
+        return call
 
     def _call(self, call: Call, *arguments: Any) -> None:
         function = getattr(self._functions, call.function, None)

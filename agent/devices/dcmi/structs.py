@@ -140,54 +140,11 @@ class EventFilter(ctypes.Structure):
     )
 
 
-class BaseResource(ctypes.Structure):
-    """Type of an unused field in `TotalResource` and `VirtualInfo`.
-
-    In C, this is `struct dcmi_base_resource`.
-    """
-
-    _fields_ = (
-        ("token", ctypes.c_ulonglong),
-        ("token_max", ctypes.c_ulonglong),
-        ("task_timeout", ctypes.c_ulonglong),
-        ("vfg_id", ctypes.c_uint),
-        ("vip_mode", ctypes.c_ubyte),
-        ("reserved", ctypes.c_ubyte * 31),
-    )
-
-
-class ComputingResource(ctypes.Structure):
-    """Type of an unused field in `TotalResource` and `VirtualInfo`.
-
-    In C, this is `struct dcmi_computing_resource`.
-    """
-
-    _fields_ = (
-        ("aic", ctypes.c_float),
-        ("aiv", ctypes.c_float),
-        ("queues", ctypes.c_ushort * 8),
-        ("memory_size", ctypes.c_ulonglong),
-        ("ids", ctypes.c_uint * 4),
-        ("cpus", ctypes.c_ushort * 5),
-        ("vdev_aicore_utilization", ctypes.c_uint),
-        ("vdev_memory_total", ctypes.c_ulonglong),
-        ("vdev_memory_free", ctypes.c_ulonglong),
-        ("reserved", ctypes.c_ubyte * 12),
-    )
-
-
-class MediaResource(ctypes.Structure):
-    """Type of an unused field in `TotalResource` and `VirtualInfo`.
-
-    In C, this is `struct dcmi_media_resource`.
-    """
-
-    _fields_ = (
-        ("units", ctypes.c_float * 6),
-        ("reserved", ctypes.c_ubyte * 32),
-    )
-
-
+#: Room of resources that are not read: `struct dcmi_base_resource`,
+#: `struct dcmi_computing_resource`, `struct dcmi_media_resource`.
+_BASE = ctypes.c_ulonglong * 8
+_COMPUTING = ctypes.c_ulonglong * 12
+_MEDIA = ctypes.c_float * 14
 #: Highest number of virtual devices of one chip.
 MOST_VIRTUAL = 32
 
@@ -204,9 +161,9 @@ class TotalResource(ctypes.Structure):
         ("vdev_id", ctypes.c_uint * MOST_VIRTUAL),
         ("vfg_num", ctypes.c_uint),
         ("vfg_bitmap", ctypes.c_uint),
-        ("base", BaseResource),
-        ("computing", ComputingResource),
-        ("media", MediaResource),
+        ("base", _BASE),
+        ("computing", _COMPUTING),
+        ("media", _MEDIA),
     )
 
 
@@ -223,9 +180,9 @@ class VirtualInfo(ctypes.Structure):
         ("vfid", ctypes.c_uint),
         ("vfg_id", ctypes.c_uint),
         ("container_id", ctypes.c_ulonglong),
-        ("base", BaseResource),
-        ("computing", ComputingResource),
-        ("media", MediaResource),
+        ("base", _BASE),
+        ("computing", _COMPUTING),
+        ("media", _MEDIA),
     )
 
 

@@ -1,7 +1,6 @@
 """The states of all chips, as the worker process sends them to the agent."""
 
 from dataclasses import dataclass
-from typing import Any
 
 #: Number that the library did not give in usable form.
 UNKNOWN = -2
@@ -70,41 +69,3 @@ class Survey:
     #: (card, device, reason) of places with a chip that could not be identified
     unidentified: tuple[tuple[int, int, str], ...] = ()
     driver_version: str = ""
-
-
-def parse_survey(message: dict[str, Any]) -> Survey:
-    """Convert a message from the worker process to the states of all chips.
-
-    Args:
-        message: A `Survey`, converted by `dataclasses.asdict` and sent as JSON.
-
-    Raises:
-        KeyError, TypeError, ValueError: The message is no survey.
-    """
-    return Survey(
-        chips=tuple(_chip(chip) for chip in message["chips"]),
-        unidentified=tuple(
-            (int(card), int(device), str(reason))
-            for card, device, reason in message["unidentified"]
-        ),
-        driver_version=message["driver_version"],
-    )
-
-
-def _chip(chip: dict[str, Any]) -> ChipState:
-    return ChipState(
-        identity=_identity(chip["identity"]),
-        codes=tuple(Code(**code) for code in chip["codes"]),
-        network=chip["network"],
-        pids=tuple(chip["pids"]),
-        unread=chip["unread"],
-        unread_pids=chip["unread_pids"],
-    )
-
-
-def _identity(fields: dict[str, Any]) -> Identity:
-    virtual = fields["virtual"]
-    parts = None
-    if virtual is not None:
-        parts = tuple((int(number), str(name)) for number, name in virtual)
-    return Identity(**{**fields, "virtual": parts})
