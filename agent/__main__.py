@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from agent import app, mindcluster_flags
-from agent.observe import log as keys
 from agent.settings import Settings, verify
 from agent.settings_reload import SettingsReload, has_file
 from agent.status import socket
@@ -25,7 +24,7 @@ async def _run() -> None:
     verify(loaded)
     logs.setup(loaded.log_level)
     for text in translation.idle:
-        log.warning("flag without meaning", extra={keys.REASON: text})
+        log.warning("flag without meaning", extra={"reason": text})
     async with AsyncExitStack() as stack:
         if has_file(translation.argv, os.environ):
             load = partial(settings.load, Settings, translation.argv, os.environ)

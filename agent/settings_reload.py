@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from agent.observe import log as keys
 from agent.settings import Settings
 from service import logs
 from service.settings import SettingsError
@@ -88,13 +87,13 @@ class SettingsReload:
         """
         if isinstance(settings, SettingsError):
             if self._is_new(settings.problems):
-                reason = {keys.REASON: str(settings)}
+                reason = {"reason": str(settings)}
                 log.warning("changed settings are wrong", extra=reason)
             return
         if settings.log_level != self._level:
             self._level = settings.log_level
             self._set_level(settings.log_level)
-            log.info("setting changed", extra={keys.REASON: "log-level"})
+            log.info("setting changed", extra={"reason": "log-level"})
         changed = tuple(
             field.name.replace("_", "-")
             for field in dataclasses.fields(Settings)
@@ -102,7 +101,7 @@ class SettingsReload:
             and getattr(settings, field.name) != getattr(self._settings, field.name)
         )
         if self._is_new(changed):
-            reason = {keys.REASON: ", ".join(changed)}
+            reason = {"reason": ", ".join(changed)}
             log.warning("restart needed for changed settings", extra=reason)
 
     def _is_new(self, texts: tuple[str, ...]) -> bool:

@@ -134,6 +134,15 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
     return pod is not None and not pod.terminal
 
 
+def waiting_pods(ledger: Ledger) -> list[str]:
+    """Return the uids of the living pods that have a claim but no hold, sorted."""
+    return [
+        uid
+        for uid in sorted(ledger.slots)
+        if is_alive(ledger, uid) and not holds_of_pod(ledger, uid)
+    ]
+
+
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
     """Whether the kubelet has admitted this pod.
 

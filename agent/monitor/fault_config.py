@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from agent.health import fault_config, rules
 from agent.health.rules import FaultConfig
-from agent.observe import log as keys
 from kube.client import Client
 from kube.objects import ConfigMap
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
@@ -79,7 +78,7 @@ class FaultConfigWatch:
                 pass
 
     def _apply_configmap(self, configmap: ConfigMap) -> None:
-        version = {keys.VERSION: configmap.metadata.resource_version}
+        version = {"version": configmap.metadata.resource_version}
         try:
             config = fault_config.parse(configmap.data or {})
         except DocumentError as error:

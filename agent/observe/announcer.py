@@ -18,7 +18,6 @@ from agent.claims.values import Ledger
 from agent.devices.processes import Occupant
 from agent.devices.reading import Level
 from agent.health.conditions import Condition, Health, Transition
-from agent.observe import log as keys
 from agent.observe.metrics import Metrics
 from kube.events import Recorder, Regarding
 from kube.reflector import ListWatch
@@ -70,8 +69,8 @@ class Announcer:
         self._health: dict[str, Health] = {}
         #: {resource: {chip: processes that keep it from being free}}
         self._releasing: dict[str, Mapping[int, tuple[Occupant, ...]]] = {}
-        self._driver_problem = ""
-        self._fault_config = self._separation = ""
+        #: {subject: its last problem, "" without one}
+        self._problems: dict[str, str] = {}
         #: {(one of RIVALS, resource or ""): text about the rival, "" without one}
         self._rivals: dict[tuple[str, str], str] = {}
         for scope in RIVALS:
@@ -86,12 +85,15 @@ class Announcer:
         self._stores.append(store)
         if len(self._stores) > 1:
             return
-        for state in ("open", "served", "unreadable", "bare"):
-            self._metrics.claims.labels(state).set_function(
-                partial(self._claims, state)
-            )
-        for state in ("held", "confirmed", "lost"):
-            self._metrics.holds.labels(state).set_function(partial(self._holds, state))
+        for gauge, counts in (
+            (self._metrics.claims, _CLAIM_COUNTS),
+            (self._metrics.holds, _HOLD_COUNTS),
+        ):
+            for state, count in counts.items():
+                gauge.labels(state).set_function(partial(self._sum, count))
+
+    def _sum(self, count: Callable[[Ledger], int]) -> int:
+        return sum(count(store.ledger) for store in self._stores)
 
     def expose_watches(self, **watches: ListWatch[Any]) -> None:
         """Expose metrics of API server watches: restarts, and time since the last data.
@@ -128,7 +130,7 @@ class Announcer:
     def _note(self, note: Noted) -> None:
         pods = (store.ledger.pods.get(note.uid) for store in self._stores)
         pod = next((pod for pod in pods if pod is not None), None)
-        extra = {keys.POD_UID: note.uid, keys.REASON: note.text}
+        extra = {"pod_uid": note.uid, "reason": note.text}
         log.warning(note.reason, extra=extra)
         if pod is not None:
             regarding = Regarding(
@@ -155,32 +157,27 @@ class Announcer:
         for transition in transitions:
             condition = transition.after.name.lower()
             self._metrics.health_transitions.labels(condition).inc()
-            log.warning(
-                "chip changed",
-                extra={
-                    keys.CHIP: transition.chip,
-                    keys.CONDITION: condition,
-                    keys.REASON: transition.reason,
-                },
-            )
-            self._record_transition(transition)
+            extra = {"chip": transition.chip, "condition": condition}
+            log.warning("chip changed", extra=extra | {"reason": transition.reason})
+            event = _EVENTS.get(transition.after)
+            if event is not None:  # RECOVERING: the event comes with HEALTHY
+                reason, text, kind = event
+                message = text.format(chip=transition.chip, why=transition.reason)
+                self._record(reason, message, kind)
         for condition_ in Condition:
             chips = sum(
                 len(health_.chips_in(condition_)) for health_ in self._health.values()
             )
             self._metrics.chips.labels(condition_.name.lower()).set(chips)
 
-    def _record_transition(self, transition: Transition) -> None:
-        event = _EVENTS.get(transition.after)
-        if event is None:  # RECOVERING: the event comes once the chip is healthy
-            return
-        reason, text, kind = event
-        self._recorder.record(
-            self._node,
-            reason=reason,
-            message=text.format(chip=transition.chip, why=transition.reason),
-            type=kind,
-        )
+    def _record(self, reason: str, message: str, kind: str = "Warning") -> None:
+        """Emit an event on the Node; `kind` is the event's type."""
+        self._recorder.record(self._node, reason=reason, message=message, type=kind)
+
+    def _is_new(self, subject: str, problem: str) -> bool:
+        """Store a subject's problem; return whether it differs from the last one."""
+        before, self._problems[subject] = self._problems.get(subject, ""), problem
+        return problem != before
 
     def chips_releasing(
         self, chips: Mapping[int, tuple[Occupant, ...]], *, resource: str
@@ -221,18 +218,12 @@ class Announcer:
         why = f"pod {pod} has gone" if pod else "no pod has it"
         names = ", ".join(f"process {occupant}" for occupant in occupants)
         users = names or "a process that cannot be seen from here"
-        log.warning(
-            "chip still in use",
-            extra={keys.CHIP: chip, keys.REASON: f"{why}; {users}"},
-        )
-        self._recorder.record(
-            self._node,
-            reason="NpuStillInUse",
-            message=(
-                f"chip {chip} is not free, though {why}: {users} uses it. It is "
-                "free as soon as that has ended"
-            ),
-            type="Warning",
+        extra = {"chip": chip, "reason": f"{why}; {users}"}
+        log.warning("chip still in use", extra=extra)
+        self._record(
+            "NpuStillInUse",
+            f"chip {chip} is not free, though {why}: {users} uses it. It is free as "
+            "soon as that has ended",
         )
 
     def chip_no_longer_used(self, chip: int) -> None:
@@ -240,12 +231,9 @@ class Announcer:
 
         Called only for chips that `chip_still_used` has announced.
         """
-        log.info("chip no longer in use", extra={keys.CHIP: chip})
-        self._recorder.record(
-            self._node,
-            reason="NpuNoLongerInUse",
-            message=f"no process keeps chip {chip} from being free any more",
-        )
+        log.info("chip no longer in use", extra={"chip": chip})
+        text = f"no process keeps chip {chip} from being free any more"
+        self._record("NpuNoLongerInUse", text, "Normal")
 
     def driver_problem(self, problem: str) -> None:
         """Log that the driver cannot be read, or that it can be read again.
@@ -255,11 +243,10 @@ class Announcer:
                 can be read. A reason equal to that of the previous call is not logged
                 again.
         """
-        if problem == self._driver_problem:
+        if not self._is_new("driver", problem):
             return
-        self._driver_problem = problem
         if problem:
-            log.error("driver cannot be read", extra={keys.REASON: problem})
+            log.error("driver cannot be read", extra={"reason": problem})
         else:
             log.info("driver is read again")
 
@@ -286,18 +273,16 @@ class Announcer:
         )
         self._metrics.rival.labels(scope).set(has_rival)
         if text:
-            log.error("rival", extra={keys.REASON: text})
+            log.error("rival", extra={"reason": text})
         else:
-            log.warning("rival has gone", extra={keys.REASON: scope})
+            log.warning("rival has gone", extra={"reason": scope})
         end_text = f"nobody else serves this node's {scope} any more"
         if has_rival:
             end_text = f"nobody else serves {resource} any more"
-        self._recorder.record(
-            self._node,
-            reason="NpuRival" if text else "NpuRivalGone",
-            message=text or end_text,
-            type="Warning" if text else "Normal",
-        )
+        if text:
+            self._record("NpuRival", text)
+        else:
+            self._record("NpuRivalGone", end_text, "Normal")
 
     def fault_config_problem(self, problem: str) -> None:
         """Announce that the cluster's fault configuration is unusable, or usable again.
@@ -306,18 +291,15 @@ class Announcer:
             problem: A sentence that says why it is unusable; "" if it is usable.
                 Nothing is announced if the sentence is that of the previous call.
         """
-        before, self._fault_config = self._fault_config, problem
         self._metrics.fault_config_unusable.set(bool(problem))
-        if problem == before:
+        if not self._is_new("fault configuration", problem):
             return
         if problem:
-            log.error("fault configuration", extra={keys.REASON: problem})
-        self._recorder.record(
-            self._node,
-            reason="NpuFaultConfigUnusable" if problem else "NpuFaultConfigUsable",
-            message=problem or "the fault configuration can be used again",
-            type="Warning" if problem else "Normal",
-        )
+            log.error("fault configuration", extra={"reason": problem})
+            self._record("NpuFaultConfigUnusable", problem)
+        else:
+            text = "the fault configuration can be used again"
+            self._record("NpuFaultConfigUsable", text, "Normal")
 
     def separation_problem(self, problem: str) -> None:
         """Announce that the names of separated chips cannot be parsed.
@@ -329,16 +311,11 @@ class Announcer:
             problem: Why the text cannot be parsed; "" if it can. Nothing is announced
                 for "", or for the problem of the previous call.
         """
-        before, self._separation = self._separation, problem
-        if problem and problem != before:
-            log.error("separated chips cannot be read", extra={keys.REASON: problem})
-            self._recorder.record(
-                self._node,
-                reason="NpuSeparationUnreadable",
-                message=(
-                    f"{problem}. No chip is separated or released until it is right"
-                ),
-                type="Warning",
+        if self._is_new("separated chips", problem) and problem:
+            log.error("separated chips cannot be read", extra={"reason": problem})
+            self._record(
+                "NpuSeparationUnreadable",
+                f"{problem}. No chip is separated or released until it is right",
             )
 
     def chips_separated(self, chips: Iterable[int]) -> None:
@@ -348,15 +325,11 @@ class Announcer:
         ConfigMap `mindx-dl-deviceinfo-<node>`.
         """
         for chip in chips:
-            log.warning("chip separated by hand", extra={keys.CHIP: chip})
-            self._recorder.record(
-                self._node,
-                reason="NpuSeparated",
-                message=(
-                    f"chip {chip} is out of service: ManuallySeparateNPU in the node's "
-                    "ConfigMap names it; remove the name to release it"
-                ),
-                type="Warning",
+            log.warning("chip separated by hand", extra={"chip": chip})
+            self._record(
+                "NpuSeparated",
+                f"chip {chip} is out of service: ManuallySeparateNPU in the node's "
+                "ConfigMap names it; remove the name to release it",
             )
 
     def chips_released(self, chips: Iterable[int]) -> None:
@@ -366,15 +339,12 @@ class Announcer:
         ConfigMap `mindx-dl-deviceinfo-<node>`.
         """
         for chip in chips:
-            log.info("chip released by hand", extra={keys.CHIP: chip})
-            self._recorder.record(
-                self._node,
-                reason="NpuReleased",
-                message=(
-                    f"chip {chip} was released: ManuallySeparateNPU does not name it "
-                    "any more"
-                ),
+            log.info("chip released by hand", extra={"chip": chip})
+            text = (
+                f"chip {chip} was released: ManuallySeparateNPU does not name it any "
+                "more"
             )
+            self._record("NpuReleased", text, "Normal")
 
     def fault_level_changed(self, upgrade: UpgradeReason, *, is_over: bool) -> None:
         """Log that a fault got a higher level or lost it again.
@@ -388,9 +358,9 @@ class Announcer:
             is_over: True if the raised level has ended, False if it begins.
         """
         extra = {
-            keys.CHIP: upgrade.chip,
-            keys.CONDITION: upgrade.level,
-            keys.REASON: f"{upgrade.type} {upgrade.code}",
+            "chip": upgrade.chip,
+            "condition": upgrade.level,
+            "reason": f"{upgrade.type} {upgrade.code}",
         }
         if is_over:
             log.info("fault has eased", extra=extra)
@@ -398,15 +368,11 @@ class Announcer:
         log.warning("fault has grown worse", extra=extra)
         if upgrade.level != Level.MANUALLY_SEPARATE.value:
             return
-        self._recorder.record(
-            self._node,
-            reason="NpuSeparated",
-            message=(
-                f"chip {upgrade.chip} is out of service: fault {upgrade.code} came too "
-                "often. Once it is repaired, remove its name from ManuallySeparateNPU "
-                "in the node's ConfigMap"
-            ),
-            type="Warning",
+        self._record(
+            "NpuSeparated",
+            f"chip {upgrade.chip} is out of service: fault {upgrade.code} came too "
+            "often. Once it is repaired, remove its name from ManuallySeparateNPU in "
+            "the node's ConfigMap",
         )
 
     def fault_levels_not_restored(self, problem: str) -> None:
@@ -415,7 +381,7 @@ class Announcer:
         Args:
             problem: Why the raised levels in the node's ConfigMap cannot be parsed.
         """
-        log.warning("levels of faults not restored", extra={keys.REASON: problem})
+        log.warning("levels of faults not restored", extra={"reason": problem})
 
     def journal_failed(self, reason: str) -> None:
         """Log and count a failed or slow write of the holds to the journal on disk.
@@ -424,7 +390,7 @@ class Announcer:
             reason: Reason why the newest holds are not on disk.
         """
         self._metrics.journal_failures.inc()
-        log.error("journal not written", extra={keys.REASON: reason})
+        log.error("journal not written", extra={"reason": reason})
 
     def journal_unusable(self, reason: str) -> None:
         """Announce that the journal, the file with the holds, cannot be used.
@@ -433,47 +399,40 @@ class Announcer:
             reason: Path of the journal and its problem.
         """
         self._metrics.journal_failures.inc()
-        log.error("journal cannot be used", extra={keys.REASON: reason})
-        self._recorder.record(
-            self._node,
-            reason="NpuJournalUnusable",
-            message=(
-                f"{reason}. Who has which chip is found again through the kubelet and "
-                "the pods' annotations; where that is not certain, both the chips of a "
-                "pod's claim and those of its device ids stay reserved until it ends"
-            ),
-            type="Warning",
+        log.error("journal cannot be used", extra={"reason": reason})
+        self._record(
+            "NpuJournalUnusable",
+            f"{reason}. Who has which chip is found again through the kubelet and the "
+            "pods' annotations; where that is not certain, both the chips of a pod's "
+            "claim and those of its device ids stay reserved until it ends",
         )
 
-    def _claims(self, state: str) -> float:
-        return sum(_claims(store.ledger, state) for store in self._stores)
 
-    def _holds(self, state: str) -> float:
-        return sum(_holds(store.ledger, state) for store in self._stores)
-
-
-def _claims(ledger: Ledger, state: str) -> int:
-    if state == "unreadable":
-        return len(ledger.problems)
-    if state == "bare":
-        return len(ledger.bare)
-    served = sum(
+def _count_served(ledger: Ledger) -> int:
+    return sum(
         pod.annotations.get(annotations.PREDICATE_TIME) == str(annotations.SERVED)
         for pod in ledger.pods.values()
         if not pod.terminal
     )
-    waiting = sum(
-        values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid)
-        for uid in ledger.slots
-    )
-    return served if state == "served" else waiting
 
 
-def _holds(ledger: Ledger, state: str) -> int:
-    holds = ledger.holds.values()
-    if state == "lost":
-        return sum(hold.lost for hold in holds)
-    return sum((hold.owner is None) == (state == "held") for hold in holds)
+def _count_confirmed(ledger: Ledger) -> int:
+    return sum(hold.owner is not None for hold in ledger.holds.values())
+
+
+#: {state of claims: function that counts them in a ledger}
+_CLAIM_COUNTS: Mapping[str, Callable[[Ledger], int]] = {
+    "open": lambda ledger: len(values.waiting_pods(ledger)),
+    "served": _count_served,
+    "unreadable": lambda ledger: len(ledger.problems),
+    "bare": lambda ledger: len(ledger.bare),
+}
+#: {state of holds: function that counts them in a ledger}
+_HOLD_COUNTS: Mapping[str, Callable[[Ledger], int]] = {
+    "held": lambda ledger: len(ledger.holds) - _count_confirmed(ledger),
+    "confirmed": _count_confirmed,
+    "lost": lambda ledger: sum(hold.lost for hold in ledger.holds.values()),
+}
 
 
 def _age_s(watch: ListWatch[Any], now: Callable[[], float]) -> float:

@@ -6,7 +6,6 @@ A rival is another device plugin that serves the same resource on the node.
 import logging
 from collections.abc import Callable
 
-from agent.observe import log as keys
 from agent.observe.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -80,4 +79,4 @@ class NoObserver:
     @staticmethod
     def _rival(text: str) -> None:
         if text:
-            log.error("rival", extra={keys.REASON: text})
+            log.error("rival", extra={"reason": text})

@@ -7,7 +7,6 @@ another, Kubernetes would delete the ConfigMap at once.
 
 import logging
 
-from agent.observe import log as keys
 from kube import pods
 from kube.client import Client
 from kube.errors import ForbiddenError, NotFoundError
@@ -53,7 +52,7 @@ class Owner:
             if isinstance(result, str):
                 log.info(
                     "the ConfigMap has no owner and will outlast the agent",
-                    extra={keys.REASON: result},
+                    extra={"reason": result},
                 )
             else:
                 self._reference = result

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from agent.observe import log as keys
 from agent.observe.metrics import Metrics
 from agent.report import content, schedule
 from agent.report.content import MANUAL_KEY, NodeReport
@@ -190,7 +189,7 @@ class Reporter:
                     annotations={schedule.WRITER: None},
                 )
         except (KubeError, TimeoutError) as error:
-            log.info("no farewell", extra={keys.REASON: str(error)})
+            log.info("no farewell", extra={"reason": str(error)})
 
     # The ConfigMap
 
@@ -293,7 +292,7 @@ class Reporter:
         pause_s = self._backoff.next_s(error.retry_after_s)
         log.warning(
             "report not written",
-            extra={keys.REASON: str(error), keys.PAUSE: round(pause_s, 1)},
+            extra={"reason": str(error), "pause_s": round(pause_s, 1)},
         )
         return schedule.WriteFailed(pause_s)
 
@@ -311,7 +310,7 @@ class Reporter:
         match effect:
             case schedule.Restoring(what):
                 self._metrics.report_restored.inc()
-                log.warning("report was changed, restoring", extra={keys.REASON: what})
+                log.warning("report was changed, restoring", extra={"reason": what})
             case schedule.RivalAppeared(writer):
                 self._on_rival(self._rival_text(writer))
             case schedule.RivalVanished():
@@ -342,7 +341,7 @@ class Reporter:
                 pause_s = backoff.next_s(error.retry_after_s)
                 log.warning(
                     "node not marked",
-                    extra={keys.REASON: str(error), keys.PAUSE: round(pause_s, 1)},
+                    extra={"reason": str(error), "pause_s": round(pause_s, 1)},
                 )
                 await asyncio.sleep(pause_s)
                 self._node_woken.set()

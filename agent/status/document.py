@@ -62,7 +62,9 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
             for chip in _chips(line)
         ],
         "claims": [
-            _claim(line.ledger, uid) for line in views for uid in _waiting(line.ledger)
+            _claim(line.ledger, uid)
+            for line in views
+            for uid in values.waiting_pods(line.ledger)
         ],
         "changes": [
             {
@@ -139,13 +141,6 @@ def _faults(reading: Reading, chip: int) -> list[dict[str, Any]]:
         }
         for fault in reading.faults_of(chip)
     ]
-
-
-def _waiting(ledger: Ledger) -> Iterator[str]:
-    """Yield the uids of the living pods that have a claim but no hold, sorted."""
-    for uid in sorted(ledger.slots):
-        if values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid):
-            yield uid
 
 
 def _claim(ledger: Ledger, uid: str) -> dict[str, Any]:

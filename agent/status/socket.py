@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from agent.observe import log as keys
 from agent.status import document
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ async def serve_status(
     try:
         bound_socket = _bind(path)
     except OSError as error:
-        log.warning("no status socket", extra={keys.REASON: str(error)})
+        log.warning("no status socket", extra={"reason": str(error)})
         yield
         return
     server = await asyncio.start_unix_server(answer, sock=bound_socket)
