@@ -16,7 +16,7 @@ too few other chips are free, the claim of another pod of the same shape may be 
 Source: seed 000, `Field Description` 3 (the smallest predicate-time).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agent.claims import (
@@ -131,7 +131,7 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     if pick is None or isinstance(pick, str):
         return ledger, Preferred(event.must_include, claim_missing=is_missing)
     missing_count = event.size - len(event.must_include)
-    chips = _lowest(pick.pool & ~pick.reused, missing_count)
+    chips = values.lowest(pick.pool & ~pick.reused, missing_count)
     id_by_mask = {
         mask: name for name, mask in occupancy.map_ids_to_chips(ledger).items() if mask
     }
@@ -229,7 +229,8 @@ def _assign_chips(
     chips_by_id = occupancy.map_ids_to_chips(ledger)
     inits = {
         kubelet_id: 1 << chip
-        for hold in _init_holds(ledger, pick.slot)
+        for hold in values.holds_of_slot(ledger, pick.slot.uid)
+        if values.is_init(pick.slot, hold.need) and not hold.reoffered
         for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=False)
     }
     pool = pick.pool
@@ -338,12 +339,6 @@ def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | No
     return next((pick for pick in equal if pick is not None), None)
 
 
-def _init_holds(ledger: Ledger, slot: Slot) -> Iterator[Hold]:
-    for hold in values.holds_of_slot(ledger, slot.uid):
-        if values.is_init(slot, hold.need) and not hold.reoffered:
-            yield hold
-
-
 def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Ledger:
     """Set `reoffered` on holds with ids that the kubelet offers to another container.
 
@@ -359,7 +354,3 @@ def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Le
         and not ids.isdisjoint(hold.kubelet_ids)
     }
     return replace(ledger, holds={**ledger.holds, **reoffered}) if reoffered else ledger
-
-
-def _lowest(mask: int, count: int) -> int:
-    return chip_sets.mask_of(chip_sets.ids_of(mask)[:count])

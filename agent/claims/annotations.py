@@ -86,7 +86,8 @@ def uids_to_annotate(ledger: Ledger) -> set[str]:
 
     The agent writes annotations on these pods only.
     """
-    return ledger.slots.keys() | _owners(ledger)
+    owners = {hold.owner.uid for hold in ledger.holds.values() if hold.owner}
+    return ledger.slots.keys() | owners
 
 
 def get_basis(ledger: Ledger, uid: str) -> Basis:
@@ -121,22 +122,13 @@ def make_affinity(ledger: Ledger) -> Affinity:
     kubelet has forgotten this. The slot chips of a pod that runs without its devices
     (`ledger.bare`) count as lost too.
     """
-    lost_chips = 0
-    for hold in ledger.holds.values():
-        if hold.lost:
-            lost_chips |= hold.mask
-    for uid in ledger.bare & ledger.slots.keys():
-        lost_chips |= ledger.slots[uid].chips
+    lost_chips = values.union(h.mask for h in ledger.holds.values() if h.lost)
     return Affinity(
         held=chip_sets.ids_of(values.held_chips(ledger)),
         releasing=chip_sets.ids_of(values.releasing_chips(ledger)),
         sequence=ledger.sequence,
-        lost=chip_sets.ids_of(lost_chips),
+        lost=chip_sets.ids_of(lost_chips | values.bare_chips(ledger)),
     )
-
-
-def _owners(ledger: Ledger) -> set[str]:
-    return {hold.owner.uid for hold in ledger.holds.values() if hold.owner}
 
 
 def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
@@ -202,14 +194,10 @@ def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
     slot = ledger.slots.get(pod.uid)
     if slot is None or slot.unplanned:
         return {}
-    chips = chip_sets.ids_of(slot.chips | _mask(holds))
+    chips = chip_sets.ids_of(slot.chips | values.mounted_chips(holds))
     if len(chips) != pod.total:
         return {}  # the count does not fit its shape yet: wait for the other containers
     return {resource: annotations.render_chips(chips, ledger.product)}
-
-
-def _mask(holds: Iterable[Hold]) -> int:
-    return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
 
 
 def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:

@@ -135,7 +135,7 @@ def pick_standalone(
     wish = standalone.split_wish(slot, count, lasting, reusable)
     chips_by_id = occupancy.map_ids_to_chips(ledger)
     offered_chips = (
-        _union(chips_by_id.get(name, 0) for name in offered or ids) & ~reusable
+        values.union(chips_by_id.get(name, 0) for name in offered or ids) & ~reusable
     )
     all_chips = ledger.product.all_chips
     domains = (offered_chips,) if offered else (offered_chips, all_chips)
@@ -151,13 +151,6 @@ def pick_standalone(
     )
 
 
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
-
-
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
     """Return a `Pick` with new chips in place of the chips of a slot that are not held.
 
@@ -171,7 +164,7 @@ def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
         return None
     lasting, init_chips = chips_given_out(ledger, slot)
     reusable = init_chips & ~ledger.unhealthy
-    free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
+    free = occupancy.unclaimed_chips(ledger, but=slot.uid)
     kept_chips = lasting | reusable
     rest_count = shapes.total(slot.shape.needs) - kept_chips.bit_count()
     if (

@@ -157,11 +157,7 @@ def _confirm(
     is_swapped = hold.slot != pod.uid
     if is_swapped:
         ledger = swap.exchange(ledger, pod, hold, replaced_hold=old_hold)
-    need = next(
-        i
-        for i, container_need in enumerate(pod.needs)
-        if container_need.name == container
-    )
+    need = values.need_of(pod, container)
     # served in its turn from the pod's slot: so were its init containers, if any
     ids_first = is_swapped or hold.need != need
     hold = replace(
@@ -179,10 +175,8 @@ def _confirm(
         ledger, pod, since=since, ids_first=ids_first
     )
     ledger = release.drop_idle_slots(ledger)
-    return ledger, (
-        *_count_swap(swapped=is_swapped),
-        *_note_scattered_chips(ledger, pod),
-    )
+    swaps = (Counted(Identity.CORRECTED),) if is_swapped else ()
+    return ledger, (*swaps, *_note_scattered_chips(ledger, pod))
 
 
 def _is_recreated(
@@ -196,10 +190,6 @@ def _is_recreated(
     if old_hold is not None and old_hold.lost:
         return True
     return hold.recreated and (hold.slot == pod.uid or pod.uid in ledger.bare)
-
-
-def _count_swap(*, swapped: bool) -> tuple[Effect, ...]:
-    return (Counted(Identity.CORRECTED),) if swapped else ()
 
 
 def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
@@ -271,51 +261,37 @@ def _restore_hold(
         # another hold has some of these ids: decide at a later reading
         return ledger, ()
     pod = ledger.pods[owner.uid]
-    id_chips = chip_sets.mask_of(
-        chip
-        for chip in (
-            occupancy.chip_of(ledger.product, container_need) for container_need in ids
-        )
-        if chip >= 0
-    )
+    numbers = (occupancy.chip_of(ledger.product, kubelet_id) for kubelet_id in ids)
+    id_chips = chip_sets.mask_of(chip for chip in numbers if chip >= 0)
     annotated_chips = occupancy.annotated_chips(ledger, pod) & ~values.held_chips(
         ledger
     )
     has_one_container = (
         sum(need.kind is not ContainerKind.INIT for need in pod.needs) == 1
     )
-    mounted = _parse_ascend_real(ledger, pod) if has_one_container else ()
+    mounted = (
+        occupancy.chips_in_annotation(ledger, pod, annotations.ASCEND_REAL)
+        if has_one_container
+        else ()
+    )
     chips = mounted or chip_sets.ids_of(id_chips & annotated_chips)
     reserved = (
         ()
         if mounted
         else chip_sets.ids_of((id_chips | annotated_chips) & ~chip_sets.mask_of(chips))
     )
-    need = next(
-        i
-        for i, container_need in enumerate(pod.needs)
-        if container_need.name == owner.container
-    )
     hold = Hold(
         sequence=ledger.sequence + 1,
         kubelet_ids=tuple(sorted(ids)),
         chips=chips,
         slot=owner.uid,
-        need=need,
+        need=values.need_of(pod, owner.container),
         owner=owner,
         reserved=reserved,
     )
     ledger = replace(values.put_hold(ledger, hold), sequence=hold.sequence)
     text = f"{', '.join(hold.kubelet_ids)} was not given out by this agent"
     return ledger, (Noted(owner.uid, RESTORED, text),)
-
-
-def _parse_ascend_real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
-    text = pod.annotations.get(annotations.ASCEND_REAL, "")
-    try:
-        return annotations.parse_chips(text, ledger.product) if text else ()
-    except annotations.WireError:
-        return ()
 
 
 def _note_missing_devices(

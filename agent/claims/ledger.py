@@ -67,14 +67,9 @@ def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Led
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
     """Return the ledger with the holds of the journal; call it before any event."""
-    holds_by_sequence = {hold.sequence: hold for hold in sorted(holds, key=_sequence)}
-    return replace(
-        ledger, holds=holds_by_sequence, sequence=max(holds_by_sequence, default=0)
-    )
-
-
-def _sequence(hold: Hold) -> int:
-    return hold.sequence
+    restored = {hold.sequence: hold for hold in holds}
+    in_order = {sequence: restored[sequence] for sequence in sorted(restored)}
+    return replace(ledger, holds=in_order, sequence=max(restored, default=0))
 
 
 def resume(ledger: Ledger) -> Ledger:
@@ -134,12 +129,9 @@ def _slots_after_exchange(
 def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
     """Return a mask with `given_chips` and others, with as many chips as `slot` has."""
     rest_count = slot.chips.bit_count() - given_chips.bit_count()
-    free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
+    free = occupancy.unclaimed_chips(ledger, but=slot.uid)
     fresh = chip_sets.complete(ledger.product, free, given_chips, rest_count)
-    return given_chips | (
-        fresh
-        or chip_sets.mask_of(chip_sets.ids_of(slot.chips & ~given_chips)[:rest_count])
-    )
+    return given_chips | (fresh or values.lowest(slot.chips & ~given_chips, rest_count))
 
 
 def _take_in_pod(

@@ -10,7 +10,7 @@ So the kubelet normally has as many usable ids as there are usable chips. An unu
 is as healthy as the chip for which it stands.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -58,36 +58,36 @@ def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     other, AscendReal, is written by the agent. While the agent patches the two, each
     chip of the pod is in at least one of them. An unreadable annotation names no chips.
     """
-    mask = 0
-    for key in (ledger.product.resource, annotations.ASCEND_REAL):
-        text = pod.annotations.get(key)
-        if not text:
-            continue
-        try:
-            mask |= chip_sets.mask_of(annotations.parse_chips(text, ledger.product))
-        except annotations.WireError:
-            continue  # `Ledger.problems` has the reason; it claims nothing
-    return mask
+    keys = (ledger.product.resource, annotations.ASCEND_REAL)
+    named = (chips_in_annotation(ledger, pod, key) for key in keys)
+    return values.union(map(chip_sets.mask_of, named))
 
 
-def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
+def chips_in_annotation(ledger: Ledger, pod: NpuPod, key: str) -> tuple[int, ...]:
+    """Return the chips that one annotation of a pod names; () if it is unreadable."""
+    text = pod.annotations.get(key)
+    try:
+        return annotations.parse_chips(text, ledger.product) if text else ()
+    except annotations.WireError:
+        return ()  # `Ledger.problems` has the reason; it claims nothing
+
+
+def claimed_chips(ledger: Ledger, *, but: str = "") -> int:
     """Return the mask of chips kept for slots or named in living pods' annotations.
 
     `_chips_kept_by` says which chips are kept for a slot. The annotations of a pod
     count only if the pod has no slot.
 
     Args:
-        but: Uids of slots that do not count.
+        but: Uid of a slot that does not count; "" for none.
     """
-    excluded = set(but)
-    mask = 0
-    for slot in ledger.slots.values():
-        if slot.uid not in excluded:
-            mask |= _chips_kept_by(ledger, slot)
-    for pod in ledger.pods.values():
-        if not pod.terminal and pod.uid not in ledger.slots:
-            mask |= annotated_chips(ledger, pod)
-    return mask
+    kept = (_chips_kept_by(ledger, s) for s in ledger.slots.values() if s.uid != but)
+    annotated = (
+        annotated_chips(ledger, pod)
+        for pod in ledger.pods.values()
+        if not pod.terminal and pod.uid not in ledger.slots
+    )
+    return values.union((*kept, *annotated))
 
 
 def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
@@ -119,7 +119,7 @@ def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
     is_recreated = any(hold.recreated for hold in holds)
     if pod is None or not is_recreated or not values.is_confirmed(ledger, pod):
         return slot.chips
-    return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
+    return values.mounted_chips(holds)
 
 
 def unusable_chips(ledger: Ledger) -> int:
@@ -130,13 +130,13 @@ def unusable_chips(ledger: Ledger) -> int:
     return values.held_chips(ledger) | ledger.unhealthy | values.releasing_chips(ledger)
 
 
-def unclaimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
+def unclaimed_chips(ledger: Ledger, *, but: str = "") -> int:
     """Return the mask of usable chips that no slot and no annotation claims.
 
     Usable chips are healthy, not held and not releasing.
 
     Args:
-        but: Uids of slots that do not count.
+        but: Uid of a slot that does not count; "" for none.
     """
     everything = ledger.product.all_chips
     return everything & ~unusable_chips(ledger) & ~claimed_chips(ledger, but=but)

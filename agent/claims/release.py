@@ -95,9 +95,7 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
     slot = ledger.slots.get(hold.slot)
     if slot is None or values.is_alive(ledger, slot.uid):
         return ledger
-    mask = 0
-    for other in values.holds_of_slot(ledger, slot.uid):
-        mask |= other.mask
+    mask = values.union(h.mask for h in values.holds_of_slot(ledger, slot.uid))
     narrowed_slot = replace(slot, chips=mask, predicate_time=annotations.SERVED)
     return replace(ledger, slots={**ledger.slots, slot.uid: narrowed_slot})
 

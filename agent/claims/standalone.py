@@ -115,7 +115,7 @@ def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Pl
         that the rules allow for the container alone. If there are none either, any
         chips. Both masks of the plan are 0 if too few chips are free.
     """
-    free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
+    free = occupancy.unclaimed_chips(ledger, but=slot.uid)
     places = [domain & free for domain in domains]
     plans = _plans(ledger, wish, slot.chips & ~wish.chips_held, free, places)
     return next(plans, Plan(for_container=0, for_pod=0))
@@ -165,7 +165,9 @@ def _legal_plans(
             product, place, chips_held, wish.count_now + wish.count_later
         )
         if for_pod:
-            yield Plan(for_container=_lowest(for_pod, wish.count_now), for_pod=for_pod)
+            yield Plan(
+                for_container=values.lowest(for_pod, wish.count_now), for_pod=for_pod
+            )
     fitting = [chip_sets.choose(product, place, wish.count_now) for place in places]
     for chips in filter(None, fitting):
         later_chips = chip_sets.complete(
@@ -188,16 +190,12 @@ def _choose_near(product: Product, domain: int, count: int) -> int:
     """
     groups = [domain & group for group in product.groups]
     roomy = [group for group in groups if group.bit_count() >= count]
-    return _lowest(min(roomy, key=int.bit_count, default=domain), count)
+    return values.lowest(min(roomy, key=int.bit_count, default=domain), count)
 
 
 def _plan_from(mask: int, count: int, for_pod: int) -> Iterator[Plan]:
     if mask.bit_count() >= count:
-        yield Plan(for_container=_lowest(mask, count), for_pod=for_pod)
-
-
-def _lowest(mask: int, count: int) -> int:
-    return chip_sets.mask_of(chip_sets.ids_of(mask)[:count])
+        yield Plan(for_container=values.lowest(mask, count), for_pod=for_pod)
 
 
 def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
@@ -207,9 +205,7 @@ def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
     not allow this set of chips for one pod. The rules of some products allow any set.
     """
     product = ledger.product
-    chips = chip_sets.mask_of(
-        chip for hold in values.holds_of_pod(ledger, pod.uid) for chip in hold.chips
-    )
+    chips = values.mounted_chips(values.holds_of_pod(ledger, pod.uid))
     fewest = -(-chips.bit_count() // product.group_size)
     group_count = sum(bool(chips & group) for group in product.groups)
     return group_count > fewest and not chip_sets.is_legal(product, chips)

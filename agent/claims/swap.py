@@ -140,9 +140,7 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
         confirmed.chips
     )
     rest_count = own_slot.chips.bit_count() - given_chips.bit_count()
-    remaining = chip_sets.mask_of(
-        chip_sets.ids_of(own_slot.chips & ~given_chips)[:rest_count]
-    )
+    remaining = values.lowest(own_slot.chips & ~given_chips, rest_count)
     slots = {
         **ledger.slots,
         own_slot.uid: replace(own_slot, chips=given_chips | remaining),

@@ -11,8 +11,10 @@ Every value is frozen; a change makes a new value. Sets of chips are bit masks
 (`scheduler_core.node.chips`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
@@ -188,15 +190,27 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
     return ledger.holds_by_pod.get(uid, ())
 
 
+def union(masks: Iterable[int]) -> int:
+    """Return the union of masks of chips; 0 if there are none."""
+    return reduce(or_, masks, 0)
+
+
+def lowest(mask: int, count: int) -> int:
+    """Return the mask of the `count` lowest chips in `mask`; of all if it has fewer."""
+    return chip_sets.mask_of(chip_sets.ids_of(mask)[:count])
+
+
+def mounted_chips(holds: Iterable[Hold]) -> int:
+    """Return the mask of the chips of these holds, without those in `Hold.reserved`."""
+    return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
+
+
 def held_chips(ledger: Ledger) -> int:
     """Return the mask of the chips of all holds.
 
     The chips in `Hold.reserved`, which may be mounted too, are included.
     """
-    mask = 0
-    for hold in ledger.holds.values():
-        mask |= hold.mask
-    return mask
+    return union(hold.mask for hold in ledger.holds.values())
 
 
 def releasing_chips(ledger: Ledger) -> int:
@@ -219,9 +233,12 @@ def releasing_chips(ledger: Ledger) -> int:
             explained |= hold.mask
         elif hold.owner.uid in ledger.stray_processes:
             busy_chips |= hold.mask
-    for uid in ledger.bare & ledger.slots.keys():
-        explained |= ledger.slots[uid].chips
-    return busy_chips & ~explained
+    return busy_chips & ~explained & ~bare_chips(ledger)
+
+
+def bare_chips(ledger: Ledger) -> int:
+    """Return the mask of chips in slots of pods that run without their devices."""
+    return union(ledger.slots[u].chips for u in ledger.bare & ledger.slots.keys())
 
 
 def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
@@ -234,12 +251,11 @@ def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
         also: Holds whose chips the slot gets too, though the ledger no longer counts
             them as the pod's.
     """
-    holds = (*holds_of_pod(ledger, pod.uid), *also)
     return Slot(
         uid=pod.uid,
         shape=pod.shape,
         needs=pod.needs,
-        chips=chip_sets.mask_of({chip for hold in holds for chip in hold.chips}),
+        chips=mounted_chips((*holds_of_pod(ledger, pod.uid), *also)),
         predicate_time=annotations.SERVED,
     )
 
@@ -283,6 +299,11 @@ def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
 def put_hold(ledger: Ledger, hold: Hold) -> Ledger:
     """Return the ledger with `hold`, which replaces a hold of equal `sequence`."""
     return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
+
+
+def need_of(pod: NpuPod, container: str) -> int:
+    """Return the index into `pod.needs` of the container with this name."""
+    return [need.name for need in pod.needs].index(container)
 
 
 def make_owner(pod: NpuPod, container: str) -> Owner:
