@@ -14,8 +14,6 @@ from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
 from kube.events import Recorder
-from kube.objects import Pod
-from kube.reflector import ListWatch
 from scheduler_core.wire.pods import NpuPod
 
 COMPONENT = "ascend-agent"
@@ -71,16 +69,6 @@ class ApiClient:
         return cls(
             client, recorder, credentials=client_credentials, url=settings.kubelet_url
         )
-
-    def pods_of(self, node: str) -> ListWatch[Pod]:
-        """Return a list-watch on the pods of one node, not started yet."""
-        params = {"fieldSelector": f"spec.nodeName={node}"}
-        return ListWatch(self.client, "/api/v1/pods", Pod, params=params)
-
-    @staticmethod
-    def npu_pod(pod: Pod, resource: str) -> NpuPod | None:
-        """Convert a pod into an `NpuPod`; None if it does not ask for `resource`."""
-        return pods.npu_pod(pod, resource)
 
     async def send(self, patch: Patch) -> NpuPod | None:
         """Patch the annotations of a pod on the API server.

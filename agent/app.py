@@ -35,7 +35,7 @@ from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.node_lock import lock_kubelet_dir
-from agent.plugin.rate_limit import RateLimit
+from agent.plugin.pod_resources import RateLimit
 from agent.pods.informer import FIRST_LIST_S, PodInformer
 from agent.pods.reconciler import READ_EACH_S
 from agent.product_line import NodeServices, ProductLine
@@ -52,8 +52,6 @@ from service.endpoints import Endpoints
 from service.version import version
 
 log = logging.getLogger(__name__)
-
-COMPONENT = "ascend-agent"
 
 
 async def main(settings: Settings) -> None:

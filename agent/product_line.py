@@ -9,6 +9,7 @@ pod-resources ----+               +-> node report
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from agent import wiring
 from agent.api_client import ApiClient
@@ -27,12 +28,11 @@ from agent.monitor.chips import ChipMonitor, Clocks
 from agent.monitor.stray_processes import StrayProcesses
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
-from agent.observe.registration import Registration
+from agent.observe.registration import NoObserver, Registration
 from agent.plugin import vnpu
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.mounts import MountMethod, Mounts
-from agent.plugin.pod_resources import PodResourcesClient
-from agent.plugin.rate_limit import RateLimit
+from agent.plugin.pod_resources import PodResourcesClient, RateLimit
 from agent.plugin.server import Server
 from agent.plugin.servicer import Servicer
 from agent.plugin.vnpu import VirtualDevices, VirtualServicer
@@ -120,9 +120,11 @@ class ProductLine:
             services.mount,
             last_reading=lambda: self.chip_monitor.reading,
             cdi_dir=settings.cdi_dir,
-            other_readings=lambda: _readings_of_others(
-                services.readings(), self.product
-            ),
+            other_readings=lambda: [
+                reading
+                for reading in services.readings()
+                if reading.product is not self.product
+            ],
         )
         self._resources = PodResourcesClient(
             settings.pod_resources_socket,
@@ -193,16 +195,19 @@ class ProductLine:
         tasks.create_task(self._annotator.run(), name="annotator")
         tasks.create_task(self.stray_processes.run(), name="stray processes")
         for row in vnpu.rows_of(self.chip_monitor.reading):
-            server = wiring.virtual_server(
+            make_servicer = partial(
+                VirtualServicer,
+                self.store,
                 row,
+                virtual_devices=self._virtual_devices,
+                mounts=self.mounts,
+            )
+            server = Server(
+                make_servicer,
+                product=row,
                 kubelet_dir=self._services.settings.kubelet_dir,
-                allocatable_ids=self._resources.allocatable_ids,
-                servicer=lambda row: VirtualServicer(
-                    self.store,
-                    row,
-                    virtual_devices=self._virtual_devices,
-                    mounts=self.mounts,
-                ),
+                allocatable_ids=partial(self._resources.allocatable_ids, row.resource),
+                observer=NoObserver(),
             )
             tasks.create_task(server.run(), name=row.key)
 
@@ -263,7 +268,7 @@ class ProductLine:
         return Servicer(
             self.store,
             activity=self._services.activity,
-            pods=self._pods,
+            pods=self._services.pods,
             find_stray_processes=self._services.processes.pids_of_pods,
             write_journal=self._services.journal_writer.write,
             observe_allocate_s=self._services.metrics.allocate_s.observe,
@@ -280,9 +285,3 @@ class ProductLine:
         return VirtualDevices(
             reading=monitor.reading, in_service=monitor.health.in_service
         )
-
-
-def _readings_of_others(
-    readings: Iterable[Reading], product: Product
-) -> tuple[Reading, ...]:
-    return tuple(reading for reading in readings if reading.product is not product)

@@ -7,21 +7,16 @@ mount method are logged.
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from agent.devices import detect
 from agent.devices.driver import Driver
 from agent.devices.poller import Poller
 from agent.devices.reading import Reading
-from agent.observe.registration import NoObserver
-from agent.plugin.list_and_watch import ListAndWatchServicer
 from agent.plugin.mounts import MountMethod, resolve
-from agent.plugin.server import Server
 from agent.readiness import Readiness
 from agent.settings import Settings
-from scheduler_core.products.table import PRODUCTS, Product
+from scheduler_core.products.table import PRODUCTS
 from service import clock
 
 log = logging.getLogger(__name__)
@@ -84,30 +79,6 @@ def mount(settings: Settings, reading: Reading) -> MountMethod:
     mount = resolve(settings.mount, os.environ, reading)
     log.info("mount", extra={"mount": mount.value, "told": settings.mount})
     return mount
-
-
-def virtual_server(
-    row: Product,
-    *,
-    kubelet_dir: Path,
-    allocatable_ids: Callable[[str], Awaitable[frozenset[str] | None]],
-    servicer: Callable[[Product], ListAndWatchServicer],
-) -> Server:
-    """Return a device plugin for one kind of virtual device (a share of a chip).
-
-    Args:
-        row: Row of the product table for this kind; it names the resource.
-        kubelet_dir: The kubelet's device plugin directory.
-        allocatable_ids: Asks the kubelet for the allocatable device ids of a resource.
-        servicer: Constructs the object that answers the kubelet's calls for this kind.
-    """
-    return Server(
-        lambda: servicer(row),
-        product=row,
-        kubelet_dir=kubelet_dir,
-        allocatable_ids=lambda: allocatable_ids(row.resource),
-        observer=NoObserver(),
-    )
 
 
 def wall_ms() -> int:

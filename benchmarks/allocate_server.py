@@ -41,7 +41,7 @@ class NoPods:
         """Return 0: it is followed."""
         return 0.0
 
-    async def of_kubelet(self) -> tuple[NpuPod, ...]:
+    async def of_kubelet(self, _resource: str) -> tuple[NpuPod, ...]:
         """Return none."""
         return ()
 

@@ -7,6 +7,7 @@ without a lock.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from agent.claims import ledger as ledgers
 from agent.claims.events import Effect, Event
@@ -51,8 +52,16 @@ class LedgerStore:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def changed(self, since: int) -> int:
-        """Wait until the ledger's version is not `since`; return the new version."""
-        while self.version == since:
-            await self._changed.wait()
+    async def changed(self, since: int, *, until: float | None = None) -> int:
+        """Wait until the ledger's version is not `since`; return the version then.
+
+        Args:
+            since: Version that the caller has read.
+            until: Loop time at which the wait ends even without a change; None: never.
+                Unit: seconds.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while self.version == since:
+                    await self._changed.wait()
         return self.version

@@ -21,6 +21,7 @@ from agent.journal.file import (
 )
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
+from service import clock
 from service.worker import Worker
 
 #: Longest wait of an Allocate for a write. Unit: seconds.
@@ -171,11 +172,8 @@ class JournalWriter:
         while True:
             version = store.version
             await self.write()
-            try:
-                async with asyncio.timeout(None if self._is_written() else AGAIN_S):
-                    await store.changed(version)
-            except TimeoutError:
-                continue
+            again_s = None if self._is_written() else clock.loop_s() + AGAIN_S
+            await store.changed(version, until=again_s)
 
 
 def make_entry(hold: Hold, boot_id: str) -> HoldEntry:

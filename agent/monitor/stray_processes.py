@@ -5,9 +5,7 @@ stray processes are announced, by event and log, only when their chip has been r
 for STAYS_S (3 s).
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import NoReturn
 
 from agent.claims import values
@@ -57,9 +55,7 @@ class StrayProcesses:
         while True:
             version = self._store.version
             await self.check()
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._due_at()):
-                    await self._store.changed(version)
+            await self._store.changed(version, until=self._due_at())
 
     async def check(self) -> None:
         """Find the processes on releasing chips; announce the chips that stay in use.

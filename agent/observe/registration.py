@@ -68,15 +68,7 @@ class NoObserver:
     def unregistered(self) -> None:
         """Do nothing, because the plugin's gRPC server has logged the reason."""
 
-    @property
-    def rival(self) -> Callable[[str], None]:
-        """Function that logs a sentence about another plugin for the same resource.
-
-        The function ignores "", which means that there is no such plugin.
-        """
-        return self._rival
-
-    @staticmethod
-    def _rival(text: str) -> None:
+    def rival(self, text: str) -> None:
+        """Log a sentence about another plugin of the resource; "" if there is none."""
         if text:
             log.error("rival", extra={"reason": text})

@@ -11,7 +11,7 @@ product lines of a node share one AllocateActivity.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 #: How long a GetPreferredAllocation without an Allocate counts as running: the kubelet
 #: calls one after the other and does nothing else between. Unit: seconds.
@@ -71,7 +71,9 @@ class AllocateActivity:
         List is a call of pod-resources. The wait lasts at most LISTING_WAIT_S.
         """
         self._note_preference()  # before the wait, so that no other listing begins
-        await self._wait_for_listing()
+        with suppress(TimeoutError):  # the kubelet does not answer the listing
+            async with asyncio.timeout(LISTING_WAIT_S):
+                await self._all_listed.wait()
         self._note_preference()
 
     def _note_preference(self) -> None:
@@ -103,12 +105,3 @@ class AllocateActivity:
             self._listings -= 1
             if not self._listings:
                 self._all_listed.set()
-
-    async def _wait_for_listing(self) -> None:
-        if self._all_listed.is_set():
-            return
-        try:
-            async with asyncio.timeout(LISTING_WAIT_S):
-                await self._all_listed.wait()
-        except TimeoutError:
-            return  # the kubelet does not answer the listing

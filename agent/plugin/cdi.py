@@ -14,7 +14,7 @@ default folder of the file is on tmpfs, so the file is gone after a reboot.
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,13 +65,11 @@ def render(
 
 
 def _edits(nodes: Iterable[DeviceNode]) -> dict[str, list[dict[str, str]]]:
-    rendered = list(_nodes(nodes))
+    rendered = [
+        {"path": node.container, "hostPath": node.host, "permissions": "rw"}
+        for node in nodes
+    ]
     return {"deviceNodes": rendered} if rendered else {}
-
-
-def _nodes(nodes: Iterable[DeviceNode]) -> Iterator[dict[str, str]]:
-    for node in nodes:
-        yield {"path": node.container, "hostPath": node.host, "permissions": "rw"}
 
 
 def put(folder: Path, text: str) -> None:

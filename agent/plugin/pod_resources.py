@@ -8,6 +8,7 @@ the kubelet to give one id to two pods. So `List` is called only while no Alloca
 or is expected. An Allocate is expected for a moment after a GetPreferredAllocation.
 """
 
+import asyncio
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,10 +17,10 @@ import grpc
 from agent.claims.events import InUse
 from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
-from agent.plugin.rate_limit import RateLimit
 from agent.plugin.server import DIAL_OPTIONS, identity
 from agent.pods.reconciler import READ_EACH_S, Containers, ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
+from service import clock
 
 M = TypeVar("M")
 
@@ -28,6 +29,34 @@ CALL_S = 2.0
 #: Longest time of List, for which an Allocate may have to wait. Unit: seconds.
 LIST_CALL_S = 0.25
 MAX_MESSAGE_BYTES = 16 << 20
+
+
+class RateLimit:
+    """Rate limit for requests to one kubelet: at most one per `each_s` seconds.
+
+    The agent asks its kubelet about the device ids of single pods. All clients of the
+    kubelet share one limit; only `PodResourcesClient.read` waits for its turn.
+    """
+
+    def __init__(self, each_s: float) -> None:
+        """Construct a rate limit that lets the first request pass at once.
+
+        Args:
+            each_s: Least time between two requests. Unit: seconds.
+        """
+        self._each_s = each_s
+        self._next_s = float("-inf")
+
+    async def wait_for_turn(self) -> None:
+        """Wait until the caller may send its request.
+
+        Callers are let through in the order in which they call.
+        """
+        now = clock.loop_s()
+        at = max(now, self._next_s)
+        self._next_s = at + self._each_s
+        if at - now > clock.EARLY_S:
+            await asyncio.sleep(at - now)
 
 
 class PodResourcesClient:

@@ -70,9 +70,8 @@ class RegistrationObserver(Protocol):
     def unregistered(self) -> object:
         """React to a registration that has ended, or that the kubelet refused."""
 
-    @property
-    def rival(self) -> Callable[[str], None]:
-        """Callback that takes a sentence about a rival, or "" if there is no rival."""
+    def rival(self, text: str, /) -> object:
+        """React to a rival; `text` is a sentence about it, or "" if there is none."""
 
 
 class Server:

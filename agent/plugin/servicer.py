@@ -10,14 +10,12 @@ no other pod of the node meanwhile. So each wait here is bounded:
     for a write of the journal to disk  WITHIN_S of `agent.journal.writer`
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Mapping,
     Sequence,
 )
 from typing import Protocol
@@ -38,6 +36,7 @@ from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.list_and_watch import Context, ListAndWatchServicer
 from agent.plugin.mounts import Mounts
+from agent.pods.reconciler import FindStrayProcesses
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -48,10 +47,6 @@ log = logging.getLogger(__name__)
 #: arrives as fast as the pod arrives at the kubelet, within 0.01 s. Unit: seconds.
 CLAIM_WAIT_S = 1.0
 
-#: Returns {uid of an ended pod: pids of processes that still run}; bounded in time.
-FindStrayProcesses = Callable[
-    [frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]
-]
 WriteJournal = Callable[[], Awaitable[None]]
 
 
@@ -64,10 +59,11 @@ class Pods(Protocol):
     def unseen_s(self) -> float:
         """Return for how many seconds the pod watch has been down; 0 while it runs."""
 
-    async def of_kubelet(self) -> Iterable[NpuPod]:
-        """Return the pods that the kubelet's own API lists; none if it does not answer.
+    async def of_kubelet(self, resource: str) -> Iterable[NpuPod]:
+        """Return the pods that ask for `resource`, as the kubelet's own API lists them.
 
-        The wait for the kubelet is bounded by `agent.api_client.KUBELET_PODS_S`.
+        None if the kubelet does not answer. The wait for the kubelet is bounded by
+        `agent.api_client.KUBELET_PODS_S`.
         """
 
 
@@ -177,7 +173,7 @@ class Servicer(ListAndWatchServicer):
             if not answer.claim_missing:
                 return answer.kubelet_ids
             self._pods.hurry()
-            if not await self._wait_for_change(version, deadline):
+            if await self._store.changed(version, until=deadline) == version:
                 self._waited_until = clock.loop_s()
                 return answer.kubelet_ids
 
@@ -197,9 +193,10 @@ class Servicer(ListAndWatchServicer):
             if answer is not None:
                 return answer
             self._pods.hurry()
-            if not await self._wait_for_change(version, deadline):
+            if await self._store.changed(version, until=deadline) == version:
                 break
-        for pod in await self._pods.of_kubelet():
+        resource = self._store.ledger.product.resource
+        for pod in await self._pods.of_kubelet(resource):
             self._store.apply(PodUpdated(pod, by_kubelet=True))
         unseen_s = self._pods.unseen_s()
         answer = self._apply_allocate(
@@ -236,17 +233,3 @@ class Servicer(ListAndWatchServicer):
             if isinstance(effect, Refused):
                 return effect
         return None
-
-    async def _wait_for_change(self, version: int, deadline: float) -> bool:
-        """Wait for the next change of the ledger; return False if the deadline passes.
-
-        Args:
-            version: Version of the ledger that the caller read last.
-            deadline: Loop time. Unit: seconds.
-        """
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._store.changed(version)
-        except TimeoutError:
-            return False
-        return True

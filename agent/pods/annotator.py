@@ -6,7 +6,6 @@ An Allocate never waits for these patches, because it is answered from the ledge
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -101,9 +100,7 @@ class Annotator:
             )
             if self._is_silent():
                 again_s = None  # the end of the silence wakes the store
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(again_s):
-                    await self._store.changed(version)
+            await self._store.changed(version, until=again_s)
 
     async def run_once(self) -> int:
         """Send at most AT_ONCE patches of pods' annotations; return how many were sent.

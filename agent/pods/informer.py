@@ -10,6 +10,7 @@ from agent.claims.store import LedgerStore
 from agent.readiness import Readiness
 from kube.errors import KubeError
 from kube.objects import Pod
+from kube.pods import npu_pod
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -29,16 +30,14 @@ class ProductLinePods:
 
     def __init__(
         self,
-        node_pods: "PodInformer",
         store: LedgerStore,
         *,
         resource: str,
         is_served: Callable[[], bool],
     ) -> None:
         """Construct without pods. `PodInformer.add_line` calls it."""
-        self._node_pods = node_pods
         self.store = store
-        self._resource = resource
+        self.resource = resource
         self._is_served = is_served
         #: uids of pods that came while this agent's plugin was the only one
         self._expected: set[str] = set()
@@ -52,29 +51,9 @@ class ProductLinePods:
         """
         return uid in self._expected
 
-    def hurry(self) -> None:
-        """End the back-off pause of the node's pod watch, like `PodInformer.hurry`."""
-        self._node_pods.hurry()
-
-    def unseen_s(self) -> float:
-        """Return the seconds since the pod watch was interrupted; 0 if it is open.
-
-        Before the API server's first list, return the seconds since the agent
-        constructed its `PodInformer`.
-        """
-        return self._node_pods.unseen_s()
-
-    async def of_kubelet(self) -> Iterable[NpuPod]:
-        """Ask the kubelet for its pods that request chips of this product line.
-
-        The result is empty if the setting `kubelet_url` is empty, or if the kubelet
-        does not answer.
-        """
-        return await self._node_pods.of_kubelet(self._resource)
-
     def update(self, obj: Pod) -> None:
         """Send a pod to the product line's ledger if it asks for chips of this line."""
-        pod = ApiClient.npu_pod(obj, self._resource)
+        pod = npu_pod(obj, self.resource)
         if pod is not None:
             self._expect(pod)
             self.store.apply(PodUpdated(pod))
@@ -109,7 +88,12 @@ class PodInformer:
         self._lines: list[ProductLinePods] = []
         self._begun_s = clock.loop_s()
         self._synced = asyncio.Event()
-        self.watch: ListWatch[Pod] = api.pods_of(node)
+        self.watch: ListWatch[Pod] = ListWatch(
+            api.client,
+            "/api/v1/pods",
+            Pod,
+            params={"fieldSelector": f"spec.nodeName={node}"},
+        )
 
     def add_line(
         self, store: LedgerStore, *, resource: str, is_served: Callable[[], bool]
@@ -124,7 +108,7 @@ class PodInformer:
             is_served: Returns whether this agent's plugin, and no other, serves the
                 resource.
         """
-        line = ProductLinePods(self, store, resource=resource, is_served=is_served)
+        line = ProductLinePods(store, resource=resource, is_served=is_served)
         self._lines.append(line)
         return line
 
@@ -150,7 +134,7 @@ class PodInformer:
                     await self._synced.wait()
             except TimeoutError:
                 for line in self._lines:
-                    for pod in await line.of_kubelet():
+                    for pod in await self.of_kubelet(line.resource):
                         line.store.apply(PodUpdated(pod, by_kubelet=True))
                 if not any(line.store.ledger.pods for line in self._lines):
                     continue

@@ -157,21 +157,10 @@ class Reconciler:
             if pause_s is None and confirm.has_open_holds(self._store.ledger):
                 pause_s = AGAIN_S if eager > 0 else PATIENT_S
             if pause_s is None:
-                await self._sleep_until_change(version, until=thorough_at)
+                await self._store.changed(version, until=thorough_at)
             else:
                 until = clock.loop_s() + pause_s
                 await self._sleep_until_work(ledger, version, until=until)
-
-    async def _sleep_until_change(self, version: int, *, until: float) -> None:
-        """Sleep until the ledger is newer than `version`.
-
-        Args:
-            version: Version of the ledger store.
-            until: Latest end of the sleep. Unit: seconds, loop time.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                await self._store.changed(version)
 
     async def _sleep_until_work(
         self, before: Ledger, version: int, *, until: float

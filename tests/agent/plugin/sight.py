@@ -21,6 +21,6 @@ class Sight:
     def unseen_s(self) -> float:
         return self.silent_s
 
-    async def of_kubelet(self) -> Sequence[NpuPod]:
+    async def of_kubelet(self, _resource: str) -> Sequence[NpuPod]:
         self.kubelet_was_asked += 1
         return self.kubelet_pods

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.plugin.rate_limit import RateLimit
+from agent.plugin.pod_resources import RateLimit
 from service import clock
 
 
