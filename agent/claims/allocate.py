@@ -346,11 +346,11 @@ def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Le
         ids: The offered ids.
         but: UID of a slot whose holds are not changed; "" for none.
     """
-    reoffered = {
-        hold.sequence: replace(hold, reoffered=True)
+    reoffered = [
+        replace(hold, reoffered=True)
         for hold in ledger.holds.values()
         if not hold.reoffered
         and hold.slot != but
         and not ids.isdisjoint(hold.kubelet_ids)
-    }
-    return replace(ledger, holds={**ledger.holds, **reoffered}) if reoffered else ledger
+    ]
+    return values.put_holds(ledger, *reoffered) if reoffered else ledger

@@ -165,23 +165,17 @@ def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
     lasting, init_chips = chips_given_out(ledger, slot)
     reusable = init_chips & ~ledger.unhealthy
     free = occupancy.unclaimed_chips(ledger, but=slot.uid)
-    kept_chips = lasting | reusable
+    kept_chips, reused = lasting | reusable, reusable & ~lasting
     rest_count = shapes.total(slot.shape.needs) - kept_chips.bit_count()
-    if (
-        rest_count <= 0
-        or rest_count + (reusable & ~lasting).bit_count() < slot.needs[need].count
-    ):
+    if rest_count <= 0 or rest_count + reused.bit_count() < slot.needs[need].count:
         return None
-    if kept_chips:
-        fresh = chip_sets.complete(ledger.product, free, kept_chips, rest_count)
-    else:
-        fresh = chip_sets.choose(ledger.product, free, rest_count)
+    fresh = chip_sets.complete(ledger.product, free, kept_chips, rest_count)
     if not fresh:
         return None
     return Pick(
         slot=replace(slot, chips=kept_chips | fresh),
         need=need,
-        reused=reusable & ~lasting,
-        pool=fresh | (reusable & ~lasting),
+        reused=reused,
+        pool=fresh | reused,
         rechosen=True,
     )

@@ -10,7 +10,7 @@ an answer alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent.claims import init_containers, occupancy, release, standalone, swap, values
 from agent.claims.events import (
@@ -28,17 +28,6 @@ from scheduler_core.wire.shapes import ContainerKind
 
 #: Event reason: a pod has devices that this ledger did not give out.
 RESTORED = "NpuHoldRestored"
-
-
-@dataclass(frozen=True, slots=True)
-class _ShownIds:
-    """Device ids that pod-resources showed for one container, in one answer.
-
-    `until` is the sequence number of the newest hold when the answer arrived.
-    """
-
-    ids: frozenset[str]
-    until: int
 
 
 def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
@@ -118,7 +107,7 @@ def take_in_reading(
         ids = event.containers.get(need.name, frozenset())
         if ids:
             ledger, new_effects = _confirm(
-                ledger, pod, need.name, _ShownIds(ids, event.until)
+                ledger, pod, need.name, ids=ids, until=event.until
             )
             effects += new_effects
     if event.quiet:
@@ -128,7 +117,7 @@ def take_in_reading(
 
 
 def _confirm(
-    ledger: Ledger, pod: NpuPod, container: str, shown: _ShownIds
+    ledger: Ledger, pod: NpuPod, container: str, *, ids: frozenset[str], until: int
 ) -> tuple[Ledger, tuple[Effect, ...]]:
     """Make a container the owner of the hold whose ids pod-resources showed for it.
 
@@ -137,21 +126,22 @@ def _confirm(
 
     Args:
         container: Name of the container in `pod`.
-        shown: The ids that pod-resources showed for the container.
+        ids: The ids that pod-resources showed for the container.
+        until: Sequence of the newest hold when pod-resources answered.
     """
     owner = values.make_owner(pod, container)
     old_hold = _newest_hold_of(ledger, owner)
-    hold = _find_hold(ledger, pod, shown)
-    if old_hold is not None and shown.ids <= frozenset(old_hold.kubelet_ids):
+    hold = _find_hold(ledger, pod, ids, until)
+    if old_hold is not None and ids <= frozenset(old_hold.kubelet_ids):
         if not old_hold.lost:
             return ledger, ()
         if hold is None or hold.sequence < old_hold.sequence:
-            ledger = values.put_hold(ledger, replace(old_hold, lost=False))
+            ledger = values.put_holds(ledger, replace(old_hold, lost=False))
             return init_containers.assign_init_holds(
                 ledger, pod, since=0, ids_first=False
             ), ()
     if hold is None:
-        return _restore_hold(ledger, owner, shown.ids)
+        return _restore_hold(ledger, owner, ids)
     if old_hold is not None:
         ledger = _detach_hold(ledger, pod, old_hold)
     is_swapped = hold.slot != pod.uid
@@ -168,7 +158,7 @@ def _confirm(
         reoffered=False,
         recreated=_is_recreated(ledger, pod, hold, old_hold=old_hold),
     )
-    ledger = replace(values.put_hold(ledger, hold), bare=ledger.bare - {pod.uid})
+    ledger = replace(values.put_holds(ledger, hold), bare=ledger.bare - {pod.uid})
     # init holds older than the pod's last hold were assigned when that was confirmed
     since = 0 if old_hold is None else old_hold.sequence
     ledger = init_containers.assign_init_holds(
@@ -216,21 +206,25 @@ def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
     ledger = init_containers.unassign_init_holds(
         ledger, pod, before_sequence=old.sequence
     )
-    return values.put_hold(ledger, replace(old, owner=None, reoffered=True, lost=False))
+    return values.put_holds(
+        ledger, replace(old, owner=None, reoffered=True, lost=False)
+    )
 
 
-def _find_hold(ledger: Ledger, pod: NpuPod, shown: _ShownIds) -> Hold | None:
-    """Return the newest ownerless hold whose ids are exactly `shown.ids`, or None.
+def _find_hold(
+    ledger: Ledger, pod: NpuPod, ids: frozenset[str], until: int
+) -> Hold | None:
+    """Return the newest ownerless hold whose ids are exactly `ids`, or None.
 
     A hold of a deleted or terminal pod with the name of `pod` counts as ownerless. A
-    hold made after the answer of pod-resources is left out.
+    hold with a sequence above `until` is left out.
     """
     matches = [
         hold
         for hold in ledger.holds.values()
         if (hold.owner is None or values.is_of_gone_namesake(ledger, pod, hold))
-        and frozenset(hold.kubelet_ids) == shown.ids
-        and hold.sequence <= shown.until
+        and frozenset(hold.kubelet_ids) == ids
+        and hold.sequence <= until
     ]
     return max(matches, key=lambda hold: hold.sequence, default=None)
 
@@ -289,7 +283,7 @@ def _restore_hold(
         owner=owner,
         reserved=reserved,
     )
-    ledger = replace(values.put_hold(ledger, hold), sequence=hold.sequence)
+    ledger = replace(values.put_holds(ledger, hold), sequence=hold.sequence)
     text = f"{', '.join(hold.kubelet_ids)} was not given out by this agent"
     return ledger, (Noted(owner.uid, RESTORED, text),)
 
@@ -317,7 +311,7 @@ def _note_missing_devices(
             continue
         if not containers.get(name):
             ledger = init_containers.unassign_init_holds(ledger, pod)
-            ledger = values.put_hold(ledger, replace(hold, lost=True))
+            ledger = values.put_holds(ledger, replace(hold, lost=True))
             text = f"the kubelet no longer knows the devices of container {name}"
             effects += (Noted(pod.uid, "NpuDevicesLost", text),)
     names = _containers_never_shown(ledger, pod, containers)

@@ -1,6 +1,7 @@
 """Find the holds of init containers, which pod-resources never shows."""
 
 from dataclasses import replace
+from operator import attrgetter
 
 from agent.claims import values
 from agent.claims.values import Hold, Ledger
@@ -40,7 +41,7 @@ def assign_init_holds(
     if not inits or any(hold.recreated for hold in lasting):
         return ledger
     lasting_ids = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
-    first = min(lasting, key=_sequence)
+    first = min(lasting, key=attrgetter("sequence"))
     earlier = _holds_before(ledger, first, len(inits))
     for index in sorted(inits, reverse=True):  # the last one was served last
         need = pod.needs[index]
@@ -62,14 +63,10 @@ def assign_init_holds(
         earlier = [hold for hold in earlier if hold is not matches[0]]
         if index not in holds_by_need:
             owner = values.make_owner(pod, need.name)
-            ledger = values.put_hold(
+            ledger = values.put_holds(
                 ledger, replace(matches[0], owner=owner, slot=pod.uid, need=index)
             )
     return ledger
-
-
-def _sequence(hold: Hold) -> int:
-    return hold.sequence
 
 
 def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
@@ -90,7 +87,7 @@ def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
         for hold in ledger.holds.values()
         if hold.sequence < first.sequence and not ids.isdisjoint(hold.kubelet_ids)
     )
-    return sorted(under_its_ids, key=_sequence)[-inits:]
+    return sorted(under_its_ids, key=attrgetter("sequence"))[-inits:]
 
 
 def unassign_init_holds(
@@ -107,7 +104,7 @@ def unassign_init_holds(
     for hold in values.holds_of_pod(ledger, pod.uid):
         name = hold.owner.container if hold.owner is not None else ""
         if hold.sequence < before_sequence and is_initial(pod, name):
-            ledger = values.put_hold(ledger, replace(hold, owner=None, reoffered=True))
+            ledger = values.put_holds(ledger, replace(hold, owner=None, reoffered=True))
     return ledger
 
 

@@ -85,14 +85,12 @@ def resume(ledger: Ledger) -> Ledger:
         given_chips = swap.chips_given_from(ledger, slot)
         if given_chips & ~slot.chips:
             changed = _slots_after_exchange(ledger, slot, given_chips)
-            ledger = replace(ledger, slots={**ledger.slots, **changed})
+            ledger = values.put_slots(ledger, *changed)
     return ledger
 
 
-def _slots_after_exchange(
-    ledger: Ledger, slot: Slot, given_chips: int
-) -> dict[str, Slot]:
-    """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
+def _slots_after_exchange(ledger: Ledger, slot: Slot, given_chips: int) -> list[Slot]:
+    """Return the slots to change so that `slot` contains `given_chips`.
 
     If possible, another slot of equal shape without holds gets the old chips of `slot`.
 
@@ -108,21 +106,18 @@ def _slots_after_exchange(
         (other for other in equal_slots if not given_chips & ~other.chips), None
     )
     if matching is not None:
-        return {
-            slot.uid: replace(slot, chips=matching.chips),
-            matching.uid: replace(matching, chips=slot.chips),
-        }
+        return [
+            replace(slot, chips=matching.chips),
+            replace(matching, chips=slot.chips),
+        ]
     held_chips = values.held_chips(ledger)
     dispossessed = next(
         (other for other in equal_slots if other.chips & held_chips), None
     )
-    changed = {
-        slot.uid: replace(slot, chips=_complete_chips(ledger, slot, given_chips))
-    }
-    if dispossessed is not None and not slot.chips & (
-        held_chips | changed[slot.uid].chips
-    ):
-        changed[dispossessed.uid] = replace(dispossessed, chips=slot.chips)
+    chips = _complete_chips(ledger, slot, given_chips)
+    changed = [replace(slot, chips=chips)]
+    if dispossessed is not None and not slot.chips & (held_chips | chips):
+        changed.append(replace(dispossessed, chips=slot.chips))
     return changed
 
 
@@ -281,8 +276,7 @@ def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
     is_known = pod.uid in ledger.slots or pod.uid in ledger.problems
     if not ledger.standalone or is_known:
         return ledger
-    slots = {**ledger.slots, pod.uid: standalone.make_slot(ledger, pod)}
-    return replace(ledger, slots=slots)
+    return values.put_slots(ledger, standalone.make_slot(ledger, pod))
 
 
 def _drop_pod(ledger: Ledger, uid: str) -> Ledger:

@@ -69,7 +69,7 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
         return ledger
     misses = 0 if _can_have_living_owner(ledger, hold) else hold.misses + 1
     if misses < MISSES_TO_RELEASE:
-        return values.put_hold(ledger, replace(hold, misses=misses))
+        return values.put_holds(ledger, replace(hold, misses=misses))
     if in_use is not None and in_use.isdisjoint(hold.kubelet_ids):
         return _drop_holds(ledger, {hold.sequence})
     return ledger
@@ -91,13 +91,13 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
         if ledger.busy >> chip & 1
     ]
     ids, chips = tuple(i for i, _ in used_pairs), tuple(chip for _, chip in used_pairs)
-    ledger = values.put_hold(ledger, replace(hold, kubelet_ids=ids, chips=chips))
+    ledger = values.put_holds(ledger, replace(hold, kubelet_ids=ids, chips=chips))
     slot = ledger.slots.get(hold.slot)
     if slot is None or values.is_alive(ledger, slot.uid):
         return ledger
     mask = values.union(h.mask for h in values.holds_of_slot(ledger, slot.uid))
     narrowed_slot = replace(slot, chips=mask, predicate_time=annotations.SERVED)
-    return replace(ledger, slots={**ledger.slots, slot.uid: narrowed_slot})
+    return values.put_slots(ledger, narrowed_slot)
 
 
 def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger:
@@ -281,6 +281,8 @@ def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
         return True
     slot = ledger.slots.get(hold.slot)
     initial = slot is not None and values.is_init(slot, hold.need)
+    # then the pod of the slot may still be in admission
+    half_served = slot is not None and choose_chips.next_need(ledger, slot) is not None
     for pod in ledger.pods.values():
         if pod.terminal or values.is_confirmed(ledger, pod):
             continue
@@ -291,19 +293,10 @@ def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
         }
         if len(hold.kubelet_ids) not in counts:
             continue
-        under_way = initial and _is_half_served(ledger, hold) and pod.phase != "Running"
+        under_way = initial and half_served and pod.phase != "Running"
         if under_way or not _is_proven_not_owner(ledger, pod, hold):
             return True
     return False
-
-
-def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
-    """Whether the slot from which a hold has its chips still waits for an Allocate.
-
-    If so, the slot's pod may still be in admission.
-    """
-    slot = ledger.slots.get(hold.slot)
-    return slot is not None and choose_chips.next_need(ledger, slot) is not None
 
 
 def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:

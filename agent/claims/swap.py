@@ -38,7 +38,7 @@ def exchange(
             else occupancy.annotated_chips(ledger, pod)
         )
         chips = chip_sets.ids_of(annotated) if annotated else hold.chips
-        return values.put_hold(ledger, replace(hold, slot=pod.uid, chips=chips))
+        return values.put_holds(ledger, replace(hold, slot=pod.uid, chips=chips))
     if own_slot is None:
         old_holds = () if replaced_hold is None else (replaced_hold,)
         own_slot = values.make_served_slot(ledger, pod, *old_holds)
@@ -55,17 +55,15 @@ def exchange(
         given_up = _chips_given_up(ledger, own_slot, hold, replaced_hold)
         return _exchange_one_container(ledger, hold, own_slot, given_up)
     moves = {hold.slot: pod.uid, pod.uid: hold.slot}
-    moved = {
-        other.sequence: replace(other, slot=moves[other.slot])
+    moved = (
+        replace(other, slot=moves[other.slot])
         for other in ledger.holds.values()
         if other.slot in moves
-    }
-    slots = {
-        own_slot.uid: replace(own_slot, chips=other_slot.chips),
-        other_slot.uid: replace(other_slot, chips=own_slot.chips),
-    }
-    return replace(
-        ledger, slots={**ledger.slots, **slots}, holds={**ledger.holds, **moved}
+    )
+    return values.put_slots(
+        values.put_holds(ledger, *moved),
+        replace(own_slot, chips=other_slot.chips),
+        replace(other_slot, chips=own_slot.chips),
     )
 
 
@@ -102,13 +100,13 @@ def _copy_slot(
         or other_slot.shape != pod.shape
         or values.is_fresh(other_slot)
     ):
-        return values.put_hold(ledger, replace(hold, slot=pod.uid))
-    moved = {
-        other.sequence: replace(other, slot=pod.uid)
+        return values.put_holds(ledger, replace(hold, slot=pod.uid))
+    moved = (
+        replace(other, slot=pod.uid)
         for other in values.holds_of_slot(ledger, other_slot.uid)
-    }
-    slots = {**ledger.slots, pod.uid: replace(other_slot, uid=pod.uid)}
-    return replace(ledger, slots=slots, holds={**ledger.holds, **moved})
+    )
+    copy = replace(other_slot, uid=pod.uid)
+    return values.put_slots(values.put_holds(ledger, *moved), copy)
 
 
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
@@ -128,24 +126,22 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
         hold.need: hold for hold in values.holds_of_slot(ledger, confirmed.slot)
     }
     newest_holds = {**newest_holds, confirmed.need: confirmed}  # by need
-    moved = {
-        hold.sequence: replace(hold, slot=own_slot.uid)
+    inherited = (
+        replace(hold, slot=own_slot.uid)
         for hold in newest_holds.values()
         if hold is confirmed or (hold.owner is None and _has_count_of(own_slot, hold))
-    }
-    for hold in values.holds_of_slot(ledger, own_slot.uid):
-        moved[hold.sequence] = replace(hold, slot=confirmed.slot)
-    ledger = replace(ledger, holds={**ledger.holds, **moved})
+    )
+    given_back = (
+        replace(hold, slot=confirmed.slot)
+        for hold in values.holds_of_slot(ledger, own_slot.uid)
+    )
+    ledger = values.put_holds(ledger, *inherited, *given_back)
     given_chips = chips_given_from(ledger, own_slot) or chip_sets.mask_of(
         confirmed.chips
     )
     rest_count = own_slot.chips.bit_count() - given_chips.bit_count()
     remaining = values.lowest(own_slot.chips & ~given_chips, rest_count)
-    slots = {
-        **ledger.slots,
-        own_slot.uid: replace(own_slot, chips=given_chips | remaining),
-    }
-    return replace(ledger, slots=slots)
+    return values.put_slots(ledger, replace(own_slot, chips=given_chips | remaining))
 
 
 def chips_given_from(ledger: Ledger, slot: Slot) -> int:
@@ -225,21 +221,17 @@ def _exchange_one_container(
         and not given_up & ~own_slot.chips
     )
     if not fits or given_chips & own_slot.chips & ~given_up:
-        return values.put_hold(ledger, replace(hold, slot=own_slot.uid))
+        return values.put_holds(ledger, replace(hold, slot=own_slot.uid))
     are_equal = other_slot is not None and other_slot.shape == own_slot.shape
     for other in values.holds_of_slot(ledger, own_slot.uid):
         can_move = other.owner is None and (other_slot is None or are_equal)
         if can_move and not other.mask & ~given_up:
-            ledger = values.put_hold(ledger, replace(other, slot=hold.slot))
-    slots = {
-        **ledger.slots,
-        own_slot.uid: replace(own_slot, chips=own_slot.chips & ~given_up | given_chips),
-    }
+            ledger = values.put_holds(ledger, replace(other, slot=hold.slot))
+    slots = [replace(own_slot, chips=own_slot.chips & ~given_up | given_chips)]
     if other_slot is not None and are_equal and not given_chips & ~other_slot.chips:
         remaining = other_slot.chips & ~given_chips
         # else the chips of the other slot are chosen again at its Allocate
         if not given_up & remaining:
-            slots[other_slot.uid] = replace(other_slot, chips=remaining | given_up)
-    return values.put_hold(
-        replace(ledger, slots=slots), replace(hold, slot=own_slot.uid)
-    )
+            slots.append(replace(other_slot, chips=remaining | given_up))
+    ledger = values.put_slots(ledger, *slots)
+    return values.put_holds(ledger, replace(hold, slot=own_slot.uid))

@@ -296,9 +296,16 @@ def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
     )
 
 
-def put_hold(ledger: Ledger, hold: Hold) -> Ledger:
-    """Return the ledger with `hold`, which replaces a hold of equal `sequence`."""
-    return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
+def put_holds(ledger: Ledger, *holds: Hold) -> Ledger:
+    """Return the ledger with these holds, which replace those of equal `sequence`."""
+    added = {hold.sequence: hold for hold in holds}
+    return replace(ledger, holds={**ledger.holds, **added})
+
+
+def put_slots(ledger: Ledger, *slots: Slot) -> Ledger:
+    """Return the ledger with these slots, which replace those of equal `uid`."""
+    added = {slot.uid: slot for slot in slots}
+    return replace(ledger, slots={**ledger.slots, **added})
 
 
 def need_of(pod: NpuPod, container: str) -> int:

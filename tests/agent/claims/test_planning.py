@@ -183,6 +183,6 @@ def test_chips_are_apart_in_more_groups_than_they_would_have_to_be(
     pod = new_pod("p", ((APP, len(chips)),), annotations={})
     owner = values.make_owner(pod, "c0")
     hold = Hold(sequence=1, kubelet_ids=(), chips=chips, slot="p", need=0, owner=owner)
-    ledger = values.put_hold(node(by_key(product)).ledger, hold)
+    ledger = values.put_holds(node(by_key(product)).ledger, hold)
 
     assert standalone.has_scattered_chips(ledger, pod) is are_apart

@@ -208,7 +208,7 @@ def test_a_container_with_the_same_chips_explains_the_process_on_them() -> None:
     mounts(now, 5)
     shows(now, "train", main=(5,))
     let_go = replace(now.ledger.holds[1], owner=None, reoffered=True)
-    now.replace(values.put_hold(now.ledger, let_go))
+    now.replace(values.put_holds(now.ledger, let_go))
     now.apply(ChipsRead(unhealthy=0, busy=0b1))
     passes(now)
     misses = now.ledger.holds[1].misses
