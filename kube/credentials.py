@@ -233,12 +233,8 @@ def from_url(
     return Credentials(server, tls=tls, tokens=tokens)
 
 
-def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
+def kubeconfig(path: Path) -> Credentials:
     """Return the credentials of a kubeconfig, read by the official client.
-
-    Args:
-        path: None for $KUBECONFIG or ~/.kube/config.
-        context: Name of the context; None for the current one.
 
     Raises:
         CredentialsError: The package is not installed, or it refuses the file.
@@ -251,8 +247,7 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
     configuration = client.Configuration()
     try:
         config.load_kube_config(  # type: ignore[no-untyped-call]  # has no types
-            config_file=None if path is None else str(path),
-            context=context,
+            config_file=str(path),
             client_configuration=configuration,
         )
         is_https = configuration.host.startswith("https://")
@@ -263,9 +258,7 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
             str(error)[:_MESSAGE_CHARACTERS].encode(errors="backslashreplace").decode()
         )
         problem = f"{type(error).__name__}: {message}"
-        text = (
-            f"kubeconfig {path or ''}: expected one that can be used, found {problem}"
-        )
+        text = f"kubeconfig {path}: expected one that can be used, found {problem}"
         raise CredentialsError(text) from error
     return Credentials(
         configuration.host.rstrip("/"),

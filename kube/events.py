@@ -82,15 +82,6 @@ class _Occurrences:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PostedEvent:
-    """Event that the API server has."""
-
-    name: str
-    first_s: float
-    count: int
-
-
 class Recorder:
     """Queue of one component's events, and the events that it has sent."""
 
@@ -121,7 +112,8 @@ class Recorder:
         self._backoff = backoff or Backoff()
         self._spacing_s = spacing_s
         self._pending: OrderedDict[_EventKey, _Occurrences] = OrderedDict()
-        self._posted_events: OrderedDict[_EventKey, _PostedEvent] = OrderedDict()
+        #: {event that the API server has: (its name, its count)}
+        self._posted_events: OrderedDict[_EventKey, tuple[str, int]] = OrderedDict()
         self._wake = asyncio.Event()
         #: Events that were dropped: queue full, or refused by the API server.
         self.dropped_count = 0
@@ -204,7 +196,7 @@ class Recorder:
         posted_event = self._posted_events.get(key)
         if posted_event:
             try:
-                await self._count_up(key, occurrences, posted_event)
+                await self._count_up(key, occurrences, *posted_event)
             except NotFoundError:  # the API server deletes events after an hour
                 self._posted_events.pop(key, None)
             else:
@@ -212,18 +204,13 @@ class Recorder:
         await self._create(key, occurrences)
 
     async def _count_up(
-        self, key: _EventKey, occurrences: _Occurrences, posted_event: _PostedEvent
+        self, key: _EventKey, occurrences: _Occurrences, name: str, posted_count: int
     ) -> None:
-        count = posted_event.count + occurrences.count
+        count = posted_count + occurrences.count
         body = {"count": count, "lastTimestamp": clock.rfc3339(occurrences.last_s)}
-        path = object_path("events", posted_event.name, namespace=key.namespace)
+        path = object_path("events", name, namespace=key.namespace)
         await send_patch(self._client, path, body)
-        self._remember(
-            key,
-            _PostedEvent(
-                name=posted_event.name, first_s=posted_event.first_s, count=count
-            ),
-        )
+        self._remember(key, name, count)
 
     async def _create(self, key: _EventKey, occurrences: _Occurrences) -> None:
         regarding = key.regarding
@@ -256,15 +243,10 @@ class Recorder:
             # namespace refuses with another reason.
             if error.reason != "AlreadyExists":
                 raise
-        self._remember(
-            key,
-            _PostedEvent(
-                name=name, first_s=occurrences.first_s, count=occurrences.count
-            ),
-        )
+        self._remember(key, name, occurrences.count)
 
-    def _remember(self, key: _EventKey, posted_event: _PostedEvent) -> None:
-        self._posted_events[key] = posted_event
+    def _remember(self, key: _EventKey, name: str, count: int) -> None:
+        self._posted_events[key] = name, count
         self._posted_events.move_to_end(key)
         if len(self._posted_events) > _MAX_POSTED:
             self._posted_events.popitem(last=False)
