@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.devices.poller import Observation
-from agent.devices.reading import Reading
 from agent.monitor.chips import ChipMonitor
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
@@ -46,9 +45,8 @@ class DriverMonitor:
             self._metrics.driver_failures.inc()
         self._announcer.driver_problem(observation.problem)
         self.problem = observation.problem
-        readings = {
-            reading.product.resource: reading for reading in _lines(observation)
-        }
+        lines = observation.reading.lines if observation.reading is not None else ()
+        readings = {line.product.resource: line for line in lines}
         needs_more = [
             monitor.observe(
                 replace(observation, reading=readings.get(monitor.product.resource))
@@ -56,7 +54,3 @@ class DriverMonitor:
             for monitor in self._chip_monitors
         ]
         return any(needs_more)
-
-
-def _lines(observation: Observation) -> Sequence[Reading]:
-    return observation.reading.lines if observation.reading is not None else ()

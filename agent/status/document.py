@@ -46,7 +46,10 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
             entry of each chip has the chip's name in addition to its number.
     """
     views = (view, *other_views)
-    changes = sorted((change for view in views for change in view.changes), key=_time)
+    changes = sorted(
+        (change for view in views for change in view.changes),
+        key=lambda change: change.at_ms,
+    )
     return {
         "node": view.ledger.node,
         "version": view.version,
@@ -77,10 +80,6 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
             for change in changes
         ],
     }
-
-
-def _time(change: Change) -> int:
-    return change.at_ms
 
 
 def _chips(view: View) -> Iterator[dict[str, Any]]:

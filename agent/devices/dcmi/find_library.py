@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 LIBRARY = "libdcmi.so"
@@ -65,7 +65,7 @@ def find_distrust_reason(library: Path) -> str:
     """
     try:
         real = library.resolve(strict=True)
-        path_stats = list(_facts(real))
+        path_stats = [(path, path.stat()) for path in (real, real.parent)]
     except OSError as error:
         return f"{library}: {error.strerror}"
     for path, stats in path_stats:
@@ -78,8 +78,3 @@ def find_distrust_reason(library: Path) -> str:
         mode = stat.S_IMODE(stats.st_mode)
         return f"{real}: expected a file that its owner alone may write, found {mode:o}"
     return ""
-
-
-def _facts(real: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    yield real, real.stat()
-    yield real.parent, real.parent.stat()

@@ -166,13 +166,11 @@ class ChipReader:
 
     def _forget(self, logic_id: int, reported: Container[int]) -> None:
         """Delete a chip's stored fault events whose code is not in `reported`."""
-        stale = [
-            key
-            for key in self._event_codes
-            if key[0] == logic_id and key[1] not in reported
-        ]
-        for key in stale:
-            del self._event_codes[key]
+        self._event_codes = {
+            key: code
+            for key, code in self._event_codes.items()
+            if key[0] != logic_id or key[1] in reported
+        }
 
     def _network(self, identity: Identity) -> int | None:
         return _call_or(self._library.network, None, identity.card, identity.device)
@@ -196,10 +194,7 @@ class ChipReader:
             sorted(identities, key=lambda identity: identity.physical_id)
         )
         self._unidentified = tuple(problems)
-        try:
-            self._version = self._library.version()
-        except CallError:
-            self._version = ""
+        self._version = _call_or(self._library.version, "")
 
     def _identity(self, card: int, device: int) -> Identity:
         library = self._library
@@ -254,11 +249,9 @@ class ChipReader:
         return None
 
 
-def _call_or(
-    function: Callable[[int, int], T], otherwise: T, card: int, device: int
-) -> T:
-    """Return `function(card, device)`; `otherwise` if that raises `CallError`."""
+def _call_or(function: Callable[..., T], otherwise: T, *place: int) -> T:
+    """Return `function(*place)`; `otherwise` if that raises `CallError`."""
     try:
-        return function(card, device)
+        return function(*place)
     except CallError:
         return otherwise

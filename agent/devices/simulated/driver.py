@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agent.devices.driver import DriverFileError
 from agent.devices.file_changes import FileWatch
-from agent.devices.reading import ChipFault, Reading
+from agent.devices.reading import Reading
 from agent.devices.simulated import file as driver_file
 from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node import chips as chip_sets
@@ -200,11 +200,10 @@ def _keys(reading: Reading) -> str:
     """Return the products of a reading as a text, to compare two readings."""
     if not reading.other_lines:
         return reading.product.key
-    return ", ".join(f"{line.product.key} {_ids(line)}" for line in reading.lines)
-
-
-def _ids(line: Reading) -> list[int]:
-    return list(chip_sets.ids_of(line.product.all_chips))
+    rows = (line.product for line in reading.lines)
+    return ", ".join(
+        f"{row.key} {list(chip_sets.ids_of(row.all_chips))}" for row in rows
+    )
 
 
 def _date_faults(
@@ -216,20 +215,21 @@ def _date_faults(
     """
     old_lines = last_reading.lines if last_reading else ()
     since_ms_by_key = {
-        _key(fault): fault.since_ms for line in old_lines for fault in line.faults
+        driver_file.FAULT_KEY(fault): fault.since_ms
+        for line in old_lines
+        for fault in line.faults
     }
     first, *others = (
         replace(
             line,
             faults=tuple(
-                replace(fault, since_ms=since_ms_by_key.get(_key(fault), now_ms))
+                replace(
+                    fault,
+                    since_ms=since_ms_by_key.get(driver_file.FAULT_KEY(fault), now_ms),
+                )
                 for fault in line.faults
             ),
         )
         for line in reading.lines
     )
     return replace(first, other_lines=tuple(others))
-
-
-def _key(fault: ChipFault) -> tuple[int, str]:
-    return (fault.chip, fault.code)

@@ -24,6 +24,7 @@ one file are reported together.
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
 from agent.devices.reading import (
@@ -84,6 +85,11 @@ _DEVICE = matching(
     re.compile(r"(/dev(/[\w-][\w.-]*)+)?").fullmatch, "a device like /dev/null"
 )
 
+#: Order of a machine's faults, processes and virtual devices; each occurs once.
+FAULT_KEY = attrgetter("chip", "code")
+_PROCESS_KEY = attrgetter("chip", "pid")
+_NUMBER = attrgetter("number")
+
 #: Linux has at most 1,024 NUMA nodes (MAX_NUMNODES).
 _NUMA_NODE = whole(0, 1023, "a NUMA node")
 
@@ -135,9 +141,11 @@ def _read_machine(part: Part) -> Reading:
         number=required(whole(*VIRTUAL_NUMBERS)),
         kind=required(_KIND),
     )
-    faults = fields.get("faults", distinct(fault, "chip and code", _chip_and_code), ())
-    processes = fields.get("processes", distinct(process, "chip and pid", _use), ())
-    virtual = fields.get("virtual", distinct(device, "number", _number), ())
+    faults = fields.get("faults", distinct(fault, "chip and code", FAULT_KEY), ())
+    processes = fields.get(
+        "processes", distinct(process, "chip and pid", _PROCESS_KEY), ()
+    )
+    virtual = fields.get("virtual", distinct(device, "number", _NUMBER), ())
     vanished = fields.get("vanished", chips(ids), ())
     unreachable = fields.get("unreachable", chips(ids), ())
     stand_in = fields.get("stand_in", _DEVICE, "")
@@ -156,28 +164,16 @@ def _read_machine(part: Part) -> Reading:
                 product=row,
                 chips=tuple(id_ for id_ in ids if id_ not in vanished),
                 numa=numa,
-                faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
+                faults=tuple(sorted(faults, key=attrgetter("chip"))),
                 unreachable=unreachable,
-                processes=tuple(sorted(processes, key=_use)),
-                virtual=tuple(sorted(virtual, key=_number)),
+                processes=tuple(sorted(processes, key=_PROCESS_KEY)),
+                virtual=tuple(sorted(virtual, key=_NUMBER)),
                 stand_in=stand_in,
             ),
         )
         for row in order_rows(rows)
     )
     return replace(first, other_lines=tuple(others))
-
-
-def _chip_and_code(fault: ChipFault) -> tuple[int, str]:
-    return fault.chip, fault.code
-
-
-def _use(process: Process) -> tuple[int, int]:
-    return process.chip, process.pid
-
-
-def _number(device: VirtualDevice) -> int:
-    return device.number
 
 
 def _further_lines(first: Product) -> Callable[[Part], tuple[Product, ...]]:
