@@ -230,24 +230,15 @@ def _met_upgrades(
         now: Loop time. Unit: seconds.
     """
     chip, code = key
+    levels: list[tuple[Kind, Level]] = []
     frequency = read.config.frequency.get(code)
-    if frequency and history.is_present and len(history.arrivals_s) >= frequency.times:
-        yield Upgrade(
-            chip=chip,
-            code=code,
-            level=frequency.level,
-            kind=Kind.FREQUENCY,
-            at_ms=read.now_ms,
-        )
+    if frequency and len(history.arrivals_s) >= frequency.times:
+        levels.append((Kind.FREQUENCY, frequency.level))
     duration = read.config.duration.get(code)
-    if duration and history.is_present and now - history.since > duration.timeout_s:
-        yield Upgrade(
-            chip=chip,
-            code=code,
-            level=duration.level,
-            kind=Kind.DURATION,
-            at_ms=read.now_ms,
-        )
+    if duration and now - history.since > duration.timeout_s:
+        levels.append((Kind.DURATION, duration.level))
+    for kind, level in levels if history.is_present else ():
+        yield Upgrade(chip=chip, code=code, level=level, kind=kind, at_ms=read.now_ms)
 
 
 def _is_lasting(

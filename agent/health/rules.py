@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -77,27 +78,14 @@ _TWICE_A_DAY = (
     "81578008 815F8008 81938008 81958008 81978008"
 )
 _DAY_S = 86400.0
+_a_day = partial(Frequency, window_s=_DAY_S, level=Level.MANUALLY_SEPARATE)
 
 #: Source: MindCluster's device plugin, `build/faultCustomization.json` (at 22bb3d98).
 FREQUENCY = index_by_code(
     [
-        (
-            _TWICE_A_DAY.split(),
-            Frequency(window_s=_DAY_S, times=2, level=Level.MANUALLY_SEPARATE),
-        ),
-        (
-            ("80E18005",),
-            Frequency(window_s=_DAY_S, times=3, level=Level.MANUALLY_SEPARATE),
-        ),
-        (
-            ("81078603",),
-            Frequency(
-                window_s=_DAY_S,
-                times=5,
-                level=Level.MANUALLY_SEPARATE,
-                release_s=2 * _DAY_S,
-            ),
-        ),
+        (_TWICE_A_DAY.split(), _a_day(times=2)),
+        (("80E18005",), _a_day(times=3)),
+        (("81078603",), _a_day(times=5, release_s=2 * _DAY_S)),
     ]
 )
 DURATION = index_by_code(

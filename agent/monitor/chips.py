@@ -214,13 +214,19 @@ class ChipMonitor:
         by_rule = {
             upgrade.chip for upgrade in self._courses.upgrades if _separates(upgrade)
         }
-        by_hand = sorted(self._named.separated - by_rule)
+        by_hand = (
+            UpgradeReason(
+                chip=chip,
+                code="",
+                level=Level.MANUALLY_SEPARATE.value,
+                type=Kind.AUTOFILL.value,
+                time_ms=self._by_hand_ms.get(chip, 0),
+            )
+            for chip in sorted(self._named.separated - by_rule)
+        )
         return Findings(
             separated=self._separated_names(),
-            upgrades=(
-                *(self._reason(upgrade) for upgrade in self._courses.upgrades),
-                *(_by_hand(chip, self._by_hand_ms.get(chip, 0)) for chip in by_hand),
-            ),
+            upgrades=(*map(self._reason, self._courses.upgrades), *by_hand),
             switch=self._switch_info(),
         )
 
@@ -279,10 +285,7 @@ class ChipMonitor:
             config=self._config,
             now_ms=self._clocks.wall_ms(),
         )
-        self._courses, effects = escalation.step(
-            self._courses, faults_read, self._clocks.loop_s()
-        )
-        for effect in effects:
+        for effect in self._step_courses(faults_read):
             upgrade = effect.upgrade
             self._announcer.fault_level_changed(
                 self._reason(upgrade), is_over=effect == UpgradeEnded(upgrade)
@@ -307,14 +310,13 @@ class ChipMonitor:
                     self._announcer.chips_separated(chips)
                 case separation.ChipsReleased(chips):
                     self._announcer.chips_released(chips)
-                    self._lift_separation(chips)
+                    for chip in chips:
+                        self._step_courses(escalation.SeparationLifted(chip))
 
-    def _lift_separation(self, chips: tuple[int, ...]) -> None:
-        for chip in chips:
-            event = escalation.SeparationLifted(chip)
-            self._courses, _ = escalation.step(
-                self._courses, event, self._clocks.loop_s()
-            )
+    def _step_courses(self, event: escalation.Event) -> tuple[escalation.Effect, ...]:
+        now_s = self._clocks.loop_s()
+        self._courses, effects = escalation.step(self._courses, event, now_s)
+        return effects
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
         """Restore separated chips and raised levels from `mindx-dl-deviceinfo-<node>`.
@@ -351,24 +353,12 @@ class ChipMonitor:
             for reason in reasons
             if reason.type == Kind.AUTOFILL.value
         }
-        self._courses, _ = escalation.step(
-            self._courses, escalation.UpgradesRestored(upgrades), self._clocks.loop_s()
-        )
+        self._step_courses(escalation.UpgradesRestored(upgrades))
 
 
 def _separates(upgrade: Upgrade) -> bool:
     """Whether a raised fault level takes its chip out of service."""
     return upgrade.level is Level.MANUALLY_SEPARATE
-
-
-def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
-    return UpgradeReason(
-        chip=chip,
-        code="",
-        level=Level.MANUALLY_SEPARATE.value,
-        type=Kind.AUTOFILL.value,
-        time_ms=at_ms,
-    )
 
 
 def _is_ours(reason: UpgradeReason) -> bool:

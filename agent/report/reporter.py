@@ -9,6 +9,7 @@ one.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from agent.observe.metrics import Metrics
 from agent.report import content, schedule
@@ -244,48 +245,32 @@ class Reporter:
         now_s = int(self._wall_s())
         data = content.configmap_data(write.report, update_time=now_s)
         manual = data.pop(MANUAL_KEY)
+        full_data = {**data, MANUAL_KEY: manual}
         try:
-            owner = await self._owner()
-            full_data = {**data, MANUAL_KEY: manual}
+            target: dict[str, Any] = {
+                "namespace": self._namespace,
+                "name": self._name,
+                "labels": deviceinfo.LABELS,
+                "annotations": {schedule.WRITER: self._state.me},
+                "owner": await self._owner(),
+            }
             try:
-                written = await self._patch(
-                    full_data if write.manual_at else data, write.manual_at, owner
+                written = await configmaps.patch(
+                    self._client,
+                    data=full_data if write.manual_at else data,
+                    resource_version=str(write.manual_at) if write.manual_at else None,
+                    **target,
                 )
             except NotFoundError:
-                written = await self._create(full_data, owner)
+                written = await configmaps.create(
+                    self._client, data=full_data, **target
+                )
         except KubeError as error:
             return self._failed(error)
         self._metrics.report_writes.labels("ok").inc()
         self._backoff.reset()
         self._observe_delay(write.report)
         return schedule.WriteSucceeded(write.report, data, stored_configmap(written))
-
-    async def _patch(
-        self, data: dict[str, str], manual_at: int, owner: OwnerReference | None
-    ) -> ConfigMap:
-        return await configmaps.patch(
-            self._client,
-            namespace=self._namespace,
-            name=self._name,
-            data=data,
-            labels=deviceinfo.LABELS,
-            annotations={schedule.WRITER: self._state.me},
-            resource_version=str(manual_at) if manual_at else None,
-            owner=owner,
-        )
-
-    async def _create(
-        self, data: dict[str, str], owner: OwnerReference | None
-    ) -> ConfigMap:
-        return await configmaps.create(
-            self._client,
-            namespace=self._namespace,
-            name=self._name,
-            labels=deviceinfo.LABELS,
-            annotations={schedule.WRITER: self._state.me},
-            data=data,
-            owner=owner,
-        )
 
     def _failed(self, error: KubeError) -> schedule.WriteFailed:
         self._metrics.report_writes.labels("failed").inc()
