@@ -158,24 +158,13 @@ class Mounts:
         The chips are ordered by physical id, ascending.
         """
         chips = sorted(set(hold.chips))
-        reading = self._last_reading()
-        if self._mount is MountMethod.CDI:
-            return api_pb2.ContainerAllocateResponse(
-                cdi_devices=[api_pb2.CDIDevice(name=cdi.name_of(c)) for c in chips]
-            )
-        if self._mount is MountMethod.NATIVE:
-            devices = host_devices.find(reading, self._dev)
-            nodes = (*devices.common, *map(devices.of_chip, chips))
-            return api_pb2.ContainerAllocateResponse(devices=map(_spec, nodes))
         envs = {VISIBLE_DEVICES: ",".join(map(str, chips)), RUNTIME_OPTIONS: ""}
-        if reading.chip_name.startswith("310B"):
+        if self._last_reading().chip_name.startswith("310B"):
             envs[_ALLOW_LINK] = "True"
-        stand_ins = host_devices.HostDevices(common=(), stand_in=reading.stand_in)
-        return api_pb2.ContainerAllocateResponse(
-            envs=envs,
-            devices=[
-                _spec(stand_ins.of_chip(chip)) for chip in chips if reading.stand_in
-            ],
+        return self._render(
+            map(cdi.name_of, chips),
+            lambda devices: map(devices.of_chip, chips),
+            envs,
         )
 
     def answer_virtual(
@@ -185,21 +174,36 @@ class Mounts:
 
         A virtual device is a part of a chip.
         """
-        if self._mount is MountMethod.CDI:
-            name = cdi.name_of_virtual(device)
-            return api_pb2.ContainerAllocateResponse(
-                cdi_devices=[api_pb2.CDIDevice(name=name)]
-            )
-        devices = host_devices.find(self._last_reading(), self._dev)
-        spec = _spec(devices.of_virtual(device))
-        if self._mount is MountMethod.NATIVE:
-            return api_pb2.ContainerAllocateResponse(
-                devices=[*map(_spec, devices.common), spec]
-            )
-        return api_pb2.ContainerAllocateResponse(
-            envs={VISIBLE_DEVICES: str(device.number), RUNTIME_OPTIONS: _VIRTUAL},
-            devices=[spec] if devices.stand_in else [],
+        return self._render(
+            [cdi.name_of_virtual(device)],
+            lambda devices: [devices.of_virtual(device)],
+            {VISIBLE_DEVICES: str(device.number), RUNTIME_OPTIONS: _VIRTUAL},
         )
+
+    def _render(
+        self,
+        cdi_names: Iterable[str],
+        find_nodes: Callable[[HostDevices], Iterable[DeviceNode]],
+        envs: Mapping[str, str],
+    ) -> api_pb2.ContainerAllocateResponse:
+        """Render an answer in the words of the mount method.
+
+        Args:
+            cdi_names: Qualified CDI names of the mounted chips.
+            find_nodes: Returns the device files of the mounted chips.
+            envs: Variables for Ascend Docker Runtime.
+        """
+        if self._mount is MountMethod.CDI:
+            cdi_devices = [api_pb2.CDIDevice(name=name) for name in cdi_names]
+            return api_pb2.ContainerAllocateResponse(cdi_devices=cdi_devices)
+        reading = self._last_reading()
+        if self._mount is MountMethod.NATIVE:
+            devices = host_devices.find(reading, self._dev)
+            nodes = (*devices.common, *find_nodes(devices))
+            return api_pb2.ContainerAllocateResponse(devices=map(_spec, nodes))
+        stand_ins = HostDevices(common=(), stand_in=reading.stand_in)
+        specs = map(_spec, find_nodes(stand_ins)) if reading.stand_in else ()
+        return api_pb2.ContainerAllocateResponse(envs=envs, devices=specs)
 
     def clean_up(self, *, is_needed: bool) -> None:
         """Remove the node's CDI spec (method `cdi`) if no container needs the spec.

@@ -123,9 +123,10 @@ class PodResourcesClient:
             try:
                 return await self._get(namespace, name)
             except grpc.aio.AioRpcError as error:
-                if _not_found(error):
+                # of an unknown pod: "pod … in namespace … not found"
+                if _is_kind(error, grpc.StatusCode.NOT_FOUND, "not found"):
                     return None
-                if not _is_off(error):
+                if not _is_kind(error, grpc.StatusCode.UNIMPLEMENTED, "disabled"):
                     raise ResourcesError(
                         f"{error.code()}: {error.details()}"
                     ) from error
@@ -205,20 +206,10 @@ def _message(answer: M | None) -> M:
     return answer
 
 
-def _not_found(error: grpc.aio.AioRpcError) -> bool:
-    """Whether the error of a Get call says that the kubelet does not know the pod.
+def _is_kind(error: grpc.aio.AioRpcError, code: grpc.StatusCode, text: str) -> bool:
+    """Whether the error of a Get call has a gRPC code, or none and this text.
 
-    The kubelet's error has no gRPC code. So it arrives with the code UNKNOWN and the
-    text "pod … in namespace … not found".
+    The kubelet's errors have no gRPC code, so they arrive with the code UNKNOWN.
     """
-    return error.code() is grpc.StatusCode.NOT_FOUND or (
-        error.code() is grpc.StatusCode.UNKNOWN
-        and "not found" in (error.details() or "")
-    )
-
-
-def _is_off(error: grpc.aio.AioRpcError) -> bool:
-    return error.code() is grpc.StatusCode.UNIMPLEMENTED or (
-        error.code() is grpc.StatusCode.UNKNOWN
-        and "disabled" in (error.details() or "")
-    )
+    is_unknown = error.code() is grpc.StatusCode.UNKNOWN
+    return error.code() is code or (is_unknown and text in (error.details() or ""))

@@ -55,19 +55,15 @@ class ProductLinePods:
         """Send a pod to the product line's ledger if it asks for chips of this line."""
         pod = npu_pod(obj, self.resource)
         if pod is not None:
-            self._expect(pod)
+            is_known = pod.uid in self.store.ledger.pods
+            if not is_known and pod.phase == "Pending" and self._is_served():
+                self._expected.add(pod.uid)
             self.store.apply(PodUpdated(pod))
 
     def delete(self, uid: str) -> None:
         """Tell the ledger that the pod with this UID was deleted."""
         self._expected.discard(uid)
         self.store.apply(PodDeleted(uid))
-
-    def _expect(self, pod: NpuPod) -> None:
-        """Remember for `is_expected` a new Pending pod that only this agent serves."""
-        is_known = pod.uid in self.store.ledger.pods
-        if not is_known and pod.phase == "Pending" and self._is_served():
-            self._expected.add(pod.uid)
 
 
 class PodInformer:
