@@ -201,7 +201,9 @@ class Agent:
             apply=self._apply_fault_config,
             on_problem=self._announcer.fault_config_problem,
         )
-        metrics.followed.set_function(self._is_followed)
+        metrics.followed.set_function(
+            lambda: all(line.server.is_followed for line in self._lines)
+        )
         metrics.events_dropped.set_function(lambda: api.recorder.dropped_count)
         self._announcer.expose_watches(
             pods=self._pods.watch,
@@ -318,9 +320,6 @@ class Agent:
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
         self._reporter.set_silent(is_silent=not is_ours)
-
-    def _is_followed(self) -> bool:
-        return all(line.server.is_followed for line in self._lines)
 
     # Outputs of all product lines
 

@@ -44,20 +44,16 @@ class _Flag:
 
 
 _LEVELS = {"-1": "debug", "0": "info", "1": "warning", "2": "error", "3": "error"}
+_MODES = {"true": "scheduled", "false": "standalone"}
 _STDERR = "logs go to standard error"
 _BOOLEAN = ("true", "false")
 
 
-def _log_level(value: str, _environ: Mapping[str, str]) -> Sequence[Setting]:
-    return (("log-level", _LEVELS[value]),)
-
-
-def _mode(value: str, _environ: Mapping[str, str]) -> Sequence[Setting]:
-    return (("mode", "scheduled" if value == "true" else "standalone"),)
-
-
-def _period(value: str, _environ: Mapping[str, str]) -> Sequence[Setting]:
-    return (("reconcile-period-s", value),)
+def _as(
+    name: str, translate: Callable[[str], str] = str
+) -> Callable[[str, Mapping[str, str]], Sequence[Setting]]:
+    """Return the translation of a flag into one setting."""
+    return lambda value, _environ: ((name, translate(value)),)
 
 
 def _kubelet(value: str, environ: Mapping[str, str]) -> Sequence[Setting]:
@@ -67,11 +63,13 @@ def _kubelet(value: str, environ: Mapping[str, str]) -> Sequence[Setting]:
 
 
 _FLAGS: Mapping[str, _Flag] = {
-    "volcanoType": _Flag(default="false", settings=_mode),
+    "volcanoType": _Flag(default="false", settings=_as("mode", _MODES.__getitem__)),
     "presetVirtualDevice": _Flag(
         default="true", only="virtual devices are not made on demand"
     ),
-    "listWatchPeriod": _Flag(default="5", bounds=(3, 1800), settings=_period),
+    "listWatchPeriod": _Flag(
+        default="5", bounds=(3, 1800), settings=_as("reconcile-period-s")
+    ),
     "autoStowing": _Flag(
         default="true",
         only="chips return by themselves, except those that ManuallySeparateNPU names",
@@ -103,7 +101,9 @@ _FLAGS: Mapping[str, _Flag] = {
         default="false", only="the dies of a chip are scheduled as modules"
     ),
     "getPodFromKubelet": _Flag(default="false", settings=_kubelet),
-    "logLevel": _Flag(default="0", bounds=(-1, 3), settings=_log_level),
+    "logLevel": _Flag(
+        default="0", bounds=(-1, 3), settings=_as("log-level", _LEVELS.__getitem__)
+    ),
     "logFile": _Flag(
         default="/var/log/mindx-dl/devicePlugin/devicePlugin.log", idle=_STDERR
     ),

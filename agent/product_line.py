@@ -35,7 +35,7 @@ from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.pod_resources import PodResourcesClient, RateLimit
 from agent.plugin.server import Server
 from agent.plugin.servicer import Servicer
-from agent.plugin.vnpu import VirtualDevices, VirtualServicer
+from agent.plugin.vnpu import VirtualServicer
 from agent.pods.annotator import Annotator
 from agent.pods.informer import PodInformer
 from agent.pods.reconciler import Reconciler
@@ -199,7 +199,7 @@ class ProductLine:
                 VirtualServicer,
                 self.store,
                 row,
-                virtual_devices=self._virtual_devices,
+                monitor=self.chip_monitor,
                 mounts=self.mounts,
             )
             server = Server(
@@ -279,9 +279,3 @@ class ProductLine:
     def _numa_nodes(self) -> tuple[int, ...]:
         is_enabled = self._services.settings.numa_topology
         return self.chip_monitor.reading.numa if is_enabled else ()
-
-    def _virtual_devices(self) -> VirtualDevices:
-        monitor = self.chip_monitor
-        return VirtualDevices(
-            reading=monitor.reading, in_service=monitor.health.in_service
-        )

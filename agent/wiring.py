@@ -7,12 +7,16 @@ mount method are logged.
 import asyncio
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
-from agent.devices import detect
+from agent.devices.dcmi import find_library
+from agent.devices.dcmi.driver import DcmiDriver
 from agent.devices.driver import Driver
 from agent.devices.poller import Poller
 from agent.devices.reading import Reading
+from agent.devices.simulated.driver import SimulatedDriver
 from agent.plugin.mounts import MountMethod, resolve
 from agent.readiness import Readiness
 from agent.settings import Settings
@@ -24,20 +28,54 @@ log = logging.getLogger(__name__)
 
 def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
     """Open the driver that the settings choose for this node; `stack` closes it."""
-    choice = detect.choose_driver(
-        detect.DriverSettings(
-            kind=settings.driver,
-            file=settings.driver_file,
-            poll_s=settings.driver_poll_s,
-            library=settings.dcmi_library,
-            product=settings.product,
-            call_s=settings.driver_deadline_s,
-        ),
-        wall_ms=wall_ms,
-    )
+    choice = choose_driver(settings, os.environ)
     log.info("driver", extra={"driver": choice.kind, "reason": choice.reason})
     stack.push_async_callback(choice.driver.close)
     return choice.driver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The driver chosen to read the node's chips, its kind, and why it was chosen."""
+
+    driver: Driver
+    kind: str
+    reason: str
+
+
+def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
+    """Create the driver of the kind `settings.driver`, which reads the node's chips.
+
+    The kind `auto` means libdcmi if `settings.dcmi_library` is set or libdcmi is found.
+    Otherwise `auto` means the simulated driver, which reads a YAML file.
+
+    Args:
+        environment: Environment variables of the agent. LD_LIBRARY_PATH names folders
+            where libdcmi is searched.
+    """
+    library = settings.dcmi_library or find_library.locate(environment)
+    is_told = settings.driver == "simulated"
+    if is_told or (settings.driver == "auto" and library is None):
+        searched = ", ".join(map(str, find_library.search_folders(environment)))
+        return Choice(
+            driver=SimulatedDriver(
+                settings.driver_file, poll_s=settings.driver_poll_s, wall_ms=wall_ms
+            ),
+            kind="simulated",
+            reason="as told" if is_told else f"no {find_library.LIBRARY} in {searched}",
+        )
+    library = library or find_library.FOLDERS[0] / find_library.LIBRARY
+    return Choice(
+        driver=DcmiDriver(
+            library,
+            product=settings.product,
+            call_s=settings.driver_deadline_s,
+            wall_ms=wall_ms,
+            environment=find_library.make_environment(environment),
+        ),
+        kind="dcmi",
+        reason=str(library),
+    )
 
 
 async def first_reading(

@@ -2,8 +2,8 @@
 
 A reading is the state of all chips at one time, as a value of the module `reading`.
 `driver` has the interface of the two drivers: `dcmi` reads real chips, and `simulated`
-reads chips described in a file. `detect` chooses the driver, and `poller` reads the
-chosen driver with a deadline. `processes` reads from the kernel which pod a process
+reads chips described in a file. `poller` reads the driver that `agent.wiring`
+chooses, with a deadline. `processes` reads from the kernel which pod a process
 belongs to.
 
 Not here: the health of a chip (`agent.health`), and which pod has which chip

@@ -148,10 +148,7 @@ class Server:
             evidence: A sentence about something that only another plugin can have done.
         """
         self._suspicion = evidence
-        self._requests_before = self._request_count()
-
-    def _request_count(self) -> int:
-        return self._servicer.request_count if self._servicer is not None else 0
+        self._requests_before = self._servicer.request_count if self._servicer else 0
 
     async def run(self) -> NoReturn:
         """Keep the plugin registered with the kubelet until this task is cancelled.

@@ -7,11 +7,11 @@ device. A chip with virtual devices is not given out whole.
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from agent.claims.store import LedgerStore
 from agent.devices.reading import Reading, VirtualDevice
+from agent.monitor.chips import ChipMonitor
 from agent.plugin.list_and_watch import Context, ListAndWatchServicer
 from agent.plugin.mounts import Mounts
 from agent.plugin.translate import ListedDevice
@@ -20,15 +20,6 @@ from scheduler_core.products.lookup import find_virtual_row
 from scheduler_core.products.table import Product
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualDevices:
-    """Virtual devices of a product line, and which of its chips are in service."""
-
-    reading: Reading
-    #: Chips that may be given out, whole or as virtual devices.
-    in_service: tuple[int, ...]
 
 
 def name_of(device: VirtualDevice, product: Product) -> str:
@@ -62,7 +53,7 @@ class VirtualServicer(ListAndWatchServicer):
         store: LedgerStore,
         row: Product,
         *,
-        virtual_devices: Callable[[], VirtualDevices],
+        monitor: ChipMonitor,
         mounts: Mounts,
     ) -> None:
         """Construct the servicer of one kind of virtual device.
@@ -71,13 +62,13 @@ class VirtualServicer(ListAndWatchServicer):
             store: Ledger of the product line. After a change of the ledger, the list of
                 devices is sent to the kubelet if it differs from the list sent last.
             row: Product row that names the resource of this kind.
-            virtual_devices: Returns the virtual devices as last read, and which chips
-                may be given out.
+            monitor: Has the virtual devices as last read, and which chips may be given
+                out.
             mounts: Renders the answer to Allocate.
         """
         super().__init__(store, self._list_devices, steers=False)
         self._row = row
-        self._virtual_devices = virtual_devices
+        self._monitor = monitor
         self._mounts = mounts
 
     async def GetPreferredAllocation(
@@ -112,27 +103,25 @@ class VirtualServicer(ListAndWatchServicer):
         problem = self._mounts.problem()
         if problem or len(ids) != 1:
             return problem or f"a container gets 1 {self._row.resource}, not {len(ids)}"
-        virtual_devices = self._virtual_devices()
         matches = (
             device
-            for device in self._of_kind(virtual_devices.reading)
-            if name_of(device, virtual_devices.reading.product) == ids[0]
+            for device in self._of_kind(self._monitor.reading)
+            if name_of(device, self._monitor.product) == ids[0]
         )
         device = next(matches, None)
         if device is None:
             return f"{ids[0]} is no device of this node any more"
-        if device.chip not in virtual_devices.in_service:
+        if device.chip not in self._monitor.health.in_service:
             return f"{ids[0]} is a part of chip {device.chip}, which is unhealthy"
         return device
 
     def _list_devices(self) -> tuple[ListedDevice, ...]:
-        virtual_devices = self._virtual_devices()
+        in_service = self._monitor.health.in_service
         return tuple(
             ListedDevice(
-                name_of(device, virtual_devices.reading.product),
-                device.chip in virtual_devices.in_service,
+                name_of(device, self._monitor.product), device.chip in in_service
             )
-            for device in self._of_kind(virtual_devices.reading)
+            for device in self._of_kind(self._monitor.reading)
         )
 
     def _of_kind(self, reading: Reading) -> Iterable[VirtualDevice]:
