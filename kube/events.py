@@ -183,10 +183,8 @@ class Recorder:
             return 0.0
         newer_occurrences = self._pending.get(key)
         if newer_occurrences:
-            newer_occurrences.first_s, newer_occurrences.count = (
-                occurrences.first_s,
-                newer_occurrences.count + occurrences.count,
-            )
+            newer_occurrences.first_s = occurrences.first_s
+            newer_occurrences.count += occurrences.count
         else:
             self._pending[key] = occurrences
         self._pending.move_to_end(key, last=False)

@@ -179,15 +179,9 @@ class Comparison(Generic[T]):
 
 def is_older(version: str, other_version: str) -> bool:
     """Return whether `version` is below `other_version`; False if not comparable."""
-    version_number, other_number = (
-        resource_versions.parse(version),
-        resource_versions.parse(other_version),
-    )
-    return (
-        version_number is not None
-        and other_number is not None
-        and version_number < other_number
-    )
+    number = resource_versions.parse(version)
+    other_number = resource_versions.parse(other_version)
+    return number is not None and other_number is not None and number < other_number
 
 
 def _version_of(obj: HasMeta) -> str:

@@ -60,9 +60,8 @@ class Certificates:
             return
         self._loaded_contents = contents
         try:
-            _context(
-                self._files
-            )  # certificate and key must match before either is used
+            # certificate and key must match before either is used
+            _context(self._files)
             _load(self.context, self._files)
         except (OSError, ssl.SSLError) as error:
             log.warning("certificates not taken up", extra={"error": str(error)})
