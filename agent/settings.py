@@ -5,6 +5,7 @@ missing directories at once, before the agent starts its work.
 """
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +18,13 @@ from service.settings import REQUIRED, SettingsError, at_least, one_of, option
 
 #: The mode without the Ascend scheduler: the agent chooses chips.
 STANDALONE = "standalone"
-#: Longest name of a Kubernetes node (RFC 1123 subdomain). Unit: characters.
-_NAME_CHARACTERS = 253
+#: Name of a Kubernetes node (RFC 1123 subdomain), of at most 253 characters.
+_NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 def _node_name(name: str) -> str | None:
-    letters = set("abcdefghijklmnopqrstuvwxyz0123456789-.")
-    fine = 0 < len(name) <= _NAME_CHARACTERS and letters.issuperset(name)
-    if fine and name[0].isalnum() and name[-1].isalnum():
-        return None
-    return "a node name: lower-case letters, digits, '-' and '.'"
+    expected = "a node name: lower-case letters, digits, '-' and '.'"
+    return None if _NODE_NAME.fullmatch(name) else expected
 
 
 def _product(key: str) -> str | None:

@@ -47,14 +47,7 @@ from scheduler_core.node import chips as chip_sets
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """Return the slots whose next container needs `count` chips, the best match first.
 
-    The order is:
-
-    1. Slots of pods whose init containers had some of `ids`.
-    2. Slots of pods whose admission has begun.
-    3. Slots of pods that do not run yet.
-    4. Slots of running pods.
-
-    Slots of the same kind are sorted by predicate-time. The kubelet gives a pod's next
+    The order is that in the docstring of this module. The kubelet gives a pod's next
     container the ids of the pod's init containers before any others. If `ids` lack ids
     that the kubelet would give first to a slot's container, the slot is left out.
 

@@ -178,9 +178,8 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
         it. Called for every pod after every event; a node may have sixty pods.
     """
     if ledger.holds and not ledger.holds_by_pod:
-        holds_by_uid: dict[str, list[Hold]] = {
-            "": []
-        }  # not empty: marks the index as filled
+        # not empty: marks the index as filled
+        holds_by_uid: dict[str, list[Hold]] = {"": []}
         for hold in ledger.holds.values():
             if hold.owner is not None:
                 holds_by_uid.setdefault(hold.owner.uid, []).append(hold)

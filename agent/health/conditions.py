@@ -43,7 +43,8 @@ class Finding(Enum):
     """What the driver's readings show of one chip, and whether that has lasted.
 
     A member whose name ends in STEADY means that the readings have shown the same for
-    at least `ReadingTaken.recover_s` seconds.
+    at least `ReadingTaken.recover_s` seconds. The order is that of the columns of
+    `TRANSITIONS`.
     """
 
     FAULTY = "faulty"
@@ -103,13 +104,6 @@ NETWORK_TOLERATED: Mapping[Level, bool] = MappingProxyType(
 def _table() -> dict[tuple[Condition, Finding], Condition]:
     healthy, unhealthy = Condition.HEALTHY, Condition.UNHEALTHY
     network, recovering = Condition.NETWORK_UNHEALTHY, Condition.RECOVERING
-    columns = (
-        Finding.FAULTY,
-        Finding.NETWORK_FAULTY,
-        Finding.NETWORK_FAULTY_STEADY,
-        Finding.CLEAR,
-        Finding.CLEAR_STEADY,
-    )
     rows = {
         healthy: (unhealthy, network, network, healthy, healthy),
         unhealthy: (unhealthy, recovering, recovering, recovering, recovering),
@@ -119,7 +113,7 @@ def _table() -> dict[tuple[Condition, Finding], Condition]:
     return {
         (condition, finding): after
         for condition, row in rows.items()
-        for finding, after in zip(columns, row, strict=True)
+        for finding, after in zip(Finding, row, strict=True)
     }
 
 

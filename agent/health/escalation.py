@@ -287,20 +287,17 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
 
 def _lift_separation(state: State, chip: int) -> State:
     """End a chip's upgrades to ManuallySeparateNPU; forget arrivals of their codes."""
-    keys = {
-        (upgrade.chip, upgrade.code)
+    lifted = [
+        upgrade
         for upgrade in state.upgrades
         if upgrade.chip == chip and upgrade.level is Level.MANUALLY_SEPARATE
-    }
+    ]
+    keys = {(upgrade.chip, upgrade.code) for upgrade in lifted}
     histories = {
         key: replace(history, arrivals_s=()) if key in keys else history
         for key, history in state.histories.items()
     }
-    remaining = tuple(
-        upgrade
-        for upgrade in state.upgrades
-        if upgrade.chip != chip or upgrade.level is not Level.MANUALLY_SEPARATE
-    )
+    remaining = tuple(upgrade for upgrade in state.upgrades if upgrade not in lifted)
     return State(histories=MappingProxyType(histories), upgrades=remaining)
 
 

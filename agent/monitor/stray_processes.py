@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from agent.claims import values
 from agent.claims.store import LedgerStore
-from agent.claims.values import Ledger
+from agent.claims.values import Ledger, Owner
 from agent.devices.processes import Occupant, Processes
 from agent.devices.reading import Reading
 from agent.observe.announcer import Announcer
@@ -112,20 +112,17 @@ class StrayProcesses:
 
 def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
     """Return the sorted pids of the processes that a chip's ended pods left behind."""
-    pids = {
-        pid
-        for hold in ledger.holds.values()
-        if hold.owner is not None and chip in chip_sets.ids_of(hold.mask)
-        for pid in ledger.stray_processes.get(hold.owner.uid, ())
-    }
+    uids = {owner.uid for owner in _owners(ledger, chip)}
+    pids = {pid for uid in uids for pid in ledger.stray_processes.get(uid, ())}
     return tuple(sorted(pids))
 
 
 def _last_owner(ledger: Ledger, chip: int) -> str:
     """Return the newest known owner of a hold on a chip, as `namespace/pod`, or ""."""
-    owners = [
-        f"{hold.owner.namespace}/{hold.owner.pod}"
-        for hold in ledger.holds.values()
-        if hold.owner is not None and chip in chip_sets.ids_of(hold.mask)
-    ]
-    return owners[-1] if owners else ""
+    names = [f"{owner.namespace}/{owner.pod}" for owner in _owners(ledger, chip)]
+    return names[-1] if names else ""
+
+
+def _owners(ledger: Ledger, chip: int) -> list[Owner]:
+    holds = (hold for hold in ledger.holds.values() if hold.mask >> chip & 1)
+    return [hold.owner for hold in holds if hold.owner is not None]

@@ -54,7 +54,6 @@ class MountMethod(Enum):
 
 
 AUTO = "auto"
-KINDS = (AUTO, *(mount.value for mount in MountMethod))
 
 
 def resolve(
@@ -65,7 +64,7 @@ def resolve(
     The module's docstring says how `auto` chooses.
 
     Args:
-        setting: One of KINDS.
+        setting: `auto`, or a value of `MountMethod`.
         environment: Environment variables of the agent.
         reading: What the driver last reported about the node's chips.
         dev: Folder of device files, as this process sees it.

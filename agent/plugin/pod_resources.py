@@ -17,7 +17,8 @@ import grpc
 from agent.claims.events import InUse
 from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
-from agent.plugin.server import DIAL_OPTIONS, identity
+from agent.plugin.rivals import identity
+from agent.plugin.server import DIAL_OPTIONS
 from agent.pods.reconciler import READ_EACH_S, Containers, ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from service import clock
@@ -98,7 +99,7 @@ class PodResourcesClient:
 
     @property
     def kubelet(self) -> object:
-        """(inode, ctime) of the kubelet's pod-resources socket; None if it is absent.
+        """Identity of the kubelet's pod-resources socket; None if it is absent.
 
         A kubelet that restarts creates a new socket, so the value changes.
         """

@@ -46,6 +46,8 @@ FORGETS_WITHIN_S = 1.0
 _AGAIN_S = 0.1
 _CONNECT_S = 0.5
 
+#: (inode, mtime, ctime) of a file or folder; times in nanoseconds.
+Identity = tuple[int, int, int]
 #: Returns the ids of a resource that the kubelet may give out; None without answer.
 AllocatableIds = Callable[[], Awaitable[frozenset[str] | None]]
 
@@ -92,7 +94,7 @@ class Rivals:
         self._looks = 0
         self._listed: frozenset[str] | None = None
         self._asked_at = float("-inf")
-        self._folder: tuple[int, int] | None = None
+        self._folder: Identity | None = None
         self._changed_at = float("-inf")
 
     async def find_before_registration(self) -> str:
@@ -174,7 +176,7 @@ class Rivals:
     def _is_calm(self) -> bool:
         """Whether `find_while_registered` need not ask the kubelet for device ids."""
         now = clock.loop_s()
-        folder = _folder_state(self._socket.parent)
+        folder = identity(self._socket.parent)
         if folder != self._folder:
             self._folder, self._changed_at = folder, now
         return (
@@ -222,16 +224,27 @@ class Rivals:
         return sockets
 
 
+def identity(path: Path) -> Identity | None:
+    """Return the identity of a socket file or folder, or None if there is none.
+
+    A file that a restarted program creates at the same path has another identity. A
+    folder has another identity once a file is created in it.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
 def inode_of(path: Path) -> int:
     """Return the inode of a file; 0 if there is no file.
 
     An open socket keeps its inode, even when its file is removed. So a file with the
     inode of the agent's open socket is that socket.
     """
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0
+    inode, *_ = identity(path) or (0,)
+    return inode
 
 
 def _is_of_another_resource(path: Path) -> bool:
@@ -242,18 +255,6 @@ def _is_of_another_resource(path: Path) -> bool:
     rivals.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
-
-
-def _folder_state(folder: Path) -> tuple[int, int] | None:
-    """Return (inode, mtime) of a folder, or None if there is no folder.
-
-    The result changes when a file is created in the folder.
-    """
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 async def listens(path: Path) -> bool:

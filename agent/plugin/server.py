@@ -22,7 +22,14 @@ import grpc
 
 from agent.plugin import rivals
 from agent.plugin.list_and_watch import ListAndWatchServicer
-from agent.plugin.rivals import KUBELET_SOCKET, AllocatableIds, PluginState, Rivals
+from agent.plugin.rivals import (
+    KUBELET_SOCKET,
+    AllocatableIds,
+    Identity,
+    PluginState,
+    Rivals,
+    identity,
+)
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import Product
 from service import clock
@@ -230,14 +237,14 @@ class Server:
             raise
         return rivals.inode_of(self._socket)
 
-    async def _wait_for_kubelet(self) -> tuple[int, int]:
+    async def _wait_for_kubelet(self) -> Identity:
         while True:
             kubelet = identity(self._kubelet_socket)
             if kubelet is not None:
                 return kubelet
             await asyncio.sleep(LOOK_EACH_S)
 
-    async def _pause(self, pause_s: float, kubelet: tuple[int, int]) -> None:
+    async def _pause(self, pause_s: float, kubelet: Identity) -> None:
         """Sleep after a failed registration; end early when a new kubelet has started.
 
         A stopped kubelet leaves its socket file behind, so registering fails until a
@@ -245,7 +252,7 @@ class Server:
 
         Args:
             pause_s: Longest sleep. Unit: seconds.
-            kubelet: Inode and ctime of the kubelet's socket before the failed
+            kubelet: Identity of the kubelet's socket before the failed
                 registration.
         """
         loop = asyncio.get_running_loop()
@@ -270,14 +277,14 @@ class Server:
             await stub.Register(request, timeout=REGISTER_WITHIN_S)
 
     async def _until_stale(
-        self, servicer: ListAndWatchServicer, kubelet: tuple[int, int] | None
+        self, servicer: ListAndWatchServicer, kubelet: Identity | None
     ) -> str:
         """Wait until the plugin has to register again; return the reason.
 
         Args:
             servicer: Servicer that serves the registered plugin.
-            kubelet: Inode and ctime of the kubelet's socket when the plugin registered.
-                They change when the kubelet restarts.
+            kubelet: Identity of the kubelet's socket when the plugin registered.
+                It changes when the kubelet restarts.
         """
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
@@ -355,18 +362,6 @@ async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None
     await servicer.wait_until_answered(DRAIN_S)
     await server.stop(FLUSH_S)
     await stopping
-
-
-def identity(path: Path) -> tuple[int, int] | None:
-    """Return (inode, ctime) of a socket file, or None if there is no file.
-
-    A file that a restarted program creates at the same path has another identity.
-    """
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns
 
 
 @asynccontextmanager

@@ -274,11 +274,7 @@ class Reporter:
 
     def _failed(self, error: KubeError) -> schedule.WriteFailed:
         self._metrics.report_writes.labels("failed").inc()
-        pause_s = self._backoff.next_s(error.retry_after_s)
-        log.warning(
-            "report not written",
-            extra={"reason": str(error), "pause_s": round(pause_s, 1)},
-        )
+        pause_s = _pause_after(error, self._backoff, "report not written")
         return schedule.WriteFailed(pause_s)
 
     def _observe_delay(self, report: NodeReport) -> None:
@@ -323,12 +319,7 @@ class Reporter:
                 await self._mark_node()
                 backoff.reset()
             except KubeError as error:
-                pause_s = backoff.next_s(error.retry_after_s)
-                log.warning(
-                    "node not marked",
-                    extra={"reason": str(error), "pause_s": round(pause_s, 1)},
-                )
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(_pause_after(error, backoff, "node not marked"))
                 self._node_woken.set()
 
     async def _mark_node(self) -> None:
@@ -343,6 +334,14 @@ class Reporter:
                 labels=patch.labels,
                 annotations=patch.annotations,
             )
+
+
+def _pause_after(error: KubeError, backoff: Backoff, text: str) -> float:
+    """Log a failed request with `text`; return the pause after it in seconds."""
+    pause_s = backoff.next_s(error.retry_after_s)
+    extra = {"reason": str(error), "pause_s": round(pause_s, 1)}
+    log.warning(text, extra=extra)
+    return pause_s
 
 
 def stored_configmap(config: ConfigMap) -> schedule.StoredConfigMap:

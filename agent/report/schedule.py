@@ -340,13 +340,9 @@ def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     """
     if state.written is None or state.uncertain:
         return False
-    stored_text, written_text = (
-        stored.data.get(DEVICE_INFO_KEY),
-        state.written[DEVICE_INFO_KEY],
-    )
-    before = (
-        state.stored.data.get(DEVICE_INFO_KEY) if state.stored is not None else None
-    )
+    stored_text = stored.data.get(DEVICE_INFO_KEY)
+    written_text = state.written[DEVICE_INFO_KEY]
+    before = state.stored and state.stored.data.get(DEVICE_INFO_KEY)
     if stored_text is None or stored_text in (written_text, before):
         return False
     their_time, our_time = read_sealed_time(stored_text), read_sealed_time(written_text)

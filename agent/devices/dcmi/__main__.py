@@ -131,9 +131,8 @@ class Worker:
         self._progress.beat()
         readable, _, _ = select.select(descriptors, [], [], for_s)
         self._progress.beat()
-        return (
-            self._sock in readable
-        )  # the agent sends no second message, so this is its end
+        # the agent sends no second message, so this is its end
+        return self._sock in readable
 
     def _send(self, survey: Survey | str) -> None:
         """Send the agent the states of all chips, or why they could not be read."""
@@ -164,9 +163,8 @@ def main(arguments: list[str]) -> int:
     """
     descriptor, page = map(int, arguments)
     _die_with_parent()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # from a terminal: the agent ends the worker
+    # from a terminal: the agent ends the worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     progress = Progress(page)
     os.close(page)
     with suppress(BrokenPipeError, ConnectionError):

@@ -7,16 +7,11 @@ from pathlib import Path
 
 LIBRARY = "libdcmi.so"
 #: Folders of Ascend's driver packages, for the library and what it needs itself.
-FOLDERS = tuple(
-    map(
-        Path,
-        (
-            "/usr/local/dcmi",
-            "/usr/local/Ascend/driver/lib64/driver",
-            "/usr/local/Ascend/driver/lib64/common",
-            "/usr/local/Ascend/driver/lib64",
-        ),
-    )
+FOLDERS = (
+    Path("/usr/local/dcmi"),
+    Path("/usr/local/Ascend/driver/lib64/driver"),
+    Path("/usr/local/Ascend/driver/lib64/common"),
+    Path("/usr/local/Ascend/driver/lib64"),
 )
 _SEARCH_PATH = "LD_LIBRARY_PATH"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

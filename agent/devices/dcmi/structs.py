@@ -9,7 +9,9 @@ Source:
 """
 
 import ctypes
+from typing import TypeVar
 
+T = TypeVar("T")
 CHIP_TEXT = 32
 #: Highest number of codes that one call returns.
 MOST_CODES = 128
@@ -17,6 +19,11 @@ MOST_CODES = 128
 MOST_PROCESSES = 32
 #: Highest number of cards that one call returns.
 MOST_CARDS = 64
+
+
+def _of(kind: type[T], *names: str) -> tuple[tuple[str, type[T]], ...]:
+    """Return fields of one type, as C declares them: `unsigned int a, b, c;`."""
+    return tuple((name, kind) for name in names)
 
 
 class ChipInfo(ctypes.Structure):
@@ -34,12 +41,7 @@ class ChipInfo(ctypes.Structure):
 class BoardInfo(ctypes.Structure):
     """Ids of the board on which a chip sits (`struct dcmi_board_info`)."""
 
-    _fields_ = (
-        ("board_id", ctypes.c_uint),
-        ("pcb_id", ctypes.c_uint),
-        ("bom_id", ctypes.c_uint),
-        ("slot_id", ctypes.c_uint),
-    )
+    _fields_ = _of(ctypes.c_uint, "board_id", "pcb_id", "bom_id", "slot_id")
 
 
 class IpAddress(ctypes.Structure):
@@ -67,12 +69,8 @@ class SuperPodInfo(ctypes.Structure):
     """Ids that say where in a SuperPoD a chip is (`struct dcmi_spod_info`)."""
 
     _fields_ = (
-        ("sdid", ctypes.c_uint),
-        ("scale_type", ctypes.c_uint),
-        ("super_pod_id", ctypes.c_uint),
-        ("server_id", ctypes.c_uint),
-        ("chassis_id", ctypes.c_uint),
-        ("super_pod_type", ctypes.c_uint),
+        *_of(ctypes.c_uint, "sdid", "scale_type", "super_pod_id", "server_id"),
+        *_of(ctypes.c_uint, "chassis_id", "super_pod_type"),
         ("reserve", ctypes.c_uint * 6),
     )
 
@@ -95,14 +93,9 @@ class FaultEvent(ctypes.Structure):
     _fields_ = (
         ("event_id", ctypes.c_uint),
         ("deviceid", ctypes.c_ushort),
-        ("node_type", ctypes.c_ubyte),
-        ("node_id", ctypes.c_ubyte),
-        ("sub_node_type", ctypes.c_ubyte),
-        ("sub_node_id", ctypes.c_ubyte),
-        ("severity", ctypes.c_ubyte),
-        ("assertion", ctypes.c_ubyte),
-        ("event_serial_num", ctypes.c_int),
-        ("notify_serial_num", ctypes.c_int),
+        *_of(ctypes.c_ubyte, "node_type", "node_id", "sub_node_type", "sub_node_id"),
+        *_of(ctypes.c_ubyte, "severity", "assertion"),
+        *_of(ctypes.c_int, "event_serial_num", "notify_serial_num"),
         ("alarm_raised_time", ctypes.c_ulonglong),
         ("event_name", ctypes.c_char * 256),
         ("additional_info", ctypes.c_char * 32),
@@ -175,10 +168,7 @@ class VirtualInfo(ctypes.Structure):
 
     _fields_ = (
         ("name", ctypes.c_char * 16),
-        ("status", ctypes.c_uint),
-        ("is_container_used", ctypes.c_uint),
-        ("vfid", ctypes.c_uint),
-        ("vfg_id", ctypes.c_uint),
+        *_of(ctypes.c_uint, "status", "is_container_used", "vfid", "vfg_id"),
         ("container_id", ctypes.c_ulonglong),
         ("base", _BASE),
         ("computing", _COMPUTING),

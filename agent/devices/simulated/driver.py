@@ -73,9 +73,8 @@ class SimulatedDriver:
                 `path`.
         """
         self._path = path
-        self._worker = Worker(
-            "driver"
-        )  # a file can hang, and a large one takes time to parse
+        # a file can hang, and a large one takes time to parse
+        self._worker = Worker("driver")
         self._poll_s = poll_s
         self._wall_ms = wall_ms
         self._watch: asyncio.Future[bool] | None = None
@@ -157,9 +156,8 @@ class SimulatedDriver:
         if len(content) > _MAX_BYTES:
             problem = f"expected at most {_MAX_BYTES} bytes, found more"
             raise DriverFileError(str(self._path), problem)
-        is_file = stat.S_ISREG(
-            status.st_mode
-        )  # any other kind can have new content each time
+        # any other kind can have new content each time
+        is_file = stat.S_ISREG(status.st_mode)
         is_old = status.st_ctime_ns < self._wall_ms() * 1_000_000 - _YOUNG_NS
         last = self._last
         return _FileRead(
