@@ -94,7 +94,7 @@ class Client:
         """
         self._credentials = credentials
         self._user_agent = user_agent
-        self._count = count or _count_nothing
+        self._count = count or (lambda _verb, _resource, _code: None)
         self._connector = connector or _tcp
         self._session: aiohttp.ClientSession | None = None
 
@@ -344,7 +344,3 @@ def _translate_errors(request_line: str) -> Iterator[None]:
 
 def _tcp() -> aiohttp.BaseConnector:
     return aiohttp.TCPConnector(limit=32, keepalive_timeout=60)
-
-
-def _count_nothing(_verb: str, _resource: str, _code: int) -> None:
-    """Count nothing."""

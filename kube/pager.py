@@ -90,13 +90,9 @@ class Listing(Generic[T]):
             GoneError: The list expired between two pages; the next has larger pages.
             KubeError: The server refused or garbled a page.
         """
-        objects: dict[str, T] = {}
-
-        def visit(obj: T) -> None:
-            objects[uid_of(obj)] = obj
-
-        version = await self.visit_all(visit)
-        return objects, version
+        objects: list[T] = []
+        version = await self.visit_all(objects.append)
+        return {uid_of(obj): obj for obj in objects}, version
 
     async def visit_all(self, visit: Callable[[T], None]) -> str:
         """Read all objects, page by page, and return the version of the list.
