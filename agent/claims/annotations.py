@@ -69,11 +69,9 @@ def plan_patches(
             continue
         mounted = _mounted_keys(ledger, pod, host_ip, addresses)
         claim_keys = _claim_keys(ledger, pod)
-        if not _make_patch(pod, {**mounted, **claim_keys}).annotations:
-            continue
         # AscendReal comes first; the new chips of a recreated container must be
         # claimed before its old chips are given up
-        for annotations_to_set in ({**mounted, **claim_keys}, mounted, claim_keys):
+        for annotations_to_set in (mounted | claim_keys, mounted, claim_keys):
             patch = _make_patch(pod, annotations_to_set)
             if patch.annotations and _is_safe(ledger, patch, batch, unsure):
                 batch.append(patch)
@@ -107,10 +105,7 @@ def is_up_to_date(
     pod = ledger.pods.get(uid)
     if pod is None or pod.terminal:
         return True
-    keys = {
-        **_mounted_keys(ledger, pod, host_ip, addresses),
-        **_claim_keys(ledger, pod),
-    }
+    keys = _mounted_keys(ledger, pod, host_ip, addresses) | _claim_keys(ledger, pod)
     return not _make_patch(pod, keys).annotations
 
 

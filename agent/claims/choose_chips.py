@@ -56,15 +56,13 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
     has_lasting = any(
         (h.owner or h.recreated) and not values.is_init(slot, h.need) for h in holds
     )
-    return next(
-        (
-            index
-            for index in range(len(slot.needs))
-            if index not in served_needs
-            and not (has_lasting and values.is_init(slot, index))
-        ),
-        None,
+    waiting = (
+        index
+        for index in range(len(slot.needs))
+        if index not in served_needs
+        and not (has_lasting and values.is_init(slot, index))
     )
+    return next(waiting, None)
 
 
 def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:

@@ -14,7 +14,6 @@ Source: MindCluster's documents on `ManuallySeparateNPU`. In MindCluster a name 
 hand counts only after a restart; here it counts at once.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 
@@ -133,14 +132,8 @@ def _apply_names(
         confirmed=separated & chips,
         leaving=state.leaving & chips,
     )
-    return after, (
-        *_make_effects(ChipsSeparated, separated_chips),
-        *_make_effects(ChipsReleased, released_chips),
+    effects = (
+        ChipsSeparated(tuple(sorted(separated_chips))),
+        ChipsReleased(tuple(sorted(released_chips))),
     )
-
-
-def _make_effects(
-    effect: type[ChipsSeparated] | type[ChipsReleased], chips: Iterable[int]
-) -> tuple[Effect, ...]:
-    sorted_chips = tuple(sorted(chips))
-    return (effect(sorted_chips),) if sorted_chips else ()
+    return after, tuple(effect for effect in effects if effect.chips)

@@ -16,7 +16,6 @@ import re
 import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
@@ -58,14 +57,6 @@ class Doubt(Enum):
     NONE = auto()
     FOREIGN = auto()  #: the kubelet has other devices than this plugin listed
     FORGOTTEN = auto()  #: the kubelet has none, although this plugin listed some
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginState:
-    """Inode of this plugin's socket, and the healthy ids in the plugin's last list."""
-
-    inode: int  #: of the socket's file
-    listed_ids: frozenset[str] | None  #: healthy ids of the last list; None: none sent
 
 
 class Rivals:
@@ -129,21 +120,27 @@ class Rivals:
             f"devices (sockets beside ours: {sockets})"
         )
 
-    async def find_while_registered(self, plugin: PluginState) -> str:
+    async def find_while_registered(
+        self, inode: int, listed_ids: frozenset[str] | None
+    ) -> str:
         """Return a sentence about another plugin of this resource; "" if there is none.
 
         Call this while this plugin is registered. There is another plugin in two cases.
         First, this plugin's socket file has been replaced. Second, in LOOKS checks in a
         row the kubelet has other device ids than this plugin listed.
+
+        Args:
+            inode: Inode of this plugin's socket.
+            listed_ids: Healthy ids of this plugin's last list; None: none was sent.
         """
-        if inode_of(self._socket) not in (0, plugin.inode):
+        if inode_of(self._socket) not in (0, inode):
             return (
                 "another device plugin has put its socket in the place of ours, "
                 f"{self._socket}"
             )
         if self._is_calm():
             return ""
-        if await self._check_devices(plugin) is Doubt.FOREIGN:
+        if await self._check_devices(listed_ids) is Doubt.FOREIGN:
             return (
                 f"another device plugin serves {self._resource} too: the kubelet has "
                 "other devices than we have listed"
@@ -159,14 +156,14 @@ class Rivals:
         """
         return self._doubt is Doubt.FORGOTTEN and self._looks >= LOOKS
 
-    async def is_gone(self, plugin: PluginState) -> bool:
+    async def is_gone(self, inode: int) -> bool:
         """Whether no other plugin serves the resource of this plugin any more.
 
         False if another program has replaced this plugin's socket file and accepts
         connections there. Otherwise true if the kubelet has no device ids of the
         resource, or if no other socket that may serve it accepts connections.
         """
-        is_replaced = inode_of(self._socket) not in (0, plugin.inode)
+        is_replaced = inode_of(self._socket) not in (0, inode)
         if is_replaced and await listens(self._socket):
             return False
         if await self._allocatable_ids() == frozenset():
@@ -185,8 +182,8 @@ class Rivals:
             and now - self._asked_at < CALM_LOOK_EACH_S - clock.EARLY_S
         )
 
-    async def _check_devices(self, plugin: PluginState) -> Doubt:
-        """Compare the kubelet's present device ids with those that `plugin` listed.
+    async def _check_devices(self, listed_ids: frozenset[str] | None) -> Doubt:
+        """Compare the kubelet's present device ids with those that this plugin listed.
 
         Returns:
             The difference, once LOOKS calls in a row have found it for the same list;
@@ -195,15 +192,12 @@ class Rivals:
         self._asked_at = clock.loop_s()
         allocatable_ids = await self._allocatable_ids()
         doubt = Doubt.NONE
-        if (
-            allocatable_ids is not None
-            and plugin.listed_ids
-            and allocatable_ids != plugin.listed_ids
-        ):
+        is_known = allocatable_ids is not None and listed_ids
+        if is_known and allocatable_ids != listed_ids:
             doubt = Doubt.FOREIGN if allocatable_ids else Doubt.FORGOTTEN
-        is_same = doubt is self._doubt and plugin.listed_ids == self._listed
+        is_same = doubt is self._doubt and listed_ids == self._listed
         self._looks = self._looks + 1 if is_same else 1
-        self._doubt, self._listed = doubt, plugin.listed_ids
+        self._doubt, self._listed = doubt, listed_ids
         return doubt if self._looks >= LOOKS else Doubt.NONE
 
     def _other_sockets(self) -> list[Path]:

@@ -26,7 +26,6 @@ from agent.plugin.rivals import (
     KUBELET_SOCKET,
     AllocatableIds,
     Identity,
-    PluginState,
     Rivals,
     identity,
 )
@@ -329,11 +328,10 @@ class Server:
             "" if this plugin need not register again, else the reason: the rival has
             gone, or the kubelet has forgotten this plugin's device ids.
         """
-        plugin = PluginState(inode=inode, listed_ids=servicer.listed_ids)
         if self.rival:
-            is_gone = await self._rivals.is_gone(plugin)
+            is_gone = await self._rivals.is_gone(inode)
             return "the other device plugin has gone" if is_gone else ""
-        rival = await self._rivals.find_while_registered(plugin)
+        rival = await self._rivals.find_while_registered(inode, servicer.listed_ids)
         if self._suspicion and servicer.request_count == self._requests_before:
             rival = rival or self._suspicion
         self._suspicion = ""

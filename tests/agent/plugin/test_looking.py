@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.plugin.rivals import LOOK_EACH_S, PluginState, Rivals
+from agent.plugin.rivals import LOOK_EACH_S, Rivals
 
 OURS = frozenset({"Ascend910-0", "Ascend910-1"})
 THEIRS = frozenset({"npu-0"})
@@ -43,9 +43,7 @@ class Looking:
     async def look(self, for_s: int) -> int:
         """Look for so long; return after how many seconds a rival was seen, or 0."""
         for second in range(1, for_s + 1):
-            if await self._rivals.find_while_registered(
-                PluginState(inode=0, listed_ids=OURS)
-            ):
+            if await self._rivals.find_while_registered(0, OURS):
                 return second
             await asyncio.sleep(LOOK_EACH_S)
             self._second += 1
@@ -97,7 +95,6 @@ async def test_a_plugin_for_another_line_or_for_parts_of_chips_is_no_rival(
     async def does_not_say() -> None:
         return None
 
-    own = PluginState(inode=0, listed_ids=OURS)
     rivals = Rivals(
         tmp_path / "Ascend910.sock",
         resource="huawei.com/Ascend910",
@@ -105,7 +102,7 @@ async def test_a_plugin_for_another_line_or_for_parts_of_chips_is_no_rival(
     )
     with listening(tmp_path / name):
         with listening(tmp_path / "x.sock"):
-            gone = [await rivals.is_gone(own)]
-        gone.append(await rivals.is_gone(own))
+            gone = [await rivals.is_gone(0)]
+        gone.append(await rivals.is_gone(0))
 
     assert gone == [False, True]
