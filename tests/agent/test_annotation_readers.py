@@ -2,15 +2,9 @@
 
 from dataclasses import replace
 
-from agent.claims.events import (
-    AllocateAsked,
-    ChipsRead,
-    Granted,
-    Refused,
-)
+from agent.claims.events import Granted, Refused
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current, ids, pod
-from tests.agent.rules.kubelet import shows
+from tests.agent.node import current, pod
 
 
 def reading(made: NpuPod) -> NpuPod:
@@ -20,9 +14,9 @@ def reading(made: NpuPod) -> NpuPod:
 
 def test_its_chips_are_never_chosen_again() -> None:
     now = current(reading(pod("reader", [0, 1])))
-    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+    now.read_chips(unhealthy=0b1)
 
-    (effect,) = now.apply(AllocateAsked(ids(0, 1), last_call=True))
+    (effect,) = now.allocate(0, 1)
 
     assert isinstance(effect, Refused)
     assert "Ascend910-0 unhealthy" in effect.text
@@ -31,7 +25,7 @@ def test_its_chips_are_never_chosen_again() -> None:
 def test_it_gets_its_own_chips_from_whatever_ids() -> None:
     now = current(reading(pod("reader", [0, 1])))
 
-    granted, _ = now.apply(AllocateAsked(ids(6, 7), last_call=True))
+    granted, _ = now.allocate(6, 7)
 
     assert isinstance(granted, Granted)
     assert granted.hold.chips == (0, 1)
@@ -39,12 +33,12 @@ def test_it_gets_its_own_chips_from_whatever_ids() -> None:
 
 def test_served_for_another_it_holds_what_its_annotation_says() -> None:
     now = current(pod("plain", [0, 1], 1), reading(pod("reader", [2, 3], 2)))
-    now.apply(AllocateAsked(ids(0, 1), last_call=True))
+    now.allocate(0, 1)
 
-    shows(now, "reader", main=(0, 1))
+    now.shows("reader", main=(0, 1))
 
     (hold,) = now.ledger.holds.values()
     assert hold.chips == (2, 3)
-    granted, *_ = now.apply(AllocateAsked(ids(2, 3), last_call=True))
+    granted, *_ = now.allocate(2, 3)
     assert isinstance(granted, Granted)
     assert granted.hold.chips == (0, 1)

@@ -5,40 +5,9 @@ from itertools import permutations
 
 import pytest
 
-from agent.claims import ledger as ledgers
 from agent.claims import occupancy, values
-from agent.claims.annotations import make_affinity, plan_patches
-from agent.claims.events import (
-    AllocateAsked,
-    AwaitClaim,
-    ChipsRead,
-    Counted,
-    Effect,
-    Granted,
-    Identity,
-    Noted,
-    PassEnded,
-    PodDeleted,
-    PodUpdated,
-    PreferenceAsked,
-    Preferred,
-    Refused,
-)
-from agent.claims.store import LedgerStore
-from tests.agent.node import RESOURCE, Effects, current, ids, pod
-from tests.agent.rules.kubelet import shows
-
-EVERY_ID = ids(*range(8))
-
-
-def granted(effects: tuple[Effect, ...]) -> tuple[int, ...]:
-    """The chips that an Allocate was answered with."""
-    (chips,) = [e.hold.chips for e in effects if isinstance(e, Granted)]
-    return chips
-
-
-def asks(now: LedgerStore, *chips: int) -> tuple[int, ...]:
-    return granted(now.apply(AllocateAsked(ids(*chips), last_call=True)))
+from agent.claims.events import AllocateAsked, AwaitClaim, Counted, Identity, PassEnded
+from tests.agent.node import EVERY_ID, RESOURCE, current, ids, pod, restarted
 
 
 @pytest.mark.seed("000-05")
@@ -46,28 +15,26 @@ def asks(now: LedgerStore, *chips: int) -> tuple[int, ...]:
 def test_the_oldest_claim_of_the_count_is_served_and_none_is_served_twice() -> None:
     now = current(pod("new", [0, 1], 30), pod("old", [2, 3], 20), pod("one", [4], 10))
 
-    assert [asks(now, 0, 1), asks(now, 4, 5)] == [(2, 3), (0, 1)]
-    (effect,) = now.apply(AllocateAsked(ids(6, 7), last_call=True))
-    assert isinstance(effect, Refused)
+    assert [now.mounts(0, 1), now.mounts(4, 5)] == [(2, 3), (0, 1)]
+    assert now.refusal(6, 7)
 
 
 @pytest.mark.seed("000-10")
 def test_the_worked_example_of_the_seed() -> None:
     now = current(pod("train", [0, 1]))
 
-    asks(now, 7, 0)
-    shows(now, "train", main=(7, 0))
+    now.mounts_for("train", 7, 0)
 
-    (patch,) = plan_patches(now.ledger, host_ip="10.0.0.1")
-    assert patch.annotations["huawei.com/kltDev"] == "Ascend910-0,Ascend910-7"
-    assert patch.annotations["huawei.com/AscendReal"] == "Ascend910-0,Ascend910-1"
+    written = now.written()["train"]
+    assert written["huawei.com/kltDev"] == "Ascend910-0,Ascend910-7"
+    assert written["huawei.com/AscendReal"] == "Ascend910-0,Ascend910-1"
 
 
 @pytest.mark.seed("000-09")
 def test_times_are_compared_as_numbers() -> None:
     now = current(pod("ten", [0], 10), pod("nine", [1], 9))
 
-    assert asks(now, 5) == (1,)
+    assert now.mounts(5) == (1,)
 
 
 @pytest.mark.parametrize("order", list(permutations(("a", "b", "c"))))
@@ -81,13 +48,9 @@ def test_in_any_order_of_admission_each_pod_ends_with_what_it_mounted(
     given: set[str] = set()
     for position, name in enumerate(order):
         free = tuple(each for each in EVERY_ID if each not in given)
-        (preferred,) = now.apply(PreferenceAsked(free, (), 1))
-        assert isinstance(preferred, Preferred)
-        chip = int(preferred.kubelet_ids[0][-1]) if obeys else 7 - position
+        chip = int(now.prefers(free, 1)[0][-1]) if obeys else 7 - position
         given.update(ids(chip))
-        (got,) = asks(now, chip)
-        shows(now, name, main=(chip,))
-        mounted[name] = got
+        (mounted[name],) = now.mounts_for(name, chip)
 
     assert sorted(mounted.values()) == [0, 1, 2]
     assert {
@@ -95,84 +58,73 @@ def test_in_any_order_of_admission_each_pod_ends_with_what_it_mounted(
         for hold in now.ledger.holds.values()
         if hold.owner
     } == mounted
-    assert {slot.uid: slot.chips for slot in now.ledger.slots.values()} == {
-        f"uid-{name}": 1 << chip for name, chip in mounted.items()
-    }
+    assert now.slots() == {name: (chip,) for name, chip in mounted.items()}
 
 
 def test_a_broken_claim_is_chosen_again_among_chips_that_nobody_claims() -> None:
-    effects = Effects()
-    now = current(pod("train", [0, 1]), pod("rest", [2, 3], 2), effects=effects)
-    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+    now = current(pod("train", [0, 1]), pod("rest", [2, 3], 2))
+    now.read_chips(unhealthy=0b1)
 
-    assert asks(now, 0, 1) == (4, 5)
-    assert Counted(Identity.RECHOSEN) in effects
+    assert now.mounts(0, 1) == (4, 5)
+    assert Counted(Identity.RECHOSEN) in now.effects
 
 
 def test_if_none_is_free_an_equal_claim_is_served_and_else_the_refusal_says_why() -> (
     None
 ):
     now = current(pod("first", [0, 1, 2, 3], 1), pod("second", [4, 5, 6, 7], 2))
-    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+    now.read_chips(unhealthy=0b1)
 
-    assert asks(now, 0, 1, 2, 3) == (4, 5, 6, 7)
-    (effect,) = now.apply(AllocateAsked(ids(4, 5, 6, 7), last_call=True))
-    assert isinstance(effect, Refused)
-    assert "Ascend910-0 unhealthy" in effect.text
+    assert now.mounts(0, 1, 2, 3) == (4, 5, 6, 7)
+    assert "Ascend910-0 unhealthy" in now.refusal(4, 5, 6, 7)
 
 
 def test_without_a_claim_it_waits_first_and_then_refuses() -> None:
     now = current()
 
     assert now.apply(AllocateAsked(ids(0), last_call=False)) == (AwaitClaim(1),)
-    (effect,) = now.apply(AllocateAsked(ids(0), last_call=True))
-    assert isinstance(effect, Refused)
+    assert now.refusal(0)
 
 
 def test_a_mis_steered_pod_costs_a_full_node_no_place() -> None:
     now = current(*(pod(f"p{chip}", [chip], chip + 1) for chip in range(8)))
 
-    got = [asks(now, 7)]
+    got = [now.mounts(7)]
     taken = {"Ascend910-7"}
     for _ in range(7):
-        free = tuple(
-            name
-            for name, healthy in occupancy.list_devices(now.ledger)
-            if healthy and name not in taken
-        )
-        taken.add(free[0])
-        got.append(granted(now.apply(AllocateAsked((free[0],), last_call=True))))
+        out = taken.union(now.unhealthy_ids())
+        free = next(name for name in EVERY_ID if name not in out)
+        taken.add(free)
+        got.append(now.mounts(int(free[-1])))
 
     assert sorted(got) == [(chip,) for chip in range(8)]
 
 
 def test_an_id_is_as_healthy_as_the_chip_behind_it() -> None:
     now = current(pod("train", [0]))
-    asks(now, 7)
+    now.mounts(7)
 
-    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+    now.read_chips(unhealthy=0b1)
 
-    unhealthy = [n for n, healthy in occupancy.list_devices(now.ledger) if not healthy]
-    assert unhealthy == ["Ascend910-7"]
+    assert now.unhealthy_ids() == ids(7)
     assert [name for name, _ in occupancy.list_devices(now.ledger)] == list(EVERY_ID)
 
 
 def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
     now = current(pod("train", [0]))
-    asks(now, 0)
-    shows(now, "train", main=(0,))
+    now.mounts_for("train", 0)
     stages: list[int] = []
 
     now.apply(PassEnded(quiet=True))  # the pod lives
     stages.append(values.held_chips(now.ledger))
-    now.apply(PodDeleted("uid-train"))
+    now.delete("train")
     now.apply(PassEnded(quiet=True))  # the kubelet still shows it
     stages.append(values.held_chips(now.ledger))
-    now.apply(ChipsRead(unhealthy=0, busy=0b1))
-    shows(now, "train", main=())
+    now.read_chips(busy=0b1)
+    now.shows("train", main=())
     now.apply(PassEnded(quiet=True))  # a process is on the chip
-    blocked = make_affinity(now.ledger).held + make_affinity(now.ledger).releasing
-    now.apply(ChipsRead(unhealthy=0, busy=0))
+    blocked = now.affinity.held + now.affinity.releasing
+    now.read_chips()
     now.apply(PassEnded(quiet=True))
     stages.append(values.held_chips(now.ledger))
 
@@ -183,24 +135,19 @@ def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
 def test_without_a_journal_both_the_ids_and_the_claims_chips_stay_reserved() -> None:
     now = current(pod("train", [0, 1], phase="Running"))
 
-    shows(now, "train", main=(6, 7))
+    now.shows("train", main=(6, 7))
 
-    assert set(make_affinity(now.ledger).held) == {0, 1, 6, 7}
+    assert set(now.affinity.held) == {0, 1, 6, 7}
 
 
 def test_a_swap_that_was_half_written_is_finished_by_the_next_agent() -> None:
     first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
     before = current(first, second)
-    asks(before, 0, 1)
-    shows(before, "second", main=(0, 1))
+    before.mounts_for("second", 0, 1)
 
-    after = current()
-    after.replace(ledgers.restore(after.ledger, before.ledger.holds.values()))
-    for each in (first, second):
-        after.apply(PodUpdated(each))
-    after.replace(ledgers.resume(after.ledger))
+    after = restarted(before, first, second)
 
-    assert asks(after, 2, 3) == (2, 3)
+    assert after.mounts(2, 3) == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -221,26 +168,21 @@ def test_a_swap_that_was_half_written_is_finished_by_the_next_agent() -> None:
 def test_a_claim_that_cannot_be_read_is_no_candidate_and_is_named_once(
     annotations: dict[str, str], says: str
 ) -> None:
-    effects = Effects()
     spoilt = pod("train", [0, 1], annotations=annotations)
 
-    now = current(spoilt, spoilt, effects=effects)
+    now = current(spoilt, spoilt)
 
-    (note,) = [effect for effect in effects if isinstance(effect, Noted)]
+    (note,) = now.notes()
     assert (note.uid, note.reason) == ("uid-train", "NpuClaimUnreadable")
     assert says in note.text
-    (refused,) = now.apply(AllocateAsked(ids(0, 1), last_call=True))
-    assert isinstance(refused, Refused)
-    assert "default/train" in refused.text
+    assert "default/train" in now.refusal(0, 1)
 
 
 def test_a_claim_without_a_time_is_no_candidate() -> None:
     untimed = pod("train", [0])
     untimed = replace(untimed, annotations={RESOURCE: "Ascend910-0"})
-    effects = Effects()
 
-    now = current(untimed, effects=effects)
+    now = current(untimed)
 
-    assert any(isinstance(effect, Noted) for effect in effects)
-    (refused,) = now.apply(AllocateAsked(ids(0), last_call=True))
-    assert isinstance(refused, Refused)
+    assert now.notes()
+    assert now.refusal(0)

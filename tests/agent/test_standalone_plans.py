@@ -7,60 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.claims import standalone
-from agent.claims.events import (
-    AllocateAsked,
-    ChipsRead,
-    Granted,
-    PodDeleted,
-    PodUpdated,
-    PreferenceAsked,
-    Preferred,
-    Refused,
-    ResourcesRead,
-)
+from agent.claims.events import AllocateAsked, Granted, Preferred, Refused
 from agent.claims.standalone import Plan, Wish
-from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.products.table import PRODUCTS, Product
-from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
-from tests.agent.node import NODE, RESOURCE, Effects, ids
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import EVERY_ID, NODE, NodeLedger, ids, pod, standalone_node
 
 ALL = PRODUCT.all_chips
 
 
-def ledger(free: int = ALL) -> Ledger:
-    """A node of which only these chips may be given."""
-    now = LedgerStore(
-        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
-    )
-    now.apply(ChipsRead(unhealthy=ALL & ~free, busy=0))
-    return now.ledger
-
-
 def planned(free: int, wished: Wish, *places: int) -> Plan:
-    node = ledger(free)
-    slot = standalone.make_ownerless_slot(node, wished.count_now)
-    return standalone.plan(node, slot, wished, places or (ALL,))
+    now = standalone_node()
+    now.read_chips(unhealthy=ALL & ~free)
+    slot = standalone.make_ownerless_slot(now.ledger, wished.count_now)
+    return standalone.plan(now.ledger, slot, wished, places or (ALL,))
 
 
-def pod(name: str, created: str) -> NpuPod:
-    found = npu_pod(
-        PodMeta(
-            uid=name,
-            namespace="default",
-            name=name,
-            node=NODE,
-            admitted=True,
-            annotations={},
-            created=created,
-        ),
-        [RawContainer("main", limits={RESOURCE: "1"})],
-        RESOURCE,
-    )
-    assert found is not None
-    return found
+def made(name: str, second: int = 0) -> NpuPod:
+    """A pod of one chip, created in this second."""
+    return replace(pod(name, [0]), created=f"2026-01-01T00:00:{second:02}Z")
 
 
 @pytest.mark.parametrize("count", range(1, 9))
@@ -136,55 +104,39 @@ def test_a_container_is_legal_by_itself_where_its_pod_cannot_be() -> None:
 
 
 def test_pods_are_served_in_the_order_of_their_creation() -> None:
-    now = LedgerStore(
-        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
-    )
-    later, early, same = (
-        pod("a", "2026-01-01T00:00:02Z"),
-        pod("c", "2026-01-01T00:00:01Z"),
-        pod("b", "2026-01-01T00:00:01Z"),
-    )
-    for each in (later, early, same):
-        now.apply(PodUpdated(each))
+    now = standalone_node(made("a", 2), made("c", 1), made("b", 1))
 
     slots = sorted(now.ledger.slots.values(), key=lambda slot: slot.predicate_time)
 
-    assert [slot.uid for slot in slots] == ["c", "b", "a"]
+    assert [slot.uid for slot in slots] == ["uid-c", "uid-b", "uid-a"]
     assert all(slot.chips == 0 for slot in slots)
 
 
-def gone(busy: int = 0) -> LedgerStore:
+def gone(busy: int = 0) -> NodeLedger:
     """A node on which a pod had two chips until a moment ago."""
-    now = LedgerStore(
-        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
-    )
-    now.apply(PodUpdated(pod("a", "")))
-    now.apply(AllocateAsked(ids(0), last_call=True))
-    shown = {"main": frozenset(ids(0))}
-    now.apply(ResourcesRead(uid="a", containers=shown, as_of=1, until=1, quiet=True))
-    now.apply(ChipsRead(unhealthy=ALL & ~0b1, busy=busy))
-    now.apply(PodDeleted("a"))
-    now.apply(PodUpdated(pod("b", "")))
+    now = standalone_node(made("a"))
+    now.mounts_for("a", 0)
+    now.read_chips(unhealthy=ALL & ~0b1, busy=busy)
+    now.delete("a")
+    now.update(replace(made("b"), annotations={}))
     return now
 
 
 def test_the_next_pod_need_not_wait_for_the_correction_pass() -> None:
     now = gone()
 
-    preferred = now.apply(PreferenceAsked(ids(*range(8)), (), 1))
+    preferred = now.steers(EVERY_ID, 1)
     granted = now.apply(AllocateAsked(ids(0), last_call=False))
 
-    assert preferred == (Preferred(ids(0), claim_missing=False),)
+    assert preferred == Preferred(ids(0), claim_missing=False)
     assert isinstance(granted[0], Granted)
-    assert [(hold.slot, hold.chips) for hold in now.ledger.holds.values()] == [
-        ("b", (0,))
-    ]
+    assert list(now.holds().values()) == [("", "b", (0,))]
 
 
 def test_a_chip_with_a_process_on_it_is_given_to_nobody() -> None:
     now = gone(busy=0b1)
 
-    now.apply(PreferenceAsked(ids(*range(8)), (), 1))
+    now.prefers(EVERY_ID, 1)
     (refused,) = now.apply(AllocateAsked(ids(0), last_call=False))
 
     assert isinstance(refused, Refused)
@@ -195,11 +147,10 @@ def test_a_chip_with_a_process_on_it_is_given_to_nobody() -> None:
 def test_what_a_living_pod_holds_stays_whatever_the_kubelet_offers() -> None:
     now = gone()
     now.apply(AllocateAsked(ids(0), last_call=False))
-    shown = {"main": frozenset(ids(0))}
-    now.apply(ResourcesRead(uid="b", containers=shown, as_of=2, until=2, quiet=True))
-    now.apply(PodUpdated(pod("c", "")))
+    now.shows("b", main=(0,))
+    now.update(replace(made("c"), annotations={}))
 
-    now.apply(PreferenceAsked(ids(*range(8)), (), 1))
+    now.prefers(EVERY_ID, 1)
     (refused,) = now.apply(AllocateAsked(ids(0), last_call=False))
 
     assert isinstance(refused, Refused)

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from agent.claims import occupancy
 from agent.claims.annotations import Patch, plan_patches
-from agent.claims.events import PodUpdated
-from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Ledger, Owner
 from scheduler_core.node import chips as chip_sets
-from tests.agent.node import RESOURCE, current, pod
+from tests.agent.node import RESOURCE, NodeLedger, current, pod
 
 REAL = "huawei.com/AscendReal"
 
@@ -28,7 +26,7 @@ class Case:
     is_served: bool  #: and mounted already
 
 
-def node(*cases: Case) -> LedgerStore:
+def node(*cases: Case) -> NodeLedger:
     """A ledger in the middle of a correction."""
     now = current(
         *(
@@ -71,14 +69,14 @@ def chips(chip: int) -> str:
     return f"Ascend910-{chip}"
 
 
-def batch(now: LedgerStore, unsure: Iterable[str] = ()) -> tuple[Patch, ...]:
+def batch(now: NodeLedger, unsure: Iterable[str] = ()) -> tuple[Patch, ...]:
     return plan_patches(now.ledger, host_ip="10.0.0.1", unsure=frozenset(unsure))
 
 
-def land(now: LedgerStore, patch: Patch) -> None:
+def land(now: NodeLedger, patch: Patch) -> None:
     known = now.ledger.pods[patch.uid]
     merged = {**known.annotations, **patch.annotations}
-    now.apply(PodUpdated(replace(known, annotations=merged)))
+    now.update(replace(known, annotations=merged))
 
 
 def covered(ledger: Ledger) -> int:
@@ -88,7 +86,7 @@ def covered(ledger: Ledger) -> int:
     return mask
 
 
-def told(now: LedgerStore) -> list[dict[str, str]]:
+def told(now: NodeLedger) -> list[dict[str, str]]:
     """What the batch of this moment would write, of claims and AscendReal."""
     return [
         {
@@ -100,7 +98,7 @@ def told(now: LedgerStore) -> list[dict[str, str]]:
     ]
 
 
-def correct(now: LedgerStore, data: st.DataObject) -> None:
+def correct(now: NodeLedger, data: st.DataObject) -> None:
     """Send what may be sent until there is nothing; some of it fails, at first."""
     wanted = chip_sets.mask_of(
         chip
@@ -117,7 +115,7 @@ def correct(now: LedgerStore, data: st.DataObject) -> None:
     assert batch(now) == ()
 
 
-def claims(now: LedgerStore) -> list[str]:
+def claims(now: NodeLedger) -> list[str]:
     return [each.annotations[RESOURCE] for each in now.ledger.pods.values()]
 
 

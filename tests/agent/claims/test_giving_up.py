@@ -4,37 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.annotations import Patch, make_affinity, plan_patches
-from agent.claims.events import ChipsRead, PodDeleted, PodUpdated
-from agent.claims.store import LedgerStore
-from agent.claims.values import Ledger
+from agent.claims.annotations import Patch, plan_patches
 from scheduler_core.products import table
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import NODE, RESOURCE, Effects, current, pod
-from tests.agent.rules.kubelet import mounts, shows
-
-HOST = "10.0.0.1"
+from tests.agent.node import HOST_IP, RESOURCE, NodeLedger, current, pod
 
 
-def written(now: LedgerStore) -> dict[str, dict[str, str]]:
-    found = plan_patches(now.ledger, host_ip=HOST)
-    return {patch.name: dict(patch.annotations) for patch in found}
-
-
-def swapped(*others: NpuPod) -> LedgerStore:
+def swapped(*others: NpuPod) -> NodeLedger:
     """A node where "a" got what "gone" was to have, and chip 0 is nobody's."""
     now = current(pod("a", [0], 1), pod("gone", [1], 2), *others)
-    mounts(now, 5)
-    mounts(now, 6)
-    shows(now, "a", main=(6,))
-    now.apply(PodDeleted("uid-gone"))
+    now.mounts_singly(5, 6)
+    now.shows("a", main=(6,))
+    now.delete("gone")
     return now
 
 
-def gives_up(now: LedgerStore) -> bool:
+def gives_up(now: NodeLedger) -> bool:
     """Whether "a" may say at once that chip 0 is its no more."""
-    return RESOURCE in written(now)["a"]
+    return RESOURCE in now.written()["a"]
 
 
 def test_what_nobody_can_have_is_given_up_at_once() -> None:
@@ -49,8 +37,7 @@ def test_what_a_pod_may_turn_out_to_have_is_not() -> None:
 
 def test_a_pod_that_has_all_its_own_will_not() -> None:
     now = swapped(pod("late", [2], 3))
-    mounts(now, 7)
-    shows(now, "late", main=(7,))
+    now.mounts_for("late", 7)
 
     assert gives_up(now)
 
@@ -61,55 +48,50 @@ def test_one_that_the_kubelet_has_lost_may_have_what_was_given_since(
 ) -> None:
     late = pod("late", [2], 0, phase="Running")
     now = current(late) if is_newer else swapped(late)
-    mounts(now, 7)
-    shows(now, "late", main=(7,))
-    shows(now, "late", main=())
+    now.mounts_for("late", 7)
+    now.shows("late", main=())
     if is_newer:
-        now.apply(PodUpdated(pod("a", [0], 1)))
-        now.apply(PodUpdated(pod("gone", [1], 2)))
-        mounts(now, 5)
-        mounts(now, 6)
-        shows(now, "a", main=(6,))
-        now.apply(PodDeleted("uid-gone"))
+        now.update(pod("a", [0], 1))
+        now.update(pod("gone", [1], 2))
+        now.mounts_singly(5, 6)
+        now.shows("a", main=(6,))
+        now.delete("gone")
 
     assert gives_up(now) is not is_newer
 
 
 def test_what_a_pod_of_its_name_may_have_taken_over_is_not_given_up() -> None:
     now = current(pod("a", [0], 1), pod("b", [1], 2))
-    mounts(now, 5)
-    mounts(now, 6)
-    shows(now, "a", main=(6,))
-    shows(now, "b", main=(5,))
-    now.apply(PodDeleted("uid-b"))  # it held chip 0
+    now.mounts_singly(5, 6)
+    now.shows("a", main=(6,))
+    now.shows("b", main=(5,))
+    now.delete("b")  # it held chip 0
 
     alone = gives_up(now)
-    now.apply(PodUpdated(pod("c", [3], 3)))
+    now.update(pod("c", [3], 3))
     another = gives_up(now)
-    now.apply(PodUpdated(pod("b", [2], 3, uid="uid-new", admitted=False)))
+    now.update(pod("b", [2], 3, uid="uid-new", admitted=False))
 
     assert (alone, another, gives_up(now)) == (True, True, False)
 
 
 def test_what_another_has_mounted_is_given_up_when_that_one_says_so() -> None:
     now = current(pod("a", [0], 1), pod("b", [1], 2))
-    mounts(now, 5)
-    mounts(now, 6)
-    shows(now, "a", main=(6,))
-    shows(now, "b", main=(5,))
+    now.mounts_singly(5, 6)
+    now.shows("a", main=(6,))
+    now.shows("b", main=(5,))
     before = gives_up(now)
     real = {annotations.ASCEND_REAL: "Ascend910-0"}
-    now.apply(PodUpdated(pod("b", [1], 2, annotations=real)))
+    now.update(pod("b", [1], 2, annotations=real))
 
     assert (before, gives_up(now)) == (False, True)
 
 
 def test_a_patch_names_its_pod_and_what_that_asks_for() -> None:
     now = current(pod("a", [0], 1))
-    mounts(now, 5)
-    shows(now, "a", main=(5,))
+    now.mounts_for("a", 5)
 
-    (patch,) = plan_patches(now.ledger, host_ip=HOST)
+    (patch,) = plan_patches(now.ledger, host_ip=HOST_IP)
 
     assert replace(patch, annotations={}) == Patch(
         uid="uid-a", namespace="default", name="a", resource=RESOURCE, annotations={}
@@ -118,46 +100,42 @@ def test_a_patch_names_its_pod_and_what_that_asks_for() -> None:
 
 def test_a_pod_that_has_ended_is_not_written_to_but_those_after_it_are() -> None:
     now = current(pod("a", [0], 1), pod("b", [1], 2))
-    mounts(now, 5)
-    mounts(now, 6)
-    shows(now, "a", main=(5,))
-    shows(now, "b", main=(6,))
+    now.mounts_singly(5, 6)
+    now.shows("a", main=(5,))
+    now.shows("b", main=(6,))
 
-    now.apply(PodUpdated(pod("a", [0], 1, phase="Failed")))
+    now.update(pod("a", [0], 1, phase="Failed"))
 
-    assert set(written(now)) == {"b"}
+    assert set(now.written()) == {"b"}
 
 
 def test_all_that_was_lost_is_published() -> None:
     now = current()
     for chip, name in enumerate(("a", "b", "c", "d")):
-        now.apply(PodUpdated(pod(name, [chip], chip + 1, phase="Running")))
+        now.update(pod(name, [chip], chip + 1, phase="Running"))
     for chip, name in enumerate(("a", "b")):
-        mounts(now, chip)
-        shows(now, name, main=(chip,))
-        shows(now, name, main=())
+        now.mounts_for(name, chip)
+        now.shows(name, main=())
     for name in ("c", "d"):
-        shows(now, name, main=())
+        now.shows(name, main=())
 
-    assert make_affinity(now.ledger).lost == (0, 1, 2, 3)
+    assert now.affinity.lost == (0, 1, 2, 3)
 
 
 def test_what_is_mounted_is_written_in_the_order_of_its_letters() -> None:
     row = table.by_key("atlas-a2-box16")
-    now = LedgerStore(Ledger(product=row, node=NODE), Effects().append)
-    now.apply(PodUpdated(pod("a", [2, 9, 10], 1)))
-    mounts(now, 2, 9, 10)
-    shows(now, "a", main=(2, 9, 10))
+    now = NodeLedger(row)
+    now.update(pod("a", [2, 9, 10], 1))
+    now.mounts_for("a", 2, 9, 10)
 
-    assert written(now)["a"][annotations.ASCEND_REAL] == (
+    assert now.written()["a"][annotations.ASCEND_REAL] == (
         "Ascend910-10,Ascend910-2,Ascend910-9"
     )
 
 
 def test_a_broken_word_of_what_is_mounted_leaves_the_claim() -> None:
     now = current(pod("a", [3], annotations={annotations.ASCEND_REAL: "npu"}))
-    now.apply(ChipsRead(unhealthy=0, busy=0))
-    mounts(now, 5)
-    shows(now, "a", main=(5,))
+    now.read_chips()
+    now.mounts_for("a", 5)
 
-    assert written(now)["a"][annotations.ASCEND_REAL] == "Ascend910-3"
+    assert now.written()["a"][annotations.ASCEND_REAL] == "Ascend910-3"

@@ -5,36 +5,27 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import standalone, values
-from agent.claims.events import ChipsRead, PodUpdated
 from agent.claims.standalone import Plan, Wish
-from agent.claims.store import LedgerStore
-from agent.claims.values import Hold, Ledger
-from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
+from agent.claims.values import Hold
+from scheduler_core.products.table import ATLAS_800_TRAINING, by_key
 from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.cluster_model import Needs, new_pod
-from tests.agent.node import NODE, Effects, slots
-from tests.agent.rules.kubelet import mounts
+from tests.agent.node import NodeLedger, standalone_node
 
 APP, INIT = ContainerKind.APP, ContainerKind.INIT
 ALL = ATLAS_800_TRAINING.all_chips
 
 
-def node(product: Product = ATLAS_800_TRAINING) -> LedgerStore:
-    return LedgerStore(
-        Ledger(product=product, node=NODE, standalone=True), Effects().append
-    )
-
-
-def comes(now: LedgerStore, *needs: tuple[ContainerKind, int]) -> None:
+def comes(now: NodeLedger, *needs: tuple[ContainerKind, int]) -> None:
     """A pod, admitted by the kubelet."""
     made = new_pod("uid-p", needs, name="p", annotations={})
-    now.apply(PodUpdated(replace(made, admitted=True)))
+    now.update(replace(made, admitted=True))
 
 
 def planned(slot_chips: int, wished: Wish, *places: int, free: int = ALL) -> Plan:
     """What is chosen for a container of a pod that has plans for these chips."""
-    now = node()
-    now.apply(ChipsRead(unhealthy=ALL & ~free, busy=0))
+    now = standalone_node()
+    now.read_chips(unhealthy=ALL & ~free)
     slot = standalone.make_ownerless_slot(now.ledger, wished.count_now)
     chosen = replace(slot, chips=slot_chips)
     return standalone.plan(now.ledger, chosen, wished, places or (ALL,))
@@ -127,7 +118,7 @@ def test_an_unusual_count_comes_from_the_group_that_it_fills_best() -> None:
 def test_a_container_needs_what_its_pods_init_containers_did_not_have(
     needs: Needs, count: int, lasting: int, reusable: int, expected: Wish
 ) -> None:
-    now = node()
+    now = standalone_node()
     comes(now, *needs)
 
     assert (
@@ -140,29 +131,29 @@ def test_a_container_needs_what_its_pods_init_containers_did_not_have(
 
 
 def test_what_an_init_container_had_is_all_that_its_pod_takes() -> None:
-    now = node()
+    now = standalone_node()
     comes(now, (INIT, 1), (APP, 1))
 
-    assert [mounts(now, 5), mounts(now, 5)] == [(5,), (5,)]
-    assert slots(now) == {"p": (5,)}
+    assert now.mounts_singly(5, 5) == [(5,), (5,)]
+    assert now.slots() == {"p": (5,)}
 
 
 def test_a_pods_containers_fill_what_was_planned_for_them() -> None:
-    now = node()
+    now = standalone_node()
     comes(now, (APP, 1), (APP, 1), (APP, 2))
 
-    assert [mounts(now, 6), mounts(now, 0), mounts(now, 2, 3)] == [(0,), (1,), (2, 3)]
-    assert slots(now) == {"p": (0, 1, 2, 3)}
+    assert [now.mounts(6), now.mounts(0), now.mounts(2, 3)] == [(0,), (1,), (2, 3)]
+    assert now.slots() == {"p": (0, 1, 2, 3)}
 
 
 def test_pods_are_served_in_the_order_of_their_creation_whatever_their_uids() -> None:
-    now = node()
+    now = standalone_node()
     for uid, second in (("a", 2), ("c", 1), ("b", 1)):
         made = new_pod(uid, ((APP, 1),), annotations={})
-        now.apply(PodUpdated(replace(made, created=f"2026-01-01T00:00:0{second}Z")))
+        now.update(replace(made, created=f"2026-01-01T00:00:0{second}Z"))
 
     for chip in range(3):
-        mounts(now, chip)
+        now.mounts(chip)
 
     assert [hold.slot for hold in now.ledger.holds.values()] == ["c", "b", "a"]
 
@@ -183,6 +174,6 @@ def test_chips_are_apart_in_more_groups_than_they_would_have_to_be(
     pod = new_pod("p", ((APP, len(chips)),), annotations={})
     owner = values.make_owner(pod, "c0")
     hold = Hold(sequence=1, kubelet_ids=(), chips=chips, slot="p", need=0, owner=owner)
-    ledger = values.put_holds(node(by_key(product)).ledger, hold)
+    ledger = values.put_holds(standalone_node(product=by_key(product)).ledger, hold)
 
     assert standalone.has_scattered_chips(ledger, pod) is are_apart

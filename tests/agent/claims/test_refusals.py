@@ -4,19 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.events import (
-    AllocateAsked,
-    ChipsRead,
-    PodDeleted,
-    PodUpdated,
-    Refused,
-)
-from agent.claims.store import LedgerStore
-from agent.claims.values import Ledger
-from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import NODE, Effects, current, ids, pod
-from tests.agent.rules.kubelet import app, init, mounts, refusal, shows
+from agent.claims.events import AllocateAsked, Refused
+from tests.agent.node import app, current, ids, init, pod, standalone_node
 
 NO_CLAIM = (
     "no pod on this node has a claim for 2 huawei.com/Ascend910: annotations "
@@ -29,15 +18,6 @@ ELSEWHERE = (
     " chips that fit together are free on this node. "
     "A new pod in its place will be scheduled elsewhere"
 )
-
-
-def standalone(*pods: NpuPod) -> LedgerStore:
-    now = LedgerStore(
-        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
-    )
-    for each in pods:
-        now.apply(PodUpdated(replace(each, annotations={})))
-    return now
 
 
 @pytest.mark.parametrize(
@@ -58,7 +38,7 @@ def test_ids_that_nobody_has_listed(asked: tuple[str, ...], found: str) -> None:
 
 
 def test_nobody_has_a_claim() -> None:
-    assert refusal(current(pod("one", [0])), 0, 1) == NO_CLAIM
+    assert current(pod("one", [0])).refusal(0, 1) == NO_CLAIM
 
 
 def test_nobody_is_known_to_have_a_claim_while_the_api_server_is_not_followed() -> None:
@@ -77,7 +57,7 @@ def test_a_pod_that_cannot_be_read_may_be_the_one_who_asks() -> None:
     spoilt = pod("b", [0], annotations={"predicate-time": "soon"})
     worse = pod("a", [0], annotations={"huawei.com/Ascend910": "Ascend910-0,"})
 
-    text = refusal(current(spoilt, worse), 0, 1)
+    text = current(spoilt, worse).refusal(0, 1)
 
     assert text == (
         "the claim of default/a: metadata.annotations['huawei.com/Ascend910'][1]: "
@@ -92,29 +72,29 @@ def test_one_that_has_gone_is_not_and_the_others_still_are() -> None:
         pod("b", [0], annotations={"predicate-time": "late"}),
     )
 
-    now.apply(PodDeleted("uid-a"))
-    one_left = refusal(now, 0, 1)
-    now.apply(PodDeleted("uid-b"))
+    now.delete("a")
+    one_left = now.refusal(0, 1)
+    now.delete("b")
 
     assert one_left.startswith("the claim of default/b: ")
-    assert refusal(now, 0, 1) == NO_CLAIM
+    assert now.refusal(0, 1) == NO_CLAIM
 
 
 def test_one_that_has_ended_is_not() -> None:
     spoilt = pod("b", [0], annotations={"predicate-time": "soon"})
     now = current(spoilt)
 
-    now.apply(PodUpdated(replace(spoilt, phase="Failed")))
+    now.update(replace(spoilt, phase="Failed"))
 
-    assert refusal(now, 0, 1) == NO_CLAIM
+    assert now.refusal(0, 1) == NO_CLAIM
 
 
 def test_a_pod_that_can_be_read_again_is_no_longer_named() -> None:
     now = current(pod("b", [0], annotations={"predicate-time": "soon"}))
 
-    now.apply(PodUpdated(pod("b", [0])))
+    now.update(pod("b", [0]))
 
-    assert refusal(now, 0, 1) == NO_CLAIM
+    assert now.refusal(0, 1) == NO_CLAIM
 
 
 def test_chips_of_a_claim_that_are_broken_held_and_in_use() -> None:
@@ -123,10 +103,10 @@ def test_chips_of_a_claim_that_are_broken_held_and_in_use() -> None:
         pod("train", [0, 1, 2, 3], 2),
         pod("four", [4, 5, 6, 7], 9, phase="Running"),
     )
-    mounts(now, 1)
-    now.apply(ChipsRead(unhealthy=0b10001, busy=0b1100))
+    now.mounts(1)
+    now.read_chips(unhealthy=0b10001, busy=0b1100)
 
-    assert refusal(now, 0, 2, 3, 6) == (
+    assert now.refusal(0, 2, 3, 6) == (
         "the chips chosen for this pod cannot be given to it: Ascend910-0 unhealthy; "
         "Ascend910-1 held by another pod; Ascend910-2,Ascend910-3 still used by a "
         "process; and no other 4" + ELSEWHERE
@@ -140,11 +120,10 @@ def test_chips_of_a_claim_that_its_pods_other_containers_have() -> None:
         pod("two", [2, 3], 8),
         pod("four", [4, 5, 6, 7], 9),
     )
-    mounts(now, 0)
-    mounts(now, 0)
-    now.apply(ChipsRead(unhealthy=0b10, busy=0))
+    now.mounts_singly(0, 0)
+    now.read_chips(unhealthy=0b10)
 
-    assert refusal(now, 1) == (
+    assert now.refusal(1) == (
         "the chips chosen for this pod cannot be given to it: Ascend910-1 unhealthy; "
         "Ascend910-0 given to its other containers; and no other 2" + ELSEWHERE
     )
@@ -155,12 +134,11 @@ def test_several_containers_have_lost_what_they_had() -> None:
     for chip, name in enumerate(("a", "b")):
         reader = pod(name, [chip], chip + 1, phase="Running")
         shape = replace(reader.shape, reads_annotation=True)
-        now.apply(PodUpdated(replace(reader, shape=shape)))
-        mounts(now, chip)
-        shows(now, name, main=(chip,))
-        shows(now, name, main=())
+        now.update(replace(reader, shape=shape))
+        now.mounts_for(name, chip)
+        now.shows(name, main=())
 
-    assert refusal(now, 6) == (
+    assert now.refusal(6) == (
         "2 running containers have lost their huawei.com/Ascend910 devices in the "
         "kubelet and it cannot be told which of them asks; delete their pods to have "
         "them started again"
@@ -168,10 +146,10 @@ def test_several_containers_have_lost_what_they_had() -> None:
 
 
 def test_nothing_is_free_where_nobody_schedules() -> None:
-    now = standalone(pod("train", [0]))
-    now.apply(ChipsRead(unhealthy=0b1111, busy=0b1111_0000))
+    now = standalone_node(pod("train", [0]))
+    now.read_chips(unhealthy=0b1111, busy=0b1111_0000)
 
-    assert refusal(now, 0) == (
+    assert now.refusal(0) == (
         "too few chips are free: chips that the kubelet counts as free are still "
         "used by a process, or unhealthy. A new pod in its place will be tried again"
     )
@@ -180,9 +158,9 @@ def test_nothing_is_free_where_nobody_schedules() -> None:
 def test_a_pod_that_reads_its_annotation_where_nobody_writes_it() -> None:
     reader = pod("train", [0])
     shape = replace(reader.shape, reads_annotation=True)
-    now = standalone(replace(reader, shape=shape))
+    now = standalone_node(replace(reader, shape=shape))
 
-    assert refusal(now, 0) == (
+    assert now.refusal(0) == (
         "the pod takes ASCEND_VISIBLE_DEVICES from its annotation "
         "huawei.com/Ascend910, which only a scheduler writes in time: leave the "
         "variable out, the device plugin sets it"
@@ -193,20 +171,22 @@ def test_a_spoilt_pod_is_named_where_nobody_schedules_if_it_may_be_the_one() -> 
     literal = replace(pod("train", [0]), problem="sets ASCEND_VISIBLE_DEVICES")
     needless = replace(pod("odd", [0]), problem="asks for half a chip", needs=())
 
-    assert refusal(standalone(literal), 0) == (
+    assert standalone_node(literal).refusal(0) == (
         "default/train: sets ASCEND_VISIBLE_DEVICES"
     )
-    assert mounts(standalone(literal), 0, 1) == (0, 1)
-    assert refusal(standalone(needless), 0, 1) == "default/odd: asks for half a chip"
+    assert standalone_node(literal).mounts(0, 1) == (0, 1)
+    assert (
+        standalone_node(needless).refusal(0, 1) == "default/odd: asks for half a chip"
+    )
 
 
 def test_a_container_of_no_known_pod_is_served_where_nobody_schedules() -> None:
-    now = standalone()
+    now = standalone_node()
 
     waits = now.apply(AllocateAsked(ids(2, 3), last_call=False))
 
     assert not any(isinstance(effect, Refused) for effect in waits)
-    assert mounts(now, 2, 3) == (2, 3)
+    assert now.mounts(2, 3) == (2, 3)
     (hold,) = now.ledger.holds.values()
     assert (hold.slot, hold.need) == ("fresh-1", 0)
     assert now.ledger.slots["fresh-1"].chips == 0b1100

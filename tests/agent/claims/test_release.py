@@ -5,40 +5,24 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import release, values
-from agent.claims.events import (
-    ChipsRead,
-    PassEnded,
-    PodDeleted,
-    PodUpdated,
-    ResourcesRead,
-)
-from agent.claims.store import LedgerStore
+from agent.claims.events import PassEnded, ResourcesRead
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current, holds, ids, pod
-from tests.agent.rules.kubelet import app, init, knows_not, mounts, passes, shows
-
-TRAIN = pod("train", [0])
-
-
-def rejected(*pods: NpuPod) -> LedgerStore:
-    """A node where the pod of an Allocate was rejected after it."""
-    now = current(TRAIN, *pods)
-    mounts(now, 0)
-    now.apply(PodUpdated(replace(TRAIN, phase="Failed")))
-    return now
+from tests.agent.node import (
+    TRAIN,
+    NodeLedger,
+    confirmed,
+    current,
+    ids,
+    pod,
+    rejected,
+    staged,
+)
 
 
-def ends(now: LedgerStore) -> bool:
+def ends(now: NodeLedger) -> bool:
     """Whether two passes are enough for it to end."""
-    passes(now, 2)
+    now.passes(2)
     return 1 not in now.ledger.holds
-
-
-def confirmed() -> LedgerStore:
-    now = current(TRAIN)
-    mounts(now, 0)
-    shows(now, "train", main=(0,))
-    return now
 
 
 def test_what_nobody_can_own_ends() -> None:
@@ -53,8 +37,7 @@ def test_a_pod_that_waits_and_was_not_looked_at_may_own_it() -> None:
 def test_whichever_of_several_pods_may_own_it_keeps_it() -> None:
     settled = pod("a", [4], 2, phase="Running")
     now = rejected(settled, pod("b", [2, 3], 3), pod("c", [1], 4))
-    mounts(now, 4)
-    shows(now, "a", main=(4,))
+    now.mounts_for("a", 4)
 
     assert not ends(now)
 
@@ -62,7 +45,7 @@ def test_whichever_of_several_pods_may_own_it_keeps_it() -> None:
 def test_a_pod_that_was_seen_without_it_does_not_own_it() -> None:
     now = rejected(pod("late", [1], 2))
 
-    shows(now, "late", main=())
+    now.shows("late", main=())
 
     assert ends(now)
 
@@ -70,16 +53,16 @@ def test_a_pod_that_was_seen_without_it_does_not_own_it() -> None:
 def test_a_pod_that_was_seen_during_an_allocate_may_own_it() -> None:
     now = rejected(pod("late", [1], 2))
 
-    shows(now, "late", quiet=False, main=())
+    now.shows("late", quiet=False, main=())
 
     assert not ends(now)
 
 
 def test_a_pod_that_was_seen_before_it_was_given_may_own_it() -> None:
     now = current(TRAIN, pod("late", [1], 2))
-    shows(now, "late", main=())
-    mounts(now, 0)
-    now.apply(PodUpdated(replace(TRAIN, phase="Failed")))
+    now.shows("late", main=())
+    now.mounts(0)
+    now.update(replace(TRAIN, phase="Failed"))
 
     assert not ends(now)
 
@@ -87,7 +70,7 @@ def test_a_pod_that_was_seen_before_it_was_given_may_own_it() -> None:
 def test_a_pod_that_the_kubelet_does_not_know_yet_may_own_it() -> None:
     now = rejected(pod("late", [1], 2))
 
-    knows_not(now, "late")
+    now.knows_not("late")
 
     assert not ends(now)
 
@@ -95,16 +78,16 @@ def test_a_pod_that_the_kubelet_does_not_know_yet_may_own_it() -> None:
 def test_a_pod_that_runs_without_anything_may_have_lost_it() -> None:
     now = rejected(pod("late", [1], 2, phase="Running"))
 
-    shows(now, "late", main=())
+    now.shows("late", main=())
 
     assert not ends(now)
 
 
 def test_a_pod_that_has_all_its_own_does_not_own_it() -> None:
     now = rejected(pod("late", [1], 2, phase="Running"))
-    mounts(now, 1)
+    now.mounts(1)
 
-    shows(now, "late", main=(1,))
+    now.shows("late", main=(1,))
 
     assert ends(now)
 
@@ -119,77 +102,74 @@ def test_a_pod_that_is_shown_with_ids_of_it_may_own_it() -> None:
     late = pod("late", [1, 2], 2, admitted=False)
     now = rejected(late)
 
-    shows(now, "late", main=(0,))
+    now.shows("late", main=(0,))
     during = ends(now)
-    now.apply(PodDeleted("uid-late"))
+    now.delete("late")
 
     assert (during, ends(now)) == (False, True)
 
 
 def test_its_own_ids_are_no_sign_of_it() -> None:
     now = rejected(pod("late", [1], 2, phase="Running"))
-    mounts(now, 0)
+    now.mounts(0)
 
-    shows(now, "late", main=(0,))
+    now.shows("late", main=(0,))
 
     assert ends(now)
 
 
-def prepared(*pods: NpuPod) -> LedgerStore:
+def prepared(*pods: NpuPod) -> NodeLedger:
     """A node where what an init container was given is nobody's."""
-    needs = [init("prepare", 1), app("main", 2)]
-    train = pod("train", [0, 1], containers=needs)
+    train = pod("train", [0, 1], containers=staged(1, 2))
     now = current(train, *pods)
-    mounts(now, 0)
-    now.apply(PodUpdated(replace(train, phase="Failed")))
+    now.mounts(0)
+    now.update(replace(train, phase="Failed"))
     return now
 
 
 def test_of_an_init_container_only_pods_with_such_a_one_may_be() -> None:
     waits = pod("late", [4], 2, phase="Running")
-    inits = pod("late", [4], 2, containers=[init("prepare", 1), app("main", 1)])
+    inits = pod("late", [4], 2, containers=staged(1, 1))
 
     assert ends(prepared(waits))
     assert not ends(prepared(inits))
 
 
 def test_what_lasts_is_no_init_containers() -> None:
-    inits = pod("late", [4, 5], 2, containers=[init("prepare", 1), app("main", 2)])
+    inits = pod("late", [4, 5], 2, containers=staged(1, 2))
 
     assert ends(rejected(inits))
 
 
 def test_a_pod_on_its_way_through_admission_keeps_what_its_init_container_has() -> None:
-    needs = [init("prepare", 1), app("main", 2)]
-    now = current(pod("train", [0, 1], containers=needs))
-    mounts(now, 0)
+    now = current(pod("train", [0, 1], containers=staged(1, 2)))
+    now.mounts(0)
 
-    shows(now, "train", main=())  # its app container's turn is still to come
+    now.shows("train", main=())  # its app container's turn is still to come
 
     assert not ends(now)
 
 
 def test_once_it_runs_it_is_not_on_its_way() -> None:
-    needs = [init("prepare", 1), app("main", 2)]
-    train = pod("train", [0, 1], containers=needs)
+    train = pod("train", [0, 1], containers=staged(1, 2))
     now = current(train)
-    mounts(now, 0)
-    mounts(now, 0, 6)
-    shows(now, "train", main=())
+    now.mounts(0)
+    now.mounts(0, 6)
+    now.shows("train", main=())
 
     assert ends(now)
 
 
 def test_one_miss_is_forgotten_when_somebody_may_own_it_again() -> None:
     now = rejected()
-    passes(now)
-    now.apply(PodUpdated(pod("late", [1], 2)))
-    passes(now)
-    now.apply(PodDeleted("uid-late"))
+    now.passes()
+    now.update(pod("late", [1], 2))
+    now.passes()
+    now.delete("late")
 
-    passes(now)
+    now.passes()
 
-    assert holds(now) == {1: ("", "train", (0,))}
+    assert now.holds() == {1: ("", "train", (0,))}
 
 
 def test_without_a_listing_nothing_of_nobody_ends() -> None:
@@ -198,26 +178,25 @@ def test_without_a_listing_nothing_of_nobody_ends() -> None:
     for _ in range(3):
         now.apply(PassEnded(quiet=True))
 
-    assert holds(now) == {1: ("", "train", (0,))}
+    assert now.holds() == {1: ("", "train", (0,))}
 
 
 def test_a_container_with_the_same_chips_explains_the_process_on_them() -> None:
-    needs = [init("prepare", 1), app("main", 1)]
+    needs = staged(1, 1)
     now = current(pod("train", [0], 1, phase="Running", containers=needs))
-    mounts(now, 5)
-    mounts(now, 5)
-    shows(now, "train", main=(5,))
+    now.mounts_singly(5, 5)
+    now.shows("train", main=(5,))
     let_go = replace(now.ledger.holds[1], owner=None, reoffered=True)
     now.replace(values.put_holds(now.ledger, let_go))
-    now.apply(ChipsRead(unhealthy=0, busy=0b1))
-    passes(now)
+    now.read_chips(busy=0b1)
+    now.passes()
     misses = now.ledger.holds[1].misses
 
-    now.apply(PodDeleted("uid-train"))  # then it explains nothing
-    passes(now)
+    now.delete("train")  # then it explains nothing
+    now.passes()
     kept = set(now.ledger.holds)
-    now.apply(PodUpdated(pod("train", [0], 1, phase="Running", containers=needs)))
-    passes(now)
+    now.update(pod("train", [0], 1, phase="Running", containers=needs))
+    now.passes()
 
     assert (misses, kept, set(now.ledger.holds)) == (1, {1, 2}, {2})
 
@@ -225,9 +204,9 @@ def test_a_container_with_the_same_chips_explains_the_process_on_them() -> None:
 def test_all_pods_are_listed_for_what_nobody_has_before_it_ends() -> None:
     now = rejected()
     told = [release.needs_full_list(now.ledger)]
-    passes(now)
+    now.passes()
     told.append(release.needs_full_list(now.ledger))
-    passes(now)
+    now.passes()
     told.append(release.needs_full_list(now.ledger))
 
     assert told == [False, True, False]
@@ -235,12 +214,12 @@ def test_all_pods_are_listed_for_what_nobody_has_before_it_ends() -> None:
 
 def test_not_while_somebody_may_own_it_or_a_process_is_on_it() -> None:
     now = rejected()
-    passes(now)
+    now.passes()
 
-    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+    now.read_chips(busy=0b1)
     busy = release.needs_full_list(now.ledger)
-    now.apply(ChipsRead(unhealthy=0, busy=0))
-    now.apply(PodUpdated(pod("late", [1], 2)))
+    now.read_chips()
+    now.update(pod("late", [1], 2))
 
     assert (busy, release.needs_full_list(now.ledger)) == (False, False)
 
@@ -248,9 +227,9 @@ def test_not_while_somebody_may_own_it_or_a_process_is_on_it() -> None:
 def test_all_pods_are_listed_while_the_kubelet_shows_a_pod_that_has_ended() -> None:
     now = confirmed()
     told = [release.needs_full_list(now.ledger)]
-    now.apply(PodDeleted("uid-train"))
+    now.delete("train")
     told.append(release.needs_full_list(now.ledger))
-    shows(now, "train", main=())
+    now.shows("train", main=())
     told.append(release.needs_full_list(now.ledger))
 
     assert told == [False, True, False]
@@ -260,7 +239,7 @@ def test_a_pod_that_was_never_looked_at_needs_no_listing() -> None:
     now = confirmed()
     now.replace(replace(now.ledger, evidence={}))
 
-    now.apply(PodDeleted("uid-train"))
+    now.delete("train")
 
     assert not release.needs_full_list(now.ledger)
 
@@ -270,11 +249,10 @@ def test_an_id_that_a_new_pod_of_its_name_got_is_not_shown_for_the_old_one(
     shown: tuple[str, ...], *, is_held: bool
 ) -> None:
     now = current(pod("train", [0, 1]))
-    mounts(now, 0, 7)
-    shows(now, "train", main=(0, 7))
-    now.apply(PodDeleted("uid-train"))
-    now.apply(PodUpdated(pod("train", [2], 2, uid="uid-new")))
-    mounts(now, 0)
+    now.mounts_for("train", 0, 7)
+    now.delete("train")
+    now.update(pod("train", [2], 2, uid="uid-new"))
+    now.mounts(0)
 
     now.apply(
         ResourcesRead(
@@ -292,12 +270,12 @@ def test_an_id_that_a_new_pod_of_its_name_got_is_not_shown_for_the_old_one(
 
 def test_what_was_read_of_a_pod_that_has_gone_is_dropped_with_its_last_hold() -> None:
     now = confirmed()
-    now.apply(PodDeleted("uid-train"))
-    knows_not(now, "train")
+    now.delete("train")
+    now.knows_not("train")
 
-    passes(now)
+    now.passes()
     with_its_hold = set(now.ledger.evidence)
-    passes(now)
+    now.passes()
 
     assert (with_its_hold, set(now.ledger.evidence)) == ({"uid-train"}, set())
     assert now.ledger.holds == {}

@@ -1,15 +1,14 @@
 import asyncio
 from dataclasses import replace
 
-from agent.claims.events import ChipsRead
 from tests.agent.node import current
 
 
 async def test_a_reader_that_was_busy_sees_the_newest() -> None:
     now = current()
     since = now.version
-    now.apply(ChipsRead(unhealthy=1, busy=0))
-    now.apply(ChipsRead(unhealthy=3, busy=0))
+    now.read_chips(unhealthy=1)
+    now.read_chips(unhealthy=3)
 
     version = await now.changed(since)
 
@@ -21,7 +20,7 @@ async def test_all_readers_are_woken() -> None:
     readers = [asyncio.create_task(now.changed(now.version)) for _ in range(3)]
     await asyncio.sleep(0)
 
-    now.apply(ChipsRead(unhealthy=1, busy=0))
+    now.read_chips(unhealthy=1)
 
     assert await asyncio.gather(*readers) == [now.version] * 3
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.claims.events import AllocateAsked
 from agent.claims.values import Hold, Owner
 from agent.journal import file as journals
 from agent.journal import writer
@@ -87,7 +86,7 @@ async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
         journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=pytest.fail
     )
     book.follow(now)
-    now.apply(AllocateAsked(ids(3), last_call=True))
+    now.allocate(3)
 
     await book.write()
 
@@ -106,7 +105,7 @@ async def test_a_disk_that_hangs_delays_allocate_only_so_long(
         slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
     book.follow(now)
-    now.apply(AllocateAsked(ids(3), last_call=True))
+    now.allocate(3)
 
     async with asyncio.timeout(100 * writer.WITHIN_S):
         await book.write()
@@ -124,7 +123,7 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
     )
     book.follow(now)
     for chip in range(3):
-        now.apply(AllocateAsked(ids(chip), last_call=True))
+        now.allocate(chip)
         await book.write()
 
     slow.may_go.set()
@@ -143,7 +142,7 @@ async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:
         slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
     book.follow(now)
-    now.apply(AllocateAsked(ids(3), last_call=True))
+    now.allocate(3)
     slow.is_full = True
     await book.write()
 
@@ -170,7 +169,7 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
 
     async with asyncio.timeout(10 * writer.READ_WITHIN_S):
         found = await book.read()
-    now.apply(AllocateAsked(ids(3), last_call=True))
+    now.allocate(3)
     await book.write()
     slow.may_be_read.set()
     await book.write()

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agent.claims.events import ChipsRead, PodDeleted, StrayProcessesRead
-from agent.claims.store import LedgerStore
+from agent.claims.events import StrayProcessesRead
 from agent.devices.processes import Occupant, Processes
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file
@@ -19,8 +18,7 @@ from agent.observe.metrics import Metrics
 from kube.client import Client
 from kube.credentials import from_url
 from kube.events import Recorder
-from tests.agent.node import current
-from tests.agent.rules.test_release import confirmed
+from tests.agent.node import NodeLedger, confirmed, current
 
 PID = 4711
 IDLE = file.parse("product: atlas-800-training\n")
@@ -38,7 +36,7 @@ class Known(Processes):
 class World:
     """Leftovers at work on a ledger, and what people and programs are told."""
 
-    def __init__(self, now: LedgerStore) -> None:
+    def __init__(self, now: NodeLedger) -> None:
         self.now = now
         self.reading: Reading = IDLE
         self.registry = CollectorRegistry()
@@ -55,7 +53,7 @@ class World:
         """The driver shows a process on these chips, and on no others."""
         uses = tuple(Process(chip=chip, pid=PID) for chip in chips)
         self.reading = replace(IDLE, processes=uses)
-        self.now.apply(ChipsRead(unhealthy=0, busy=sum(1 << chip for chip in chips)))
+        self.now.read_chips(busy=sum(1 << chip for chip in chips))
 
     @property
     def events(self) -> list[tuple[str, str]]:
@@ -82,7 +80,7 @@ async def passing(world: World, for_s: float) -> None:
 async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> None:
     world = World(confirmed())
     world.use(0)
-    world.now.apply(PodDeleted("uid-train"))
+    world.now.delete("train")
 
     await passing(world, STAYS_S + 0.1)
     shown, told = world.shown, list(world.events)
@@ -103,7 +101,7 @@ async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> No
 async def test_one_that_ends_soon_is_shown_and_not_told() -> None:
     world = World(confirmed())
     world.use(0)
-    world.now.apply(PodDeleted("uid-train"))
+    world.now.delete("train")
 
     await passing(world, STAYS_S - 0.1)
     shown = world.shown
@@ -129,7 +127,7 @@ async def test_one_of_nobodys_is_told_as_such() -> None:
 
 async def test_one_that_the_driver_does_not_see_is_told_too() -> None:
     world = World(confirmed())
-    world.now.apply(PodDeleted("uid-train"))
+    world.now.delete("train")
     world.now.apply(
         StrayProcessesRead(uids=frozenset({"uid-train"}), pids={"uid-train": ()})
     )

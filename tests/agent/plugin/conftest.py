@@ -7,7 +7,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.claims.store import LedgerStore
 from agent.devices.reading import Reading
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.mounts import MountMethod, Mounts
@@ -15,7 +14,7 @@ from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current, nobody
+from tests.agent.node import NodeLedger, current, nobody
 from tests.agent.plugin.sight import Sight
 
 
@@ -28,7 +27,7 @@ def loop_s() -> float:
 
 
 def servicer_of(
-    now: LedgerStore,
+    now: NodeLedger,
     *,
     sight: Sight | None = None,
     write_journal: Callable[[], Awaitable[None]] = nothing,
@@ -57,7 +56,7 @@ LOCALHOST = (("grpc.default_authority", "localhost"),)
 class Plugin:
     """A servicer on a real socket, and all that it is given."""
 
-    store: LedgerStore
+    store: NodeLedger
     stub: "api_pb2_grpc.DevicePluginAsyncStub"  # a name of the typed stubs alone
     servicer: Servicer
     sight: Sight

@@ -3,12 +3,10 @@ import asyncio
 import grpc
 import pytest
 
-from agent.claims.events import ChipsRead, PodDeleted, PodUpdated
 from agent.plugin.servicer import CLAIM_WAIT_S
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import ids, pod
 from tests.agent.plugin.conftest import MakePlugin, Plugin
-from tests.agent.rules.kubelet import shows
 
 
 def asked(*chips: int) -> api_pb2.AllocateRequest:
@@ -57,11 +55,11 @@ async def test_the_device_list_says_what_is_when_the_stream_opens_and_when_it_ch
     plugin: MakePlugin,
 ) -> None:
     made = await plugin()
-    made.store.apply(ChipsRead(unhealthy=0b1, busy=0))
+    made.store.read_chips(unhealthy=0b1)
 
     stream = made.stub.ListAndWatch(api_pb2.Empty())
     first = health(await anext(aiter(stream)))
-    made.store.apply(ChipsRead(unhealthy=0, busy=0))
+    made.store.read_chips()
     second = health(await anext(aiter(stream)))
     stream.cancel()
 
@@ -95,7 +93,7 @@ async def test_a_slow_reader_of_the_device_list_gets_the_newest(
     await anext(aiter(stream))
 
     for unhealthy in (0b1, 0b11, 0b10):
-        made.store.apply(ChipsRead(unhealthy=unhealthy, busy=0))
+        made.store.read_chips(unhealthy=unhealthy)
     newest = health(await anext(aiter(stream)))
     stream.cancel()
 
@@ -182,7 +180,7 @@ async def test_a_claim_that_comes_a_moment_later_is_waited_for(
 
     answer = asyncio.create_task(visible(made, 0))
     await asyncio.sleep(0.05)
-    made.store.apply(PodUpdated(pod("late", [5], 10)))
+    made.store.update(pod("late", [5], 10))
 
     assert await answer == "5"
     assert made.sight.kubelet_was_asked == 0
@@ -245,9 +243,9 @@ async def test_the_chip_of_a_pod_deleted_by_force_waits_for_its_processes(
 ) -> None:
     made = await plugin(pod("train", [0]))
     assert await visible(made, 0) == "0"
-    shows(made.store, "train", main=(0,))
-    made.store.apply(PodDeleted("uid-train"))
-    made.store.apply(PodUpdated(pod("next", [0], 2)))
+    made.store.shows("train", main=(0,))
+    made.store.delete("train")
+    made.store.update(pod("next", [0], 2))
     made.left["uid-train"] = (4711,)
 
     assert await visible(made, 0) == "1"

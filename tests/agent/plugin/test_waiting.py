@@ -104,7 +104,7 @@ async def test_an_api_server_that_is_not_followed_is_asked_again_at_once() -> No
         """An API server that is back, and had a pod bound meanwhile."""
 
         def hurry(self) -> None:
-            now.apply(PodUpdated(pod("train", [5])))
+            now.update(pod("train", [5]))
 
     assert await allocate(servicer_of(now, sight=Back()), 0) == "5"
     assert loop_s() == pytest.approx(0.0, abs=0.01)

@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 
 from agent.claims.annotations import Patch, PatchError
-from agent.claims.events import AllocateAsked, PodDeleted, PodUpdated
-from agent.claims.store import LedgerStore
 from agent.pods.annotator import LONGEST_PAUSE_S, Annotator, _Delay
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
-from tests.agent.node import RESOURCE, current, ids, pod
-from tests.agent.rules.kubelet import shows
+from tests.agent.node import RESOURCE, NodeLedger, current, pod
 from tests.support.tasks import ended
 
 SERVED = "18446744073709551615"
@@ -49,18 +46,18 @@ class FakeApi:
 KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev")
 
 
-def allocated(now: LedgerStore, chips: tuple[int, ...], owner: str) -> None:
+def allocated(now: NodeLedger, chips: tuple[int, ...], owner: str) -> None:
     """The kubelet gave these ids to a pod, and pod-resources says so."""
-    now.apply(AllocateAsked(ids(*chips), last_call=True))
-    shows(now, owner, main=chips)
+    now.allocate(*chips)
+    now.shows(owner, main=chips)
 
 
-def annotator_of(now: LedgerStore, api: FakeApi, **more: Any) -> Annotator:
+def annotator_of(now: NodeLedger, api: FakeApi, **more: Any) -> Annotator:
     parts = {"send": api.send, "host_ip": lambda: "10.0.0.1", **more}
     return Annotator(now, is_silent=lambda: False, **parts)
 
 
-async def publish(now: LedgerStore, api: FakeApi) -> None:
+async def publish(now: NodeLedger, api: FakeApi) -> None:
     annotator = annotator_of(now, api)
     while await annotator.run_once():
         pass
@@ -205,9 +202,9 @@ async def test_an_answer_that_comes_late_does_not_bring_back_what_has_ended() ->
     async def send(patch: Patch) -> NpuPod | None:
         answer = await api.send(patch)
         if patch.name == "gone":
-            now.apply(PodDeleted("uid-gone"))
+            now.delete("gone")
         else:
-            now.apply(PodUpdated(replace(train, phase="Succeeded")))
+            now.update(replace(train, phase="Succeeded"))
         return answer
 
     await Annotator(
@@ -250,7 +247,7 @@ async def test_what_was_right_is_written_again_once_it_is_not() -> None:
 
     right = api.pods["uid-train"]
     edited = {**right.annotations, "huawei.com/kltDev": "Ascend910-7"}
-    now.apply(PodUpdated(replace(right, annotations=edited)))
+    now.update(replace(right, annotations=edited))
     assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
     host_ips.append("10.0.0.2")
     assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]

@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import values
-from agent.claims.annotations import make_affinity
-from agent.claims.events import AllocateAsked, InUse, PodUpdated
-from agent.claims.store import LedgerStore
+from agent.claims.events import AllocateAsked, InUse
 from agent.claims.values import Ledger
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.pods.reconciler import (
@@ -18,7 +16,7 @@ from agent.pods.reconciler import (
     ResourcesError,
 )
 from service.backoff import Backoff
-from tests.agent.node import current, ids, nobody, pod
+from tests.agent.node import NodeLedger, current, ids, nobody, pod
 from tests.support.tasks import ended
 
 
@@ -57,7 +55,7 @@ class FakeResources:
 
 
 def reconciler(
-    now: LedgerStore,
+    now: NodeLedger,
     resources: FakeResources,
     activity: AllocateActivity | None = None,
     backoff: Backoff | None = None,
@@ -73,7 +71,7 @@ def reconciler(
     )
 
 
-def confirmed(**pods: int) -> tuple[LedgerStore, FakeResources]:
+def confirmed(**pods: int) -> tuple[NodeLedger, FakeResources]:
     """A node on which these pods have had their chips for long."""
     shown = {name: ids(chip) for name, chip in pods.items()}
     now = current(*(pod(name, [chip], chip) for name, chip in pods.items()))
@@ -92,7 +90,7 @@ def owners(ledger: Ledger) -> dict[tuple[int, ...], str]:
 
 async def test_the_owner_of_a_hold_is_found_by_its_ids() -> None:
     now = current(pod("first", [0], 1), pod("second", [1], 2))
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now.allocate(0)
 
     await reconciler(now, FakeResources(second=ids(0), first=())).run_once(
         thorough=False
@@ -118,7 +116,7 @@ async def test_the_chips_of_a_pod_that_ended_are_released() -> None:
     passes = reconciler(now, resources)
     await passes.run_once(thorough=False)
 
-    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
+    now.update(pod("train", [0], 0, phase="Succeeded"))
     resources.ended.add("train")
     await passes.run_once(thorough=False)
 
@@ -130,7 +128,7 @@ async def test_chips_are_not_released_while_pod_resources_shows_them() -> None:
     passes = reconciler(now, resources)
     await passes.run_once(thorough=False)
 
-    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
+    now.update(pod("train", [0], 0, phase="Succeeded"))
     await passes.run_once(thorough=False)
 
     assert values.held_chips(now.ledger) == 0b1
@@ -142,7 +140,7 @@ async def test_nothing_is_released_while_devices_are_given_out() -> None:
     passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=False)
 
-    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
+    now.update(pod("train", [0], 0, phase="Succeeded"))
     del resources.shown["train"]
     with activity.allocating():
         await passes.run_once(thorough=False)
@@ -161,19 +159,19 @@ async def test_what_is_not_shown_during_an_allocate_is_not_taken_for_lost() -> N
     resources.shown["train"] = ()
     with activity.allocating():
         await passes.run_once(thorough=True)
-        during = make_affinity(now.ledger).lost
+        during = now.affinity.lost
     await passes.run_once(thorough=True)
 
-    assert (during, make_affinity(now.ledger).lost) == ((), (0,))
+    assert (during, now.affinity.lost) == ((), (0,))
 
 
 async def test_a_pass_in_which_devices_were_given_out_is_no_proof_of_absence() -> None:
     rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
     now, resources = current(rejected, train), FakeResources(train=ids(1))
     activity = AllocateActivity(lambda: 0.0)
-    now.apply(AllocateAsked(ids(0), last_call=True))
-    now.apply(AllocateAsked(ids(1), last_call=True))
-    now.apply(PodUpdated(replace(rejected, phase="Failed")))
+    now.allocate(0)
+    now.allocate(1)
+    now.update(replace(rejected, phase="Failed"))
     passes = reconciler(now, resources, activity)
 
     def give_out() -> None:
@@ -198,7 +196,7 @@ async def test_all_pods_are_listed_only_to_release_what_nobody_has() -> None:
     for _ in range(3):
         await passes.run_once(thorough=True)
     while_it_lives = resources.lists
-    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
+    now.update(pod("train", [0], 0, phase="Succeeded"))
     await passes.run_once(thorough=True)
 
     assert (while_it_lives, resources.lists) == (0, 1)
@@ -210,7 +208,7 @@ async def test_nothing_is_listed_while_devices_are_given_out() -> None:
     passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=True)
 
-    now.apply(PodUpdated(pod("train", [0], 0, phase="Succeeded")))
+    now.update(pod("train", [0], 0, phase="Succeeded"))
     with activity.allocating():
         put_off_s = await passes.run_once(thorough=True)
 
@@ -225,7 +223,7 @@ async def test_a_kubelet_that_restarts_is_asked_again_until_it_answers(
     now = current(pod("train", [0]))
     resources = FakeResources(train=ids(0))
     resources.is_down = True
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now.allocate(0)
     jitter = random.Random(seed)  # noqa: S311  # no secret
     passes = reconciler(now, resources, backoff=Backoff(rng=jitter))
     task = asyncio.create_task(passes.run())
@@ -247,7 +245,7 @@ async def test_an_allocate_is_followed_by_a_pass_within_a_second() -> None:
     task = asyncio.create_task(reconciler(now, resources).run())
     await asyncio.sleep(1)
 
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now.allocate(0)
     await asyncio.sleep(1)
     await ended(task)
 
@@ -261,7 +259,7 @@ async def test_a_kubelet_that_shows_a_pod_late_is_asked_again_within_a_second() 
     task = asyncio.create_task(reconciler(now, resources).run())
     await asyncio.sleep(1)
 
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now.allocate(0)
     await asyncio.sleep(0.6)
     resources.shown["train"] = ids(0)
     await asyncio.sleep(0.4)
@@ -276,12 +274,12 @@ async def test_a_pod_whose_kubelet_is_slow_to_say_so_is_found_as_soon_as_it_has(
 ):
     train = pod("train", [0], admitted=False)
     now, resources = current(train), FakeResources(train=ids(0))
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now.allocate(0)
     task = asyncio.create_task(reconciler(now, resources).run())
     await asyncio.sleep(30.5)  # long enough for a patient pace
     before = owners(now.ledger)
 
-    now.apply(PodUpdated(replace(train, admitted=True)))
+    now.update(replace(train, admitted=True))
     await asyncio.sleep(0.02)
     await ended(task)
 
@@ -292,7 +290,7 @@ async def test_a_pod_whose_kubelet_is_slow_to_say_so_is_found_as_soon_as_it_has(
 async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
     rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
     now, resources = current(rejected, train), FakeResources()
-    now.apply(AllocateAsked(ids(0), last_call=True))
+    now.allocate(0)
     task = asyncio.create_task(reconciler(now, resources).run())
     await asyncio.sleep(30)
     resources.reads.clear()
@@ -300,7 +298,7 @@ async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)  # the pass is over, the next one is far
 
-    now.apply(AllocateAsked(ids(1), last_call=True))
+    now.allocate(1)
     resources.shown["train"] = ids(1)
     await asyncio.sleep(0.2)
     await ended(task)
@@ -365,7 +363,7 @@ async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
     await asyncio.sleep(300)
     resources.reads.clear()
 
-    now.apply(PodUpdated(pod("more", [1], 1, phase="Succeeded")))
+    now.update(pod("more", [1], 1, phase="Succeeded"))
     await asyncio.sleep(15)
     await ended(task)
 
@@ -375,7 +373,7 @@ async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
 @pytest.mark.looptime
 async def test_a_pod_that_was_served_by_another_is_found_within_a_period() -> None:
     now, resources = confirmed(train=0)
-    now.apply(PodUpdated(pod("foreign", [1], 1)))
+    now.update(pod("foreign", [1], 1))
     task = asyncio.create_task(reconciler(now, resources).run())
     await asyncio.sleep(300)
 

@@ -6,44 +6,33 @@ from dataclasses import replace
 import pytest
 
 from agent.claims.annotations import plan_patches
-from agent.claims.events import PodUpdated
-from agent.claims.store import LedgerStore
 from scheduler_core.wire import annotations, configuration
 from scheduler_core.wire.addresses import Address, Addresses
-from tests.agent.node import RESOURCE, current, pod
-from tests.agent.rules.kubelet import app, init, mounts, shows
-
-HOST = "10.0.0.1"
+from tests.agent.node import HOST_IP, RESOURCE, NodeLedger, current, pair, pod, staged
 
 
-def written(now: LedgerStore) -> dict[str, dict[str, str]]:
-    """{pod: the annotations that may be set now}."""
-    found = plan_patches(now.ledger, host_ip=HOST)
-    return {patch.name: dict(patch.annotations) for patch in found}
-
-
-def land(now: LedgerStore, name: str) -> None:
+def land(now: NodeLedger, name: str) -> None:
     """The patch of one pod is acknowledged."""
     before = now.ledger.pods[f"uid-{name}"]
-    after = replace(before, annotations={**before.annotations, **written(now)[name]})
-    now.apply(PodUpdated(after))
+    after = replace(before, annotations={**before.annotations, **now.written()[name]})
+    now.update(after)
 
 
 def test_a_confirmed_pod_says_its_chips_its_ids_and_that_it_was_served() -> None:
     now = current(pod("train", [0, 1]))
-    mounts(now, 6, 7)
-    unconfirmed = written(now)
-    shows(now, "train", main=(6, 7))
+    now.mounts(6, 7)
+    unconfirmed = now.written()
+    now.shows("train", main=(6, 7))
 
     assert unconfirmed == {}
-    assert written(now) == {
+    assert now.written() == {
         "train": {
             annotations.ASCEND_REAL: "Ascend910-0,Ascend910-1",
             annotations.KLT_DEV: "Ascend910-6,Ascend910-7",
             annotations.CONFIGURATION: configuration.render(
                 pod_name="train",
                 pod_uid="uid-train",
-                host_ip=HOST,
+                host_ip=HOST_IP,
                 chips=[0, 1],
                 addresses=Addresses(),
             ),
@@ -53,17 +42,15 @@ def test_a_confirmed_pod_says_its_chips_its_ids_and_that_it_was_served() -> None
 
 
 def test_a_pod_is_confirmed_when_all_its_containers_are_found() -> None:
-    both = [app("one", 1), app("two", 1)]
-    now = current(pod("train", [0, 1], containers=both))
-    mounts(now, 0)
-    mounts(now, 1)
+    now = current(pair("train", [0, 1]))
+    now.mounts_singly(0, 1)
 
-    shows(now, "train", one=(0,))
-    half = written(now)
-    shows(now, "train", one=(0,), two=(1,))
+    now.shows("train", one=(0,))
+    half = now.written()
+    now.shows("train", one=(0,), two=(1,))
 
     assert half == {}
-    assert set(written(now)["train"]) == {
+    assert set(now.written()["train"]) == {
         annotations.ASCEND_REAL,
         annotations.KLT_DEV,
         annotations.CONFIGURATION,
@@ -72,26 +59,24 @@ def test_a_pod_is_confirmed_when_all_its_containers_are_found() -> None:
 
 
 def test_what_an_init_container_alone_had_is_told_too() -> None:
-    now = current(pod("train", [0, 1], containers=[init("prepare", 2), app("main", 1)]))
-    mounts(now, 0, 1)
-    mounts(now, 0)
-    shows(now, "train", main=(0,))
+    now = current(pod("train", [0, 1], containers=staged(2, 1)))
+    now.mounts(0, 1)
+    now.mounts_for("train", 0)
 
-    assert written(now)["train"][annotations.ASCEND_REAL] == "Ascend910-0,Ascend910-1"
+    assert now.written()["train"][annotations.ASCEND_REAL] == "Ascend910-0,Ascend910-1"
 
 
-def swapped() -> LedgerStore:
+def swapped() -> NodeLedger:
     """A node where the pod that came second got what was meant for the first."""
     now = current(pod("first", [0, 1], 1), pod("second", [2, 3], 2))
-    mounts(now, 0, 1)
-    shows(now, "second", main=(0, 1))
+    now.mounts_for("second", 0, 1)
     return now
 
 
 def test_a_swap_begins_with_what_its_holder_really_has() -> None:
     now = swapped()
 
-    assert {name: sorted(keys) for name, keys in written(now).items()} == {
+    assert {name: sorted(keys) for name, keys in now.written().items()} == {
         "second": [
             annotations.CONFIGURATION,
             annotations.ASCEND_REAL,
@@ -100,14 +85,14 @@ def test_a_swap_begins_with_what_its_holder_really_has() -> None:
     }
 
 
-def devices(now: LedgerStore, name: str) -> list[dict[str, str]]:
+def devices(now: NodeLedger, name: str) -> list[dict[str, str]]:
     """The devices that a pod's configuration names, as far as it may be set now."""
     where = Addresses(
         chips={chip: Address(ip=f"192.168.20.{chip}") for chip in range(8)}
     )
     found = {
         patch.name: patch.annotations.get(annotations.CONFIGURATION, "{}")
-        for patch in plan_patches(now.ledger, host_ip=HOST, addresses=where)
+        for patch in plan_patches(now.ledger, host_ip=HOST_IP, addresses=where)
     }
     named: list[dict[str, str]] = json.loads(found.get(name, "{}")).get("devices", [])
     return named
@@ -118,9 +103,9 @@ def test_addresses_are_those_of_the_chips_that_were_mounted_never_of_the_claim()
     None
 ):
     now = current(pod("first", [0, 1], 1), pod("second", [2, 3], 2))
-    mounts(now, 0, 1)
+    now.mounts(0, 1)
     claimed = devices(now, "first"), devices(now, "second")
-    shows(now, "second", main=(0, 1))
+    now.shows("second", main=(0, 1))
 
     assert claimed == ([], [])  # nobody knows whose they are yet
     assert devices(now, "first") == []
@@ -132,11 +117,10 @@ def test_addresses_are_those_of_the_chips_that_were_mounted_never_of_the_claim()
 
 def test_addresses_are_corrected_when_the_driver_knows_others() -> None:
     now = current(pod("train", [0, 1]))
-    mounts(now, 0, 1)
-    shows(now, "train", main=(0, 1))
+    now.mounts_for("train", 0, 1)
     land(now, "train")
 
-    assert written(now) == {}
+    assert now.written() == {}
     assert [each["device_ip"] for each in devices(now, "train")] == [
         "192.168.20.0",
         "192.168.20.1",
@@ -147,7 +131,7 @@ def test_then_the_first_gives_up_chips_that_stand_elsewhere_by_now() -> None:
     now = swapped()
     land(now, "second")
 
-    assert written(now) == {"first": {RESOURCE: "Ascend910-2,Ascend910-3"}}
+    assert now.written() == {"first": {RESOURCE: "Ascend910-2,Ascend910-3"}}
 
 
 def test_and_only_then_the_holder_gives_up_what_the_first_has_claimed() -> None:
@@ -155,7 +139,7 @@ def test_and_only_then_the_holder_gives_up_what_the_first_has_claimed() -> None:
     land(now, "second")
     land(now, "first")
 
-    assert written(now) == {
+    assert now.written() == {
         "second": {
             RESOURCE: "Ascend910-0,Ascend910-1",
             annotations.PREDICATE_TIME: "18446744073709551615",
@@ -166,9 +150,9 @@ def test_and_only_then_the_holder_gives_up_what_the_first_has_claimed() -> None:
 def test_what_is_not_certain_is_not_told_as_mounted() -> None:
     now = current(pod("train", [0, 1], phase="Running"))
 
-    shows(now, "train", main=(6, 7))  # its Allocate stands in no journal
+    now.shows("train", main=(6, 7))  # its Allocate stands in no journal
 
-    assert written(now) == {
+    assert now.written() == {
         "train": {
             annotations.KLT_DEV: "Ascend910-6,Ascend910-7",
             annotations.PREDICATE_TIME: str(annotations.SERVED),

@@ -6,50 +6,47 @@ import pytest
 
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy
-from agent.claims.annotations import make_affinity
-from agent.claims.events import AllocateAsked, AwaitClaim, PodDeleted, PodUpdated
-from agent.claims.store import LedgerStore
+from agent.claims.events import AllocateAsked, AwaitClaim
 from scheduler_core.wire import annotations
-from tests.agent.node import current, ids, pod
-from tests.agent.rules.kubelet import app, init, mounts, refusal, shows
+from tests.agent.node import NodeLedger, app, current, ids, init, pair, pod, staged
 
 SERVED = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
 
 
 def test_a_claim_from_which_chips_were_given_serves_no_second_allocate() -> None:
     now = current(pod("train", [0]))
-    mounts(now, 0)
+    now.mounts(0)
 
-    assert "no pod on this node has a claim for 1" in refusal(now, 1)
+    assert "no pod on this node has a claim for 1" in now.refusal(1)
 
 
 def test_a_claim_for_another_node_is_no_candidate() -> None:
     now = current(replace(pod("elsewhere", [0]), node="node-2"))
 
-    assert "no pod on this node has a claim for 1" in refusal(now, 0)
+    assert "no pod on this node has a claim for 1" in now.refusal(0)
 
 
 def test_a_claim_ends_with_its_pod() -> None:
     gone, ended = pod("gone", [0], 1), pod("ended", [1], 2)
     now = current(gone, ended, pod("waits", [2], 3))
 
-    now.apply(PodDeleted("uid-gone"))
-    now.apply(PodUpdated(replace(ended, phase="Failed")))
+    now.delete("gone")
+    now.update(replace(ended, phase="Failed"))
 
-    assert mounts(now, 0) == (2,)
+    assert now.mounts(0) == (2,)
 
 
 def test_what_is_left_of_a_claim_ends_with_its_pod_though_chips_are_still_held() -> (
     None
 ):
-    half = pod("half", [0, 1], 1, containers=[app("one", 1), app("two", 1)])
+    half = pair("half", [0, 1], 1)
     now = current(half, pod("waits", [2], 2))
-    mounts(now, 0)
-    shows(now, "half", one=(0,))
+    now.mounts(0)
+    now.shows("half", one=(0,))
 
-    now.apply(PodUpdated(replace(half, phase="Failed")))
+    now.update(replace(half, phase="Failed"))
 
-    assert mounts(now, 1) == (2,)
+    assert now.mounts(1) == (2,)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", ""])
@@ -58,19 +55,19 @@ def test_a_pod_that_was_not_served_is_a_candidate_whatever_its_phase(
 ) -> None:
     now = current(pod("train", [3], phase=phase))
 
-    assert mounts(now, 0) == (3,)
+    assert now.mounts(0) == (3,)
 
 
 def test_a_pod_that_is_being_deleted_is_a_candidate() -> None:
     now = current(replace(pod("train", [3]), deleting=True))
 
-    assert mounts(now, 0) == (3,)
+    assert now.mounts(0) == (3,)
 
 
 def test_an_older_claim_for_another_count_is_passed_by() -> None:
     now = current(pod("pair", [0, 1], 1), pod("one", [2], 2))
 
-    assert mounts(now, 7) == (2,)
+    assert now.mounts(7) == (2,)
 
 
 def test_the_containers_of_a_pod_are_served_in_the_order_of_admission() -> None:
@@ -78,74 +75,74 @@ def test_the_containers_of_a_pod_are_served_in_the_order_of_admission() -> None:
         pod("train", [4, 5, 6, 7], containers=[app("main", 2), init("prepare", 4)])
     )
 
-    assert mounts(now, 0, 1, 2, 3) == (4, 5, 6, 7)
-    assert mounts(now, 0, 1) == (4, 5)
+    assert now.mounts(0, 1, 2, 3) == (4, 5, 6, 7)
+    assert now.mounts(0, 1) == (4, 5)
 
 
 def test_the_chips_of_init_containers_come_back_with_their_ids() -> None:
-    now = current(pod("train", [4, 5], containers=[init("prepare", 1), app("main", 2)]))
+    now = current(pod("train", [4, 5], containers=staged(1, 2)))
 
-    assert mounts(now, 0) == (4,)
-    assert mounts(now, 0, 3) == (4, 5)
+    assert now.mounts(0) == (4,)
+    assert now.mounts(0, 3) == (4, 5)
 
 
 def test_ids_of_init_containers_prove_their_pod_though_an_older_one_was_begun() -> None:
-    left = pod("left", [0, 1], 1, containers=[app("one", 1), app("two", 1)])
-    train = pod("train", [4, 5], 2, containers=[init("prepare", 2), app("main", 1)])
+    left = pair("left", [0, 1], 1)
+    train = pod("train", [4, 5], 2, containers=staged(2, 1))
     now = current(left, train)
-    assert mounts(now, 0) == (0,)  # and the kubelet admits it no further
-    assert mounts(now, 6, 7) == (4, 5)
+    assert now.mounts(0) == (0,)  # and the kubelet admits it no further
+    assert now.mounts(6, 7) == (4, 5)
 
-    assert mounts(now, 6) == (4,)
+    assert now.mounts(6) == (4,)
 
 
 def test_other_ids_than_those_of_its_init_containers_disprove_a_pod() -> None:
-    train = pod("train", [4], 1, containers=[init("prepare", 1), app("main", 1)])
+    train = pod("train", [4], 1, containers=staged(1, 1))
     now = current(train)
-    assert mounts(now, 6) == (4,)
-    now.apply(PodUpdated(pod("other", [2], 2)))
+    assert now.mounts(6) == (4,)
+    now.update(pod("other", [2], 2))
 
-    assert mounts(now, 7) == (2,)
-    assert mounts(now, 6) == (4,)
+    assert now.mounts(7) == (2,)
+    assert now.mounts(6) == (4,)
 
 
 def test_a_pod_that_was_served_half_goes_on_before_older_claims() -> None:
     half = pod("half", [0, 1, 4], 2, containers=[app("one", 2), app("two", 1)])
     now = current(half, pod("old", [5], 1))
 
-    assert mounts(now, 0, 1) == (0, 1)
-    assert mounts(now, 4) == (4,)
+    assert now.mounts(0, 1) == (0, 1)
+    assert now.mounts(4) == (4,)
 
 
 def test_after_a_restart_new_holds_are_counted_on_from_the_old() -> None:
     before = current(pod("first", [0], 1))
-    mounts(before, 0)
+    before.mounts(0)
 
     now = current()
     now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
-    now.apply(PodUpdated(pod("second", [1], 2)))
-    mounts(now, 1)
+    now.update(pod("second", [1], 2))
+    now.mounts(1)
 
-    assert make_affinity(now.ledger).held == (0, 1)
-    assert make_affinity(now.ledger).sequence == 2
+    assert now.affinity.held == (0, 1)
+    assert now.affinity.sequence == 2
 
 
-def lost(now: LedgerStore, *names: str) -> None:
+def lost(now: NodeLedger, *names: str) -> None:
     """The kubelet shows these running pods without the devices that they have."""
     for name in names:
-        shows(now, name, main=())
+        now.shows(name, main=())
 
 
-def served(*names: str) -> LedgerStore:
+def served(*names: str) -> NodeLedger:
     """A node of running pods with one chip each, in order from chip 0."""
     now = current()
     for chip, name in enumerate(names):
         each = pod(name, [chip], chip + 1, phase="Running")
         if name == "reader":
             each = replace(each, shape=replace(each.shape, reads_annotation=True))
-        now.apply(PodUpdated(each))
-        assert mounts(now, chip) == (chip,)
-        shows(now, name, main=(chip,))
+        now.update(each)
+        assert now.mounts(chip) == (chip,)
+        now.shows(name, main=(chip,))
     return now
 
 
@@ -153,7 +150,7 @@ def test_a_running_container_whose_ids_the_kubelet_lost_gets_its_own_chips() -> 
     now = served("other", "train")
     lost(now, "train")
 
-    assert mounts(now, 6) == (1,)
+    assert now.mounts(6) == (1,)
 
 
 def test_it_is_thought_of_only_when_no_claim_has_come() -> None:
@@ -161,17 +158,17 @@ def test_it_is_thought_of_only_when_no_claim_has_come() -> None:
     lost(now, "train")
 
     waits = now.apply(AllocateAsked(ids(6), last_call=False))
-    now.apply(PodUpdated(pod("next", [3], 9)))
+    now.update(pod("next", [3], 9))
 
     assert waits == (AwaitClaim(1),)
-    assert mounts(now, 6) == (3,)
+    assert now.mounts(6) == (3,)
 
 
 def test_if_several_lost_their_ids_none_of_their_chips_is_given() -> None:
     now = served("one", "two")
     lost(now, "one", "two")
 
-    (chip,) = mounts(now, 6)
+    (chip,) = now.mounts(6)
 
     assert chip not in {0, 1}
 
@@ -180,7 +177,7 @@ def test_if_one_of_them_reads_its_annotation_nobody_is_served() -> None:
     now = served("one", "reader")
     lost(now, "one", "reader")
 
-    assert "2 running containers have lost their" in refusal(now, 6)
+    assert "2 running containers have lost their" in now.refusal(6)
 
 
 def test_a_lost_container_with_a_process_on_its_chip_is_not_the_one_who_asks() -> None:
@@ -188,21 +185,20 @@ def test_a_lost_container_with_a_process_on_its_chip_is_not_the_one_who_asks() -
     lost(now, "train")
     now.replace(replace(now.ledger, busy=0b1))
 
-    assert mounts(now, 6) != (0,)
+    assert now.mounts(6) != (0,)
 
 
 def test_what_the_kubelet_lost_is_published_until_it_knows_again() -> None:
     now = served("train")
     lost(now, "train")
-    during = make_affinity(now.ledger).lost
-    mounts(now, 6)
-    shows(now, "train", main=(6,))
+    during = now.affinity.lost
+    now.mounts_for("train", 6)
 
-    assert (during, make_affinity(now.ledger).lost) == ((0,), ())
+    assert (during, now.affinity.lost) == ((0,), ())
 
 
 def test_a_claim_that_was_served_before_is_no_candidate() -> None:
     now = current(pod("train", [0], annotations=SERVED))
 
-    assert "no pod on this node has a claim" in refusal(now, 0)
+    assert "no pod on this node has a claim" in now.refusal(0)
     assert occupancy.claimed_chips(now.ledger) == 0b1

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from agent.claims.events import ChipsRead
 from agent.devices.processes import Occupant
 from agent.devices.simulated import file
 from agent.health.conditions import Health, ReadingTaken, step
@@ -18,7 +17,6 @@ from agent.health.findings import Change
 from agent.status import document, socket
 from agent.status.document import View
 from tests.agent.node import current, pod
-from tests.agent.rules.kubelet import mounts, shows
 from tests.support.servers import short_folder
 
 BAD = file.parse(
@@ -35,9 +33,8 @@ processes: [{chip: 7, pid: 4711}]
 def view() -> View:
     """One pod has chips, one waits, a process is left on chip 7, chip 3 is broken."""
     now = current(pod("train", [0, 1], 1), pod("next", [2], 2))
-    mounts(now, 0, 1)
-    shows(now, "train", main=(0, 1))
-    now.apply(ChipsRead(unhealthy=0b1000, busy=0b10000000))
+    now.mounts_for("train", 0, 1)
+    now.read_chips(unhealthy=0b1000, busy=0b10000000)
     health, transitions = step(Health(), ReadingTaken(reading=BAD), 0.0)
     return View(
         version="1.2.3",
