@@ -11,6 +11,8 @@ class FakeMachine:
         """Write a script of chips: {(card, device): its keys and values}."""
         self.path = path
         self.version = "24.1.rc2"
+        #: what shows it
+        self.library = Path("libdcmi.so")
         self._chips = dict(chips)
         self._more: list[str] = []
         self._write()

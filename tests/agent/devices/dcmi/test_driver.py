@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.devices.board_size import fit_row
+from agent.devices.dcmi.driver import DcmiDriver
 from agent.devices.reading import (
     ChipDetails,
     ChipFault,
@@ -24,29 +25,19 @@ from tests.agent.devices.asking import (
     read_once,
     reading_with,
 )
+from tests.agent.devices.dcmi.conftest import Build
 from tests.agent.devices.fake_machine import FakeMachine
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    return tmp_path / "machine"
-
-
-@pytest.fixture
-def machine(script: Path) -> FakeMachine:
-    """A module of 910B chips."""
-    return fake_machine.module_910b(script)
 
 
 def codes(reading: Reading) -> list[tuple[int, str]]:
     return [(fault.chip, fault.code) for fault in reading.faults]
 
 
-async def test_everything_that_an_atlas_800_says(libdcmi: Path, script: Path) -> None:
-    machine = fake_machine.training_910a(script)
+async def test_everything_that_an_atlas_800_says(build: Build) -> None:
+    machine = build(fake_machine.training_910a)
     machine.say(3, 0, codes="80E01801,81078603", network=3)
     machine.say(5, 0, pids="12,11,12")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert reading == Reading(
         product=ATLAS_800_TRAINING,
@@ -72,11 +63,9 @@ async def test_everything_that_an_atlas_800_says(libdcmi: Path, script: Path) ->
     )
 
 
-async def test_chips_go_by_their_physical_ids(
-    libdcmi: Path, machine: FakeMachine
-) -> None:
+async def test_chips_go_by_their_physical_ids(machine: FakeMachine) -> None:
     machine.say(7, 0, codes="80E18005")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert codes(reading) == [(0, "80E18005")]
     assert reading.details[0] == ChipDetails(
@@ -84,13 +73,11 @@ async def test_chips_go_by_their_physical_ids(
     )
 
 
-async def test_dies_of_a_superpod_have_numbers_in_it(
-    libdcmi: Path, script: Path
-) -> None:
-    machine = fake_machine.superpod_a3(script)
+async def test_dies_of_a_superpod_have_numbers_in_it(build: Build) -> None:
+    machine = build(fake_machine.superpod_a3)
     machine.say(0, 1, ip6="fe80::1")
     machine.say(1, 0, ip6="2001:db8::7")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert (reading.product.key, reading.super_pod_id, reading.server_index) == (
         "atlas-a3-16-superpod",
@@ -111,11 +98,11 @@ async def test_dies_of_a_superpod_have_numbers_in_it(
     assert reading.unreachable == ()
 
 
-async def test_an_a3_outside_of_a_superpod_says_so(libdcmi: Path, script: Path) -> None:
-    machine = fake_machine.superpod_a3(script)
+async def test_an_a3_outside_of_a_superpod_says_so(build: Build) -> None:
+    machine = build(fake_machine.superpod_a3)
     for die in range(16):
         machine.say(die // 2, die % 2, pod="0xffffffff", server="0xffffffff")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert (reading.product.key, reading.super_pod_id, reading.server_index) == (
         "atlas-a3-16",
@@ -133,14 +120,12 @@ async def test_an_a3_outside_of_a_superpod_says_so(libdcmi: Path, script: Path) 
     ],
 )
 async def test_servers_of_cards_have_the_chips_that_are_put_in(
-    libdcmi: Path,
-    script: Path,
+    build: Build,
     make: Callable[[Path], FakeMachine],
     key: str,
     count: int,
 ) -> None:
-    async with driver_on(libdcmi, make(script)) as driver:
-        reading = await driver.read()
+    reading = await read_once(build(make))
 
     assert (reading.product, reading.chips) == (
         fit_row(key, count - 1),
@@ -149,21 +134,17 @@ async def test_servers_of_cards_have_the_chips_that_are_put_in(
     assert reading.product.chip_count == count
 
 
-async def test_the_kind_of_server_can_be_said(
-    libdcmi: Path, machine: FakeMachine
-) -> None:
-    reading = await read_once(libdcmi, machine, product="mesh-8")
+async def test_the_kind_of_server_can_be_said(machine: FakeMachine) -> None:
+    reading = await read_once(machine, product="mesh-8")
 
     assert reading.product.key == "mesh-8"
 
 
-async def test_parts_of_chips_are_known_by_their_templates(
-    libdcmi: Path, script: Path
-) -> None:
-    machine = fake_machine.training_910a(script)
+async def test_parts_of_chips_are_known_by_their_templates(build: Build) -> None:
+    machine = build(fake_machine.training_910a)
     machine.say(2, 0, virtual="102:vir16,101:vir04_3c,103:odd")
     machine.say(5, 0, virtual="100:vir10_3c_32g")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert reading.virtual == (
         VirtualDevice(chip=5, number=100, kind="10c.3cpu.32g"),
@@ -173,27 +154,25 @@ async def test_parts_of_chips_are_known_by_their_templates(
 
 
 async def test_a_kind_of_server_that_no_chip_is_of_is_said(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine,
 ) -> None:
-    async with driver_on(libdcmi, machine, product="atlas-310p") as driver:
+    async with driver_on(machine, product="atlas-310p") as driver:
         said = await problem_with(driver, "--product")
 
     assert said == "the driver shows no chip that could be of --product atlas-310p"
 
 
 async def test_an_event_brings_a_fault_and_how_severe_it_is(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine, driver: DcmiDriver
 ) -> None:
-    async with driver_on(libdcmi, machine) as driver:
-        await driver.read()
-        machine.say(2, 0, codes="80E01801")
-        machine.event(2, "80E01801", 3, 1)
-        seen = await reading_with(
-            driver, lambda found: any(f.severity is not None for f in found.faults)
-        )
-        machine.say(2, 0, codes="")
-        machine.event(2, "80E01801", 3, 0)
-        over = await reading_with(driver, lambda found: not found.faults)
+    machine.say(2, 0, codes="80E01801")
+    machine.event(2, "80E01801", 3, 1)
+    seen = await reading_with(
+        driver, lambda found: any(f.severity is not None for f in found.faults)
+    )
+    machine.say(2, 0, codes="")
+    machine.event(2, "80E01801", 3, 0)
+    over = await reading_with(driver, lambda found: not found.faults)
 
     (fault,) = seen.faults
     assert (fault.chip, fault.code, fault.severity) == (5, "80E01801", 3)
@@ -201,35 +180,29 @@ async def test_an_event_brings_a_fault_and_how_severe_it_is(
 
 
 async def test_a_fault_that_came_and_went_between_two_looks_is_seen(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine, driver: DcmiDriver
 ) -> None:
-    async with driver_on(libdcmi, machine) as driver:
-        await driver.read()
-        machine.event(2, "80E01801", 1, 1)
-        machine.event(2, "80E01801", 1, 0)
-        seen = await reading_with(driver, lambda found: bool(found.faults))
-        over = await reading_with(driver, lambda found: not found.faults)
+    machine.event(2, "80E01801", 1, 1)
+    machine.event(2, "80E01801", 1, 0)
+    seen = await reading_with(driver, lambda found: bool(found.faults))
+    over = await reading_with(driver, lambda found: not found.faults)
 
     assert codes(seen) == [(5, "80E01801")]
     assert over.unread == ()
 
 
 async def test_a_machine_on_which_nothing_changes_has_no_news(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine, driver: DcmiDriver
 ) -> None:
-    async with driver_on(libdcmi, machine) as driver:
-        await driver.read()
 
-        assert not await driver.wait_for_news(0.05)
-        machine.event(2, "80E01801", 3, 1)
-        assert await driver.wait_for_news(PATIENCE_S)
+    assert not await driver.wait_for_news(0.05)
+    machine.event(2, "80E01801", 3, 1)
+    assert await driver.wait_for_news(PATIENCE_S)
 
 
-async def test_without_events_faults_are_polled(
-    libdcmi: Path, machine: FakeMachine
-) -> None:
+async def test_without_events_faults_are_polled(machine: FakeMachine) -> None:
     machine.tell("answer dcmi_subscribe_fault_event -1 -1 -8255")
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         await driver.read()
         machine.say(2, 0, codes="80E01801")
         seen = await reading_with(driver, lambda found: bool(found.faults))
@@ -237,33 +210,29 @@ async def test_without_events_faults_are_polled(
     assert codes(seen) == [(5, "80E01801")]
 
 
-async def test_a_chip_that_is_not_ready_has_dropped_off(
-    libdcmi: Path, machine: FakeMachine
-) -> None:
+async def test_a_chip_that_is_not_ready_has_dropped_off(machine: FakeMachine) -> None:
     machine.say(0, 0, ready=0)
     machine.tell("answer dcmi_get_device_errorcode_v2 0 0 -8006")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert codes(reading) == [(7, "40F84E00")]
 
 
 async def test_a_chip_that_no_longer_exists_has_vanished(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine, driver: DcmiDriver
 ) -> None:
-    async with driver_on(libdcmi, machine) as driver:
-        await driver.read()
-        machine.remove(7, 0)
-        seen = await reading_with(driver, lambda found: 0 not in found.chips)
+    machine.remove(7, 0)
+    seen = await reading_with(driver, lambda found: 0 not in found.chips)
 
     assert seen.chips == tuple(range(1, 8))
 
 
 @pytest.mark.parametrize("code", [-8001, -8005, -8006, -8013, -8020, -8255, -99999, 7])
 async def test_a_chip_that_cannot_be_read_stays_as_it_was(
-    libdcmi: Path, machine: FakeMachine, code: int
+    machine: FakeMachine, code: int
 ) -> None:
     machine.say(0, 0, codes="80E01801")
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         await driver.read()
         machine.tell(f"answer dcmi_get_device_errorcode_v2 0 0 {code}")
         machine.say(0, 0, codes="")
@@ -278,10 +247,10 @@ async def test_a_chip_that_cannot_be_read_stays_as_it_was(
 
 
 async def test_a_chip_that_was_never_read_is_not_there_yet(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine,
 ) -> None:
     machine.tell("answer dcmi_get_device_errorcode_v2 0 0 -8006")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert reading.chips == (0, 1, 2, 3, 4, 5, 6)
     assert reading.unread == (
@@ -290,10 +259,10 @@ async def test_a_chip_that_was_never_read_is_not_there_yet(
 
 
 async def test_who_uses_a_chip_is_not_forgotten_for_a_call_that_fails(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine,
 ) -> None:
     machine.say(0, 0, pids="4711")
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         await driver.read()
         machine.say(0, 0, pids="", codes="80E01801")
         machine.tell("answer dcmi_get_device_resource_info 0 0 -8006")
@@ -314,18 +283,18 @@ async def test_who_uses_a_chip_is_not_forgotten_for_a_call_that_fails(
     ],
 )
 async def test_what_makes_no_sense_is_said(
-    libdcmi: Path, machine: FakeMachine, lie: str, said: str
+    machine: FakeMachine, lie: str, said: str
 ) -> None:
     machine.tell(lie)
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         assert said in await problem_with(driver, said)
 
 
 async def test_a_number_of_processes_that_cannot_be_is_no_number(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine,
 ) -> None:
     machine.tell("number dcmi_get_device_resource_info 0 0 2000000000")
-    reading = await read_once(libdcmi, machine)
+    reading = await read_once(machine)
 
     assert reading.unread == (
         Unread(chip=7, reason="dcmi_get_device_resource_info: nonsense (-99997)"),
@@ -333,10 +302,10 @@ async def test_a_number_of_processes_that_cannot_be_is_no_number(
 
 
 async def test_two_chips_of_one_id_are_nobody_that_we_serve(
-    libdcmi: Path, machine: FakeMachine
+    machine: FakeMachine,
 ) -> None:
     machine.say(0, 0, phy=3)
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         said = await problem_with(driver, "two chips")
 
     assert said == "the driver shows two chips with the id 3"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.devices.dcmi import find_library
+from agent.devices.dcmi.driver import DcmiDriver
 from agent.devices.reading import VirtualDevice
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
@@ -18,15 +19,12 @@ from tests.agent.devices.asking import (
     problem_with,
     reading_with,
 )
+from tests.agent.devices.dcmi.conftest import Build
+from tests.agent.devices.fake_machine import FakeMachine
 from tests.support.until import until
 
 #: Long enough for any call of the fake library on a busy machine.
 CALL_S = 1.0
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    return tmp_path / "machine"
 
 
 def is_running(pid: int) -> bool:
@@ -43,12 +41,11 @@ async def until_gone(pid: int) -> None:
 
 @pytest.mark.parametrize("verb", ["hang", "crash"])
 async def test_a_call_that_does_not_come_back_costs_the_readings_of_one_chip(
-    libdcmi: Path, script: Path, verb: str
+    machine: FakeMachine, verb: str
 ) -> None:
     function = "dcmi_get_device_errorcode_v2"
-    machine = fake_machine.module_910b(script)
     machine.say(2, 0, codes="80E01801")
-    async with driver_on(libdcmi, machine, call_s=CALL_S) as driver:
+    async with driver_on(machine, call_s=CALL_S) as driver:
         await driver.read()
         machine.tell(f"{verb} {function} 2 0")
         said = await problem_with(driver, function)
@@ -70,11 +67,10 @@ async def test_a_call_that_does_not_come_back_costs_the_readings_of_one_chip(
 
 
 async def test_a_library_that_hangs_at_its_very_beginning_is_named(
-    libdcmi: Path, script: Path
+    machine: FakeMachine,
 ) -> None:
-    machine = fake_machine.module_910b(script)
     machine.tell("hang dcmi_init -1 -1")
-    async with driver_on(libdcmi, machine, call_s=CALL_S) as driver:
+    async with driver_on(machine, call_s=CALL_S) as driver:
         said = await problem_with(driver, "dcmi_init")
         machine.tell()
         seen = await reading_with(driver, lambda found: not found.unread)
@@ -83,25 +79,24 @@ async def test_a_library_that_hangs_at_its_very_beginning_is_named(
     assert seen.chips == tuple(range(8))
 
 
-async def test_a_worker_that_is_killed_is_replaced(libdcmi: Path, script: Path) -> None:
-    machine = fake_machine.module_910b(script)
-    async with driver_on(libdcmi, machine) as driver:
-        await driver.read()
-        assert driver.worker_pid is not None
-        os.kill(driver.worker_pid, signal.SIGKILL)
-        said = await problem_with(driver, "SIGKILL")
-        seen = await reading_with(driver, lambda _: True)
+async def test_a_worker_that_is_killed_is_replaced(
+    machine: FakeMachine, driver: DcmiDriver
+) -> None:
+    assert driver.worker_pid is not None
+    os.kill(driver.worker_pid, signal.SIGKILL)
+    said = await problem_with(driver, "SIGKILL")
+    seen = await reading_with(driver, lambda _: True)
 
     assert said.partition(";")[0] == "the driver worker was ended by SIGKILL"
     assert seen.chips == tuple(range(8))
 
 
 async def test_a_chip_that_was_cut_does_not_look_whole_for_a_call_that_fails(
-    libdcmi: Path, script: Path
+    build: Build,
 ) -> None:
-    machine = fake_machine.training_910a(script)
+    machine = build(fake_machine.training_910a)
     machine.say(2, 0, virtual="100:vir04")
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         before = await driver.read()
         machine.tell("answer dcmi_get_device_info -1 -1 -8006")
         assert driver.worker_pid is not None
@@ -114,10 +109,9 @@ async def test_a_chip_that_was_cut_does_not_look_whole_for_a_call_that_fails(
 
 
 async def test_no_worker_is_left_when_the_driver_is_closed(
-    libdcmi: Path, script: Path
+    machine: FakeMachine,
 ) -> None:
-    machine = fake_machine.module_910b(script)
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         await driver.read()
         pid = driver.worker_pid
         machine.tell("hang dcmi_get_device_health 2 0")
@@ -142,11 +136,10 @@ asyncio.run(main())
 
 
 async def test_a_worker_within_a_call_that_hangs_ends_with_its_agent(
-    libdcmi: Path, script: Path
+    machine: FakeMachine,
 ) -> None:
-    machine = fake_machine.module_910b(script)
     agent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", AGENT, str(libdcmi)),
+        *(sys.executable, "-c", AGENT, str(machine.library)),
         env={**os.environ, **machine.environment},
         stdout=subprocess.PIPE,
     )
@@ -159,9 +152,9 @@ async def test_a_worker_within_a_call_that_hangs_ends_with_its_agent(
     await until_gone(pid)
 
 
-async def test_the_worker_is_small(libdcmi: Path, script: Path) -> None:
-    machine = fake_machine.superpod_a3(script)
-    async with driver_on(libdcmi, machine) as driver:
+async def test_the_worker_is_small(build: Build) -> None:
+    machine = build(fake_machine.superpod_a3)
+    async with driver_on(machine) as driver:
         await driver.read()
         status = await asyncio.to_thread(
             Path(f"/proc/{driver.worker_pid}/status").read_text
@@ -192,21 +185,21 @@ def test_the_worker_loads_nothing_of_the_agents_but_what_asks_the_library() -> N
 
 
 async def test_a_library_that_is_not_there_is_named(
-    tmp_path: Path, script: Path
+    tmp_path: Path, machine: FakeMachine
 ) -> None:
-    machine = fake_machine.module_910b(script)
-    library = tmp_path / "libdcmi.so"
-    async with driver_on(library, machine) as driver:
+    machine.library = library = tmp_path / "libdcmi.so"
+    async with driver_on(machine) as driver:
         assert await problem_with(driver, "libdcmi.so") == (
             f"{library}: No such file or directory"
         )
 
 
-async def test_a_file_that_is_no_library_is_named(tmp_path: Path, script: Path) -> None:
-    machine = fake_machine.module_910b(script)
-    library = tmp_path / "libdcmi.so"
+async def test_a_file_that_is_no_library_is_named(
+    tmp_path: Path, machine: FakeMachine
+) -> None:
+    machine.library = library = tmp_path / "libdcmi.so"
     library.write_text("no library")
-    async with driver_on(library, machine) as driver:
+    async with driver_on(machine) as driver:
         said = await problem_with(driver, "libdcmi.so")
 
     assert said.startswith(f"{library}: {library}: ")

@@ -1,7 +1,6 @@
 """Chips of several product lines, as one library shows them."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -10,28 +9,22 @@ from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.values import ChipState, Identity, Survey
 from agent.devices.reading import Process, Unread
 from tests.agent.devices import fake_machine
-from tests.agent.devices.asking import driver_on, reading_with
+from tests.agent.devices.asking import driver_on, read_once, reading_with
+from tests.agent.devices.dcmi.conftest import Build
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    return tmp_path / "machine"
-
-
-def two_lines(script: Path, *cards: int) -> fake_machine.FakeMachine:
+def two_lines(build: Build, *cards: int) -> fake_machine.FakeMachine:
     """Eight chips of an Atlas A2, and cards of one 310P."""
-    machine = fake_machine.module_910b(script)
+    machine = build(fake_machine.module_910b)
     for chip in cards:
         machine.add(chip, 0, f"phy={chip} logic={chip} name=310P3 cores=8")
     return machine
 
 
-async def test_chips_of_several_product_lines_are_told_apart(
-    libdcmi: Path, script: Path
-) -> None:
-    machine = two_lines(script, 8, 9)
+async def test_chips_of_several_product_lines_are_told_apart(build: Build) -> None:
+    machine = two_lines(build, 8, 9)
     machine.say(9, 0, codes="80E18402", pids="4711")
-    async with driver_on(libdcmi, machine) as driver:
+    async with driver_on(machine) as driver:
         reading = await reading_with(
             driver, lambda seen: bool(seen.other_lines[0].faults)
         )
@@ -49,11 +42,9 @@ async def test_chips_of_several_product_lines_are_told_apart(
     assert [each.chip for each in beside.details] == [8, 9]
 
 
-async def test_the_chips_of_one_line_can_go_without_the_others(
-    libdcmi: Path, script: Path
-) -> None:
-    machine = two_lines(script, 8)
-    async with driver_on(libdcmi, machine) as driver:
+async def test_the_chips_of_one_line_can_go_without_the_others(build: Build) -> None:
+    machine = two_lines(build, 8)
+    async with driver_on(machine) as driver:
         await driver.read()
         machine.remove(8, 0)
         gone = await reading_with(driver, lambda seen: not seen.other_lines[0].chips)
@@ -121,15 +112,13 @@ def test_connected_chips_behind_those_of_another_line_are_not_guessed_at() -> No
     ],
 )
 async def test_of_several_product_lines_one_can_be_named(
-    libdcmi: Path,
-    script: Path,
+    build: Build,
     product: str,
     row: tuple[str, int, int],
     chips: tuple[int, ...],
 ) -> None:
-    machine = two_lines(script, 8, 9)
-    async with driver_on(libdcmi, machine, product=product) as driver:
-        reading = await driver.read()
+    machine = two_lines(build, 8, 9)
+    reading = await read_once(machine, product)
 
     assert (reading.product, reading.chips, reading.other_lines) == (
         fit_row(*row),
@@ -139,12 +128,11 @@ async def test_of_several_product_lines_one_can_be_named(
 
 
 async def test_chips_that_are_called_as_their_line_are_of_that_line_alone(
-    libdcmi: Path, script: Path
+    build: Build,
 ) -> None:
-    machine = fake_machine.superpod_a3(script)
+    machine = build(fake_machine.superpod_a3)
     machine.add(8, 0, "phy=16 logic=16 name=310P3 cores=8")
-    async with driver_on(libdcmi, machine) as driver:
-        reading = await driver.read()
+    reading = await read_once(machine)
 
     assert [(line.product.key, line.chips) for line in reading.lines] == [
         ("atlas-a3-16-superpod", tuple(range(16))),
