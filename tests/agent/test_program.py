@@ -10,11 +10,10 @@ from contextlib import AsyncExitStack
 from importlib import metadata
 from pathlib import Path
 
-import grpc
 import pytest
 
-from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
-from tests.agent.plugin.conftest import LOCALHOST
+from kubelet_api.deviceplugin.v1beta1 import api_pb2
+from tests.agent.plugin.conftest import allocate_request, plugin_at, visible_in
 from tests.agent.site import NODE, RESOURCE, SETTLED_S, Site, page_of, running_site
 from tests.support.objects import PODS
 from tests.support.until import until
@@ -117,17 +116,9 @@ async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
     await agent.until_ready()
     site.kubelet.switches.hold_admission = True
     socket = site.kubelet.device_plugin_dir / "Ascend910.sock"
-    request = api_pb2.AllocateRequest(
-        container_requests=[
-            api_pb2.ContainerAllocateRequest(devices_ids=["Ascend910-5"])
-        ]
-    )
 
-    async with grpc.aio.insecure_channel(
-        f"unix://{socket}", options=LOCALHOST
-    ) as channel:
-        plugin = api_pb2_grpc.DevicePluginStub(channel)
-        call = plugin.Allocate(request)
+    async with plugin_at(socket) as plugin:
+        call = plugin.Allocate(allocate_request(5))
         await plugin.GetDevicePluginOptions(api_pb2.Empty())  # comes after it
         agent.process.send_signal(signal.SIGTERM)
         said = await agent.until(lambda text: text != "ok")
@@ -135,8 +126,7 @@ async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
         answer = await call
 
     assert said == "stopping"
-    envs = answer.container_responses[0].envs
-    assert envs["ASCEND_VISIBLE_DEVICES"] == "0"
+    assert visible_in(answer) == "0"
     assert await agent.process.wait() == 0
 
 

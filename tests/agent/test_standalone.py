@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterator
 
-import grpc
 import pytest
 
-from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
+from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from sandbox.apiclient import Object
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from tests.agent.plugin.conftest import LOCALHOST
+from tests.agent.plugin.conftest import plugin_at
 from tests.agent.site import NODE, RESOURCE, Site, running_site
 from tests.support import objects
 from tests.support.objects import PODS, container
@@ -196,10 +195,7 @@ async def test_the_kubelet_is_told_numa_nodes_by_setting() -> None:
     mode = ("--mode", "standalone", "--numa-topology")
     async with running_site(*mode, machine=numa) as site:
         socket = site.kubelet.device_plugin_dir / "Ascend910.sock"
-        async with grpc.aio.insecure_channel(
-            f"unix://{socket}", options=LOCALHOST
-        ) as channel:
-            plugin = api_pb2_grpc.DevicePluginStub(channel)
+        async with plugin_at(socket) as plugin:
             told = await anext(aiter(plugin.ListAndWatch(api_pb2.Empty())))
 
     assert [[node.ID for node in device.topology.nodes] for device in told.devices] == [

@@ -1,8 +1,11 @@
+"""A plugin with as little as it needs, and how the kubelet asks it."""
+
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import grpc
 import pytest
@@ -11,61 +14,129 @@ from agent.devices.reading import Reading
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.servicer import Servicer
-from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
+from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import NodeLedger, current, nobody
+from service.clock import loop_s
+from tests.agent.node import NodeLedger, current, ids
 from tests.agent.plugin.sight import Sight
+
+T = TypeVar("T")
 
 
 async def nothing() -> None:
     """A disk that writes at once; a kubelet without pod-resources."""
 
 
-def loop_s() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def servicer_of(
-    now: NodeLedger,
-    *,
-    sight: Sight | None = None,
-    write_journal: Callable[[], Awaitable[None]] = nothing,
-) -> Servicer:
-    """A servicer of a ledger, with as little as it needs."""
-    return Servicer(
-        now,
-        activity=AllocateActivity(loop_s),
-        pods=sight or Sight(),
-        find_stray_processes=nobody,
-        write_journal=write_journal,
-        observe_allocate_s=lambda _: None,
-        numa=tuple,
-        mounts=Mounts(
-            MountMethod.RUNTIME,
-            last_reading=lambda: Reading(product=PRODUCT, chips=()),
-            cdi_dir=Path(),
-        ),
-    )
-
-
-LOCALHOST = (("grpc.default_authority", "localhost"),)
-
-
 @dataclass(kw_only=True)
-class Plugin:
-    """A servicer on a real socket, and all that it is given."""
+class Surroundings:
+    """What a servicer is given, with as little as it needs."""
 
     store: NodeLedger
-    stub: "api_pb2_grpc.DevicePluginAsyncStub"  # a name of the typed stubs alone
-    servicer: Servicer
-    sight: Sight
-    journalled: list[tuple[int, ...]] = field(default_factory=list)
+    sight: Sight = field(default_factory=Sight)
+    write_journal: Callable[[], Awaitable[None]] = nothing
     allocate_s: list[float] = field(default_factory=list)
     #: {uid of a pod that has gone: processes that it has left}
     left: dict[str, tuple[int, ...]] = field(default_factory=dict)
     stand_in: str = ""
     numa: tuple[int, ...] = ()
+
+    async def find_stray_processes(
+        self, uids: frozenset[str]
+    ) -> dict[str, tuple[int, ...]]:
+        return {uid: self.left[uid] for uid in uids if uid in self.left}
+
+    def reading(self) -> Reading:
+        return Reading(product=PRODUCT, chips=(), stand_in=self.stand_in)
+
+    def make_servicer(self) -> Servicer:
+        return Servicer(
+            self.store,
+            activity=AllocateActivity(loop_s),
+            pods=self.sight,
+            find_stray_processes=self.find_stray_processes,
+            write_journal=self.write_journal,
+            observe_allocate_s=self.allocate_s.append,
+            numa=lambda: self.numa,
+            mounts=Mounts(
+                MountMethod.RUNTIME, last_reading=self.reading, cdi_dir=Path()
+            ),
+        )
+
+
+def servicer_of(now: NodeLedger, **given: Any) -> Servicer:
+    """A servicer of a ledger; what it is given besides is a field of the above."""
+    return Surroundings(store=now, **given).make_servicer()
+
+
+def allocate_request(*chips: int) -> api_pb2.AllocateRequest:
+    """Asks for these chips' ids, for one container."""
+    asked = api_pb2.ContainerAllocateRequest(devices_ids=ids(*chips))
+    return api_pb2.AllocateRequest(container_requests=[asked])
+
+
+def preference_request(
+    available: tuple[str, ...], size: int
+) -> api_pb2.PreferredAllocationRequest:
+    """Asks which of these ids one container should have."""
+    asked = api_pb2.ContainerPreferredAllocationRequest(
+        available_deviceIDs=available, allocation_size=size
+    )
+    return api_pb2.PreferredAllocationRequest(container_requests=[asked])
+
+
+def visible_in(answer: api_pb2.AllocateResponse) -> str:
+    """What the one container of an answer may see."""
+    return answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"]
+
+
+LOCALHOST = (("grpc.default_authority", "localhost"),)
+
+
+@asynccontextmanager
+async def plugin_at(
+    socket: Path,
+) -> AsyncIterator["api_pb2_grpc.DevicePluginAsyncStub"]:
+    """The plugin that serves at a socket, as the kubelet calls it."""
+    address = f"unix://{socket}"
+    async with grpc.aio.insecure_channel(address, options=LOCALHOST) as channel:
+        yield api_pb2_grpc.DevicePluginStub(channel)
+
+
+@asynccontextmanager
+async def grpc_server(
+    add: Callable[[T, grpc.aio.Server], object], servicer: T, socket: Path
+) -> AsyncIterator[None]:
+    """Serve at a socket.
+
+    Args:
+        add: What gRPC's compiler has made to add such a servicer to a server.
+    """
+    server = grpc.aio.server()
+    add(servicer, server)
+    server.add_insecure_port(f"unix://{socket}")
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(None)
+
+
+@dataclass(kw_only=True)
+class Plugin(Surroundings):
+    """A servicer on a real socket, and all that it is given."""
+
+    stub: "api_pb2_grpc.DevicePluginAsyncStub" = field(init=False)  # typed stubs alone
+    servicer: Servicer = field(init=False)
+    journalled: list[tuple[int, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.write_journal = self.journal
+        self.servicer = self.make_servicer()
+
+    async def journal(self) -> None:
+        await asyncio.sleep(0)
+        self.journalled.append(tuple(self.store.ledger.holds))
 
 
 MakePlugin = Callable[..., Awaitable[Plugin]]
@@ -73,54 +144,15 @@ MakePlugin = Callable[..., Awaitable[Plugin]]
 
 @pytest.fixture
 async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
+    add, socket = api_pb2_grpc.add_DevicePluginServicer_to_server, tmp_path / "p.sock"
     async with AsyncExitStack() as stack:
 
         async def make(*pods: NpuPod) -> Plugin:
-            now = current(*pods)
-            sight = Sight()
-
-            async def find_stray_processes(
-                uids: frozenset[str],
-            ) -> dict[str, tuple[int, ...]]:
-                return {uid: made.left[uid] for uid in uids if uid in made.left}
-
-            async def write_journal() -> None:
-                await asyncio.sleep(0)
-                made.journalled.append(tuple(now.ledger.holds))
-
-            servicer = Servicer(
-                now,
-                activity=AllocateActivity(asyncio.get_running_loop().time),
-                pods=sight,
-                find_stray_processes=find_stray_processes,
-                write_journal=write_journal,
-                observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
-                numa=lambda: made.numa,
-                mounts=Mounts(
-                    MountMethod.RUNTIME,
-                    last_reading=lambda: Reading(
-                        product=PRODUCT, chips=(), stand_in=made.stand_in
-                    ),
-                    cdi_dir=tmp_path,
-                ),
-            )
-            server = grpc.aio.server()
-            api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
-            server.add_insecure_port(f"unix://{tmp_path}/p.sock")
-            await server.start()
-            stack.push_async_callback(server.stop, None)
-            stack.callback(servicer.close)
-            channel = await stack.enter_async_context(
-                grpc.aio.insecure_channel(
-                    f"unix://{tmp_path}/p.sock", options=LOCALHOST
-                )
-            )
-            made = Plugin(
-                store=now,
-                stub=api_pb2_grpc.DevicePluginStub(channel),
-                servicer=servicer,
-                sight=sight,
-            )
+            made = Plugin(store=current(*pods))
+            serving = grpc_server(add, made.servicer, socket)
+            await stack.enter_async_context(serving)
+            stack.callback(made.servicer.close)
+            made.stub = await stack.enter_async_context(plugin_at(socket))
             return made
 
         yield make

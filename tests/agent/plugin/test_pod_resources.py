@@ -11,6 +11,13 @@ from agent.plugin.pod_resources import PodResourcesClient
 from agent.pods.reconciler import ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from tests.agent.node import RESOURCE
+from tests.agent.plugin.conftest import grpc_server
+
+DEVICES = [
+    (RESOURCE, "Ascend910-1"),
+    (RESOURCE, "Ascend910-0"),
+    ("example.com/nic", "eth0"),
+]
 
 
 class FakePodResources(api_pb2_grpc.PodResourcesListerServicer):
@@ -29,14 +36,9 @@ class FakePodResources(api_pb2_grpc.PodResourcesListerServicer):
                         name="main",
                         devices=[
                             api_pb2.ContainerDevices(
-                                resource_name=RESOURCE, device_ids=["Ascend910-1"]
-                            ),
-                            api_pb2.ContainerDevices(
-                                resource_name=RESOURCE, device_ids=["Ascend910-0"]
-                            ),
-                            api_pb2.ContainerDevices(
-                                resource_name="example.com/nic", device_ids=["eth0"]
-                            ),
+                                resource_name=of, device_ids=[name]
+                            )
+                            for of, name in DEVICES
                         ],
                     ),
                     api_pb2.ContainerResources(name="sidecar"),
@@ -80,12 +82,9 @@ class FakePodResources(api_pb2_grpc.PodResourcesListerServicer):
 @pytest.fixture
 async def kubelet(tmp_path: Path) -> AsyncIterator[FakePodResources]:
     fake = FakePodResources()
-    server = grpc.aio.server()
-    api_pb2_grpc.add_PodResourcesListerServicer_to_server(fake, server)
-    server.add_insecure_port(f"unix://{tmp_path}/r.sock")
-    await server.start()
-    yield fake
-    await server.stop(None)
+    add = api_pb2_grpc.add_PodResourcesListerServicer_to_server
+    async with grpc_server(add, fake, tmp_path / "r.sock"):
+        yield fake
 
 
 @pytest.fixture

@@ -13,8 +13,14 @@ from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
-from tests.agent.node import current, ids, pod
-from tests.agent.plugin.conftest import LOCALHOST, nothing, servicer_of
+from tests.agent.node import current, pod
+from tests.agent.plugin.conftest import (
+    allocate_request,
+    nothing,
+    plugin_at,
+    servicer_of,
+    visible_in,
+)
 from tests.support.tasks import in_background
 from tests.support.until import until
 
@@ -42,6 +48,8 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.socket = directory / "kubelet.sock"
+        self.plugin = directory / "Ascend910.sock"
         self.story: list[str] = []
         self.requests: asyncio.Queue[api_pb2.RegisterRequest] = asyncio.Queue()
         self.dials_back = True
@@ -61,19 +69,16 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
         self.streams.append(asyncio.create_task(self._follow(endpoint)))
 
     async def _follow(self, endpoint: str) -> None:
-        async with grpc.aio.insecure_channel(
-            f"unix://{self.directory}/{endpoint}", options=LOCALHOST
-        ) as channel:
-            stub = api_pb2_grpc.DevicePluginStub(channel)
+        async with plugin_at(self.directory / endpoint) as plugin:
             with suppress(grpc.aio.AioRpcError):
-                async for _ in stub.ListAndWatch(api_pb2.Empty()):
+                async for _ in plugin.ListAndWatch(api_pb2.Empty()):
                     self.story.append("list")
         self.story.append("stream ended")
 
     async def start(self) -> None:
         self._server = grpc.aio.server()
         api_pb2_grpc.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix://{self.directory}/kubelet.sock")
+        self._server.add_insecure_port(f"unix://{self.socket}")
         await self._server.start()
 
     async def stop(self) -> None:
@@ -83,6 +88,11 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
             stream.cancel()
         await asyncio.gather(*self.streams, return_exceptions=True)
         self.streams.clear()
+        self.socket.unlink(missing_ok=True)
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
 
     async def registration(self) -> api_pb2.RegisterRequest:
         async with asyncio.timeout(NOTICED_S):
@@ -108,7 +118,7 @@ class Told:
 
 @asynccontextmanager
 async def serving(
-    directory: Path,
+    kubelet: FakeKubelet,
     registered: Callable[[], object] = int,
     backoff: Backoff | None = None,
     *,
@@ -120,7 +130,7 @@ async def serving(
     server = Server(
         lambda: servicer_of(now, write_journal=write_journal),
         product=PRODUCT,
-        kubelet_dir=directory,
+        kubelet_dir=kubelet.directory,
         allocatable_ids=allocatable_ids,
         observer=Told(registered),
         backoff=backoff,
@@ -138,9 +148,9 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[FakeKubelet]:
 
 
 async def test_it_registers_its_resource_and_is_asked_for_the_list(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
-    async with serving(tmp_path) as server:
+    async with serving(kubelet) as server:
         request = await kubelet.registration()
 
         assert request == api_pb2.RegisterRequest(
@@ -151,21 +161,19 @@ async def test_it_registers_its_resource_and_is_asked_for_the_list(
                 get_preferred_allocation_available=True
             ),
         )
-        assert (tmp_path / "Ascend910.sock").stat().st_mode & 0o777 == 0o600
+        assert kubelet.plugin.stat().st_mode & 0o777 == 0o600
         await until(lambda: server.problem() is None)
 
 
 async def test_a_kubelet_that_restarts_is_registered_with_again(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
     counted: list[int] = []
-    async with serving(tmp_path, lambda: counted.append(1)) as server:
+    async with serving(kubelet, lambda: counted.append(1)) as server:
         await kubelet.registration()
         await until(lambda: server.problem() is None)
 
-        await kubelet.stop()
-        (tmp_path / "kubelet.sock").unlink(missing_ok=True)
-        await kubelet.start()
+        await kubelet.restart()
 
         await kubelet.registration()
         await until(lambda: server.problem() is None)
@@ -173,7 +181,7 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(
 
 
 async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
     looked, looked_again = asyncio.Event(), asyncio.Event()
 
@@ -182,11 +190,9 @@ async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
             looked_again.set()
             return
         looked.set()
-        await kubelet.stop()
-        (tmp_path / "kubelet.sock").unlink(missing_ok=True)
-        await kubelet.start()
+        await kubelet.restart()
 
-    async with serving(tmp_path, allocatable_ids=allocatable_ids) as server:
+    async with serving(kubelet, allocatable_ids=allocatable_ids) as server:
         await looked_again.wait()
         await until(lambda: server.problem() is None)
 
@@ -194,13 +200,13 @@ async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
 
 
 async def test_a_new_socket_is_noticed_even_if_the_stream_does_not_end(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
-    async with serving(tmp_path):
+    async with serving(kubelet):
         await kubelet.registration()
 
-        (tmp_path / "kubelet.sock").unlink()
-        second = FakeKubelet(tmp_path)
+        kubelet.socket.unlink()
+        second = FakeKubelet(kubelet.directory)
         await second.start()
         await second.registration()
 
@@ -208,19 +214,18 @@ async def test_a_new_socket_is_noticed_even_if_the_stream_does_not_end(
 
 
 async def test_a_kubelet_that_was_away_for_long_does_not_wait_for_the_next_try(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
     patience = Patience()
-    async with serving(tmp_path, backoff=patience):
+    async with serving(kubelet, backoff=patience):
         await kubelet.registration()
         await kubelet.stop()
-        (tmp_path / "kubelet.sock").unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as left_behind:
-            left_behind.bind(str(tmp_path / "kubelet.sock"))
+            left_behind.bind(str(kubelet.socket))
         while patience.failures < 2:
             await asyncio.sleep(0.01)
 
-        (tmp_path / "kubelet.sock").unlink()
+        kubelet.socket.unlink()
         await kubelet.start()
 
         await kubelet.registration()
@@ -233,7 +238,7 @@ async def test_a_socket_that_cannot_be_made_does_not_end_the_agent(
     deep.mkdir()
     (deep / "kubelet.sock").touch()
 
-    async with serving(deep) as server:
+    async with serving(FakeKubelet(deep)) as server:
         while "failed" not in (server.problem() or ""):
             await asyncio.sleep(0.01)
 
@@ -243,25 +248,24 @@ async def test_a_socket_that_cannot_be_made_does_not_end_the_agent(
 
 
 async def test_a_connection_without_a_question_does_not_hold_up_registering_again(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
-    async with serving(tmp_path) as server:
+    async with serving(kubelet) as server:
         await kubelet.registration()
         await until(lambda: server.problem() is None)
-        own = tmp_path / "Ascend910.sock"
         with socket.socket(socket.AF_UNIX) as mute:
-            mute.connect(str(own))
+            mute.connect(str(kubelet.plugin))
 
-            own.unlink()
+            kubelet.plugin.unlink()
 
             await kubelet.registration()
 
 
 async def test_it_is_ready_only_while_the_kubelet_follows_the_device_list(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
     kubelet.dials_back = False
-    async with serving(tmp_path) as server:
+    async with serving(kubelet) as server:
         request = await kubelet.registration()
         while server.problem() == "not registered with the kubelet yet":
             await asyncio.sleep(0.01)
@@ -283,9 +287,9 @@ async def test_it_is_ready_only_while_the_kubelet_follows_the_device_list(
 
 
 async def test_any_end_of_the_stream_means_registering_again(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
-    async with serving(tmp_path):
+    async with serving(kubelet):
         await kubelet.registration()
         await until(lambda: "list" in kubelet.story)
 
@@ -295,20 +299,20 @@ async def test_any_end_of_the_stream_means_registering_again(
 
 
 async def test_the_old_stream_has_ended_before_the_new_registration(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
-    async with serving(tmp_path):
+    async with serving(kubelet):
         await kubelet.registration()
         await until(lambda: "list" in kubelet.story)
 
-        (tmp_path / "Ascend910.sock").unlink()
+        kubelet.plugin.unlink()
         await kubelet.registration()
 
     assert kubelet.story.index("stream ended") < kubelet.story.index("registered", 1)
 
 
 async def test_an_allocate_that_runs_is_answered_however_long_the_disk_takes(
-    kubelet: FakeKubelet, tmp_path: Path
+    kubelet: FakeKubelet,
 ) -> None:
     writes, may_go = asyncio.Event(), asyncio.Event()
 
@@ -316,20 +320,15 @@ async def test_an_allocate_that_runs_is_answered_however_long_the_disk_takes(
         writes.set()
         await may_go.wait()
 
-    request = api_pb2.AllocateRequest(
-        container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids(0))]
-    )
     async with (
-        grpc.aio.insecure_channel(
-            f"unix://{tmp_path}/Ascend910.sock", options=LOCALHOST
-        ) as channel,
+        plugin_at(kubelet.plugin) as plugin,
         AsyncExitStack() as agent,
     ):
         await agent.enter_async_context(
-            serving(tmp_path, pods=[pod("train", [0])], write_journal=slow)
+            serving(kubelet, pods=[pod("train", [0])], write_journal=slow)
         )
         await kubelet.registration()
-        call = api_pb2_grpc.DevicePluginStub(channel).Allocate(request)
+        call = plugin.Allocate(allocate_request(0))
         await writes.wait()
         stopping = asyncio.create_task(agent.pop_all().aclose())
         await asyncio.sleep(2 * FLUSH_S)  # real: gRPC's own clock runs
@@ -337,16 +336,13 @@ async def test_an_allocate_that_runs_is_answered_however_long_the_disk_takes(
         answer = await call
         await stopping
 
-    assert answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"] == "0"
+    assert visible_in(answer) == "0"
 
 
-async def test_it_says_what_it_waits_for_and_then_nothing(
-    tmp_path: Path, kubelet: FakeKubelet
-) -> None:
+async def test_it_says_what_it_waits_for_and_then_nothing(kubelet: FakeKubelet) -> None:
     await kubelet.stop()
-    (tmp_path / "kubelet.sock").unlink(missing_ok=True)
 
-    async with serving(tmp_path) as server:
+    async with serving(kubelet) as server:
         before = server.problem()
         await kubelet.start()
         await kubelet.registration()
@@ -355,10 +351,8 @@ async def test_it_says_what_it_waits_for_and_then_nothing(
     assert before == "not registered with the kubelet yet"
 
 
-async def test_the_socket_is_gone_when_the_agent_is(
-    kubelet: FakeKubelet, tmp_path: Path
-) -> None:
-    async with serving(tmp_path):
+async def test_the_socket_is_gone_when_the_agent_is(kubelet: FakeKubelet) -> None:
+    async with serving(kubelet):
         await kubelet.registration()
 
-    assert not (tmp_path / "Ascend910.sock").exists()
+    assert not kubelet.plugin.exists()

@@ -5,34 +5,19 @@ import pytest
 
 from agent.plugin.servicer import CLAIM_WAIT_S
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from tests.agent.node import ids, pod
-from tests.agent.plugin.conftest import MakePlugin, Plugin
-
-
-def asked(*chips: int) -> api_pb2.AllocateRequest:
-    return api_pb2.AllocateRequest(
-        container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids(*chips))]
-    )
-
-
-def allocatable_ids(
-    available: tuple[str, ...], size: int, must: tuple[str, ...] = ()
-) -> api_pb2.PreferredAllocationRequest:
-    return api_pb2.PreferredAllocationRequest(
-        container_requests=[
-            api_pb2.ContainerPreferredAllocationRequest(
-                available_deviceIDs=available,
-                must_include_deviceIDs=must,
-                allocation_size=size,
-            )
-        ]
-    )
+from tests.agent.node import EVERY_ID, ids, pod
+from tests.agent.plugin.conftest import (
+    MakePlugin,
+    Plugin,
+    allocate_request,
+    preference_request,
+    visible_in,
+)
 
 
 async def visible(plugin: Plugin, *chips: int) -> str:
     """What the container may see when the kubelet gives out these chips' ids."""
-    answer = await plugin.stub.Allocate(asked(*chips))
-    return answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"]
+    return visible_in(await plugin.stub.Allocate(allocate_request(*chips)))
 
 
 def health(answer: api_pb2.ListAndWatchResponse) -> dict[str, str]:
@@ -63,10 +48,8 @@ async def test_the_device_list_says_what_is_when_the_stream_opens_and_when_it_ch
     second = health(await anext(aiter(stream)))
     stream.cancel()
 
-    assert first == dict.fromkeys(ids(*range(8)), "Healthy") | {
-        "Ascend910-0": "Unhealthy"
-    }
-    assert second == dict.fromkeys(ids(*range(8)), "Healthy")
+    assert first == dict.fromkeys(EVERY_ID, "Healthy") | {"Ascend910-0": "Unhealthy"}
+    assert second == dict.fromkeys(EVERY_ID, "Healthy")
 
 
 async def test_an_id_is_on_the_numa_node_of_the_chip_behind_it(
@@ -74,7 +57,9 @@ async def test_an_id_is_on_the_numa_node_of_the_chip_behind_it(
 ) -> None:
     made = await plugin(pod("train", [0]))
     made.numa = (0, 0, 0, 0, 1, 1, 1, 1)
-    await made.stub.Allocate(asked(7))  # chip 0 is behind id 7 now, and 7 behind id 0
+    await made.stub.Allocate(
+        allocate_request(7)
+    )  # chip 0 is behind id 7 now, and 7 behind id 0
 
     stream = made.stub.ListAndWatch(api_pb2.Empty())
     told = await anext(aiter(stream))
@@ -82,7 +67,7 @@ async def test_an_id_is_on_the_numa_node_of_the_chip_behind_it(
     assert {
         device.ID: [node.ID for node in device.topology.nodes]
         for device in told.devices
-    } == {name: [int(name in ids(0, 4, 5, 6))] for name in ids(*range(8))}
+    } == {name: [int(name in ids(0, 4, 5, 6))] for name in EVERY_ID}
 
 
 async def test_a_slow_reader_of_the_device_list_gets_the_newest(
@@ -119,7 +104,7 @@ async def test_the_kubelet_is_steered_to_the_chips_of_the_oldest_claim(
 ) -> None:
     made = await plugin(pod("late", [0, 1], 20), pod("early", [6, 7], 10))
 
-    answer = await made.stub.GetPreferredAllocation(allocatable_ids(ids(*range(8)), 2))
+    answer = await made.stub.GetPreferredAllocation(preference_request(EVERY_ID, 2))
 
     assert tuple(answer.container_responses[0].deviceIDs) == ids(6, 7)
 
@@ -137,10 +122,10 @@ async def test_a_simulated_chip_has_a_device_that_stands_in_for_it(
     plugin: MakePlugin,
 ) -> None:
     made = await plugin(pod("early", [0, 5], 10), pod("late", [1, 2], 20))
-    bare = await made.stub.Allocate(asked(3, 4))
+    bare = await made.stub.Allocate(allocate_request(3, 4))
     made.stand_in = "/dev/null"
 
-    answer = await made.stub.Allocate(asked(6, 7))
+    answer = await made.stub.Allocate(allocate_request(6, 7))
 
     assert list(bare.container_responses[0].devices) == []
     assert list(answer.container_responses[0].devices) == [
@@ -220,7 +205,7 @@ async def test_allocate_does_not_wait_again_for_what_the_preference_waited_for(
     now = asyncio.get_running_loop().time
 
     started = now()
-    await made.stub.GetPreferredAllocation(allocatable_ids(ids(0), 1))
+    await made.stub.GetPreferredAllocation(preference_request(ids(0), 1))
     with pytest.raises(grpc.aio.AioRpcError):
         await visible(made, 0)
 

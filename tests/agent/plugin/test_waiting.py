@@ -7,9 +7,14 @@ import pytest
 from agent.claims.events import PodUpdated
 from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
-from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from tests.agent.node import current, ids, pod
-from tests.agent.plugin.conftest import loop_s, servicer_of
+from service.clock import loop_s
+from tests.agent.node import EVERY_ID, current, ids, pod
+from tests.agent.plugin.conftest import (
+    allocate_request,
+    preference_request,
+    servicer_of,
+    visible_in,
+)
 from tests.agent.plugin.sight import Sight
 
 pytestmark = pytest.mark.looptime
@@ -27,21 +32,12 @@ class Call:
 
 
 async def allocate(asked: Servicer, *chips: int) -> str:
-    request = api_pb2.AllocateRequest(
-        container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids(*chips))]
-    )
-    answer = await asked.Allocate(request, Call())  # type: ignore[arg-type]  # all it uses
-    return answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"]
+    answer = await asked.Allocate(allocate_request(*chips), Call())  # type: ignore[arg-type]  # all it uses
+    return visible_in(answer)
 
 
 async def prefer(asked: Servicer, size: int) -> tuple[str, ...]:
-    request = api_pb2.PreferredAllocationRequest(
-        container_requests=[
-            api_pb2.ContainerPreferredAllocationRequest(
-                available_deviceIDs=ids(*range(8)), allocation_size=size
-            )
-        ]
-    )
+    request = preference_request(EVERY_ID, size)
     answer = await asked.GetPreferredAllocation(request, Call())
     return tuple(answer.container_responses[0].deviceIDs)
 
