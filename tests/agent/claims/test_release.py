@@ -1,5 +1,6 @@
 """What keeps a hold of nobody known, and when all pods have to be listed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -25,35 +26,42 @@ def ends(now: NodeLedger) -> bool:
     return 1 not in now.ledger.holds
 
 
+LATE, RUNS = pod("late", [1], 2), pod("late", [1], 2, phase="Running")
+
+
+@pytest.mark.parametrize(
+    ("late", "look", "can_own"),
+    [
+        (LATE, lambda _: None, True),  # it waits, and was not looked at
+        (LATE, lambda now: now.shows("late", main=()), False),
+        (LATE, lambda now: now.shows("late", quiet=False, main=()), True),
+        (LATE, lambda now: now.knows_not("late"), True),  # the kubelet is late
+        (RUNS, lambda now: now.shows("late", main=()), True),  # it may have lost it
+        (RUNS, lambda now: now.mounts_for("late", 1), False),  # it has all its own
+        (RUNS, lambda now: now.mounts_for("late", 0), False),  # under the same id
+        (replace(LATE, phase="Succeeded"), lambda _: None, False),
+        (pod("pair", [2, 3], 2), lambda _: None, False),  # it asks for two
+        (pod("late", [4, 5], 2, containers=staged(1, 2)), lambda _: None, False),
+    ],
+)
+def test_what_a_rejected_pod_was_given_ends_unless_another_can_own_it(
+    late: NpuPod, look: Callable[[NodeLedger], object], *, can_own: bool
+) -> None:
+    now = rejected(late)
+
+    look(now)
+
+    assert ends(now) is not can_own
+
+
 def test_what_nobody_can_own_ends() -> None:
     assert ends(rejected())
-    assert ends(rejected(pod("pair", [2, 3], 2)))  # another count
-
-
-def test_a_pod_that_waits_and_was_not_looked_at_may_own_it() -> None:
-    assert not ends(rejected(pod("late", [1], 2)))
 
 
 def test_whichever_of_several_pods_may_own_it_keeps_it() -> None:
     settled = pod("a", [4], 2, phase="Running")
     now = rejected(settled, pod("b", [2, 3], 3), pod("c", [1], 4))
     now.mounts_for("a", 4)
-
-    assert not ends(now)
-
-
-def test_a_pod_that_was_seen_without_it_does_not_own_it() -> None:
-    now = rejected(pod("late", [1], 2))
-
-    now.shows("late", main=())
-
-    assert ends(now)
-
-
-def test_a_pod_that_was_seen_during_an_allocate_may_own_it() -> None:
-    now = rejected(pod("late", [1], 2))
-
-    now.shows("late", quiet=False, main=())
 
     assert not ends(now)
 
@@ -67,37 +75,6 @@ def test_a_pod_that_was_seen_before_it_was_given_may_own_it() -> None:
     assert not ends(now)
 
 
-def test_a_pod_that_the_kubelet_does_not_know_yet_may_own_it() -> None:
-    now = rejected(pod("late", [1], 2))
-
-    now.knows_not("late")
-
-    assert not ends(now)
-
-
-def test_a_pod_that_runs_without_anything_may_have_lost_it() -> None:
-    now = rejected(pod("late", [1], 2, phase="Running"))
-
-    now.shows("late", main=())
-
-    assert not ends(now)
-
-
-def test_a_pod_that_has_all_its_own_does_not_own_it() -> None:
-    now = rejected(pod("late", [1], 2, phase="Running"))
-    now.mounts(1)
-
-    now.shows("late", main=(1,))
-
-    assert ends(now)
-
-
-def test_a_pod_that_has_ended_does_not_own_it() -> None:
-    now = rejected(pod("late", [1], 2, phase="Succeeded"))
-
-    assert ends(now)
-
-
 def test_a_pod_that_is_shown_with_ids_of_it_may_own_it() -> None:
     late = pod("late", [1, 2], 2, admitted=False)
     now = rejected(late)
@@ -107,15 +84,6 @@ def test_a_pod_that_is_shown_with_ids_of_it_may_own_it() -> None:
     now.delete("late")
 
     assert (during, ends(now)) == (False, True)
-
-
-def test_its_own_ids_are_no_sign_of_it() -> None:
-    now = rejected(pod("late", [1], 2, phase="Running"))
-    now.mounts(0)
-
-    now.shows("late", main=(0,))
-
-    assert ends(now)
 
 
 def prepared(*pods: NpuPod) -> NodeLedger:
@@ -133,12 +101,6 @@ def test_of_an_init_container_only_pods_with_such_a_one_may_be() -> None:
 
     assert ends(prepared(waits))
     assert not ends(prepared(inits))
-
-
-def test_what_lasts_is_no_init_containers() -> None:
-    inits = pod("late", [4, 5], 2, containers=staged(1, 2))
-
-    assert ends(rejected(inits))
 
 
 def test_a_pod_on_its_way_through_admission_keeps_what_its_init_container_has() -> None:
@@ -203,11 +165,10 @@ def test_a_container_with_the_same_chips_explains_the_process_on_them() -> None:
 
 def test_all_pods_are_listed_for_what_nobody_has_before_it_ends() -> None:
     now = rejected()
-    told = [release.needs_full_list(now.ledger)]
-    now.passes()
-    told.append(release.needs_full_list(now.ledger))
-    now.passes()
-    told.append(release.needs_full_list(now.ledger))
+    told = []
+    for _ in range(3):
+        told.append(release.needs_full_list(now.ledger))
+        now.passes()
 
     assert told == [False, True, False]
 

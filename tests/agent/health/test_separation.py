@@ -24,63 +24,43 @@ def named(*chips: int) -> NamesRead:
     return NamesRead(frozenset(chips))
 
 
-def after(*events: Event) -> tuple[set[int], list[Effect]]:
-    """The chips in force after these events, and all that was told."""
-    state, told = State(), list[Effect]()
+LET_GO = (RuleSeparated(3), named(3), RuleReleased(3))
+
+
+@pytest.mark.parametrize(
+    ("events", "in_force", "told"),
+    [
+        # a name takes its chip out, and its absence lets it back
+        ([named(3, 5), named(5)], {5}, [ChipsSeparated((3, 5)), ChipsReleased((3,))]),
+        # a chip that a rule separates stays while nobody has read its name
+        ([RuleSeparated(3), named(), named(7)], {3, 7}, [ChipsSeparated((7,))]),
+        # a person releases a chip that a rule has separated
+        ([RuleSeparated(3), named(3), named()], set(), [ChipsReleased((3,))]),
+        # a chip that a rule lets go is not taken for separated by hand
+        ([*LET_GO, named(3), named()], set(), []),
+        # it can be separated by hand, or by a rule again
+        ([*LET_GO, named(), named(3)], {3}, [ChipsSeparated((3,))]),
+        ([*LET_GO, RuleSeparated(3), named(3), named()], set(), [ChipsReleased((3,))]),
+        # what a rule lets go that was released already is no news
+        (
+            [named(3), named(), RuleReleased(3)],
+            set(),
+            [ChipsSeparated((3,)), ChipsReleased((3,))],
+        ),
+        # a deleted ConfigMap releases nobody, whether it comes back empty or with the
+        # names that we write into it
+        ([named(3), NamesAbsent(), named()], {3}, [ChipsSeparated((3,))]),
+    ],
+)
+def test_chips_are_in_force_until_who_separated_them_lets_them_go(
+    events: list[Event], in_force: set[int], told: list[Effect]
+) -> None:
+    state, found = State(), list[Effect]()
     for event in events:
         state, effects = separation.step(state, event)
-        told += effects
-    return set(state.separated), told
+        found += effects
 
-
-def test_a_name_takes_its_chip_out_and_its_absence_lets_it_back() -> None:
-    assert after(named(3, 5), named(5)) == (
-        {5},
-        [ChipsSeparated((3, 5)), ChipsReleased((3,))],
-    )
-
-
-def test_a_chip_that_a_rule_separates_stays_while_nobody_has_read_its_name() -> None:
-    assert after(RuleSeparated(3), named(), named(7)) == (
-        {3, 7},
-        [ChipsSeparated((7,))],
-    )
-
-
-def test_a_chip_that_a_rule_separated_is_released_by_a_person() -> None:
-    assert after(RuleSeparated(3), named(3), named()) == (set(), [ChipsReleased((3,))])
-
-
-def test_a_chip_that_a_rule_lets_go_is_not_taken_for_separated_by_hand() -> None:
-    assert after(RuleSeparated(3), named(3), RuleReleased(3), named(3), named()) == (
-        set(),
-        list[Effect](),
-    )
-
-
-def test_a_chip_that_a_rule_let_go_can_be_separated_by_hand() -> None:
-    assert after(RuleSeparated(3), named(3), RuleReleased(3), named(), named(3)) == (
-        {3},
-        [ChipsSeparated((3,))],
-    )
-
-
-def test_a_chip_that_a_rule_let_go_can_be_separated_by_a_rule_again() -> None:
-    assert after(
-        RuleSeparated(3), named(3), RuleReleased(3), RuleSeparated(3), named(3), named()
-    ) == (set(), [ChipsReleased((3,))])
-
-
-def test_what_a_rule_lets_go_that_was_released_already_is_no_news() -> None:
-    assert after(named(3), named(), RuleReleased(3)) == (
-        set(),
-        [ChipsSeparated((3,)), ChipsReleased((3,))],
-    )
-
-
-def test_a_deleted_configmap_releases_nobody() -> None:
-    # whether it comes back empty, or with the names that we write into it
-    assert after(named(3), NamesAbsent(), named()) == ({3}, [ChipsSeparated((3,))])
+    assert (set(state.separated), found) == (in_force, told)
 
 
 EVENTS: tuple[Event, ...] = (
@@ -118,15 +98,15 @@ def test_each_event_in_each_state_of_one_chip() -> None:
         for i, e in enumerate(EVENTS)
     }
     assert table == {
-        # state: named(), named(0), Unnamed, Separated, Released
-        **dict(zip([("", i) for i in range(5)], ("", "sc", "", "s", ""), strict=True)),
-        **dict(
-            zip([("s", i) for i in range(5)], ("s", "sc", "s", "s", "l"), strict=True)
-        ),
-        **dict(
-            zip([("sc", i) for i in range(5)], ("", "sc", "s", "sc", "l"), strict=True)
-        ),
-        **dict(zip([("l", i) for i in range(5)], ("", "l", "", "s", "l"), strict=True)),
+        (state, number): after
+        # events: named(), named(0), NamesAbsent, RuleSeparated, RuleReleased
+        for state, found in (
+            ("", ("", "sc", "", "s", "")),
+            ("s", ("s", "sc", "s", "s", "l")),
+            ("sc", ("", "sc", "s", "sc", "l")),
+            ("l", ("", "l", "", "s", "l")),
+        )
+        for number, after in enumerate(found)
     }
 
 
