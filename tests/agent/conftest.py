@@ -1,12 +1,29 @@
-"""A libdcmi without hardware, compiled once per run."""
+"""A libdcmi without hardware, compiled once per run; and what is kept byte for byte."""
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parent / "devices" / "fake_dcmi"
+GOLDEN = Path(__file__).parent / "golden"
+
+Compare = Callable[[str, str], None]
+
+
+@pytest.fixture
+def compare(pytestconfig: pytest.Config) -> Compare:
+    """Compares a text with a golden file of this name."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if pytestconfig.getoption("--update-golden"):
+            path.write_text(text)
+        assert text == path.read_text()
+
+    return compare
 
 
 def _compiled(target: Path, source: str, *options: str) -> Path:

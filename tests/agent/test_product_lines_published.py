@@ -36,8 +36,9 @@ from kube.events import Recorder
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.faults import UpgradeReason, parse_separated
 from service.settings import load
+from tests.agent.conftest import Compare
 from tests.agent.node import NODE, current, ids, pod
-from tests.agent.report.test_content import GOLDEN, as_text
+from tests.agent.report.test_content import as_text
 
 MACHINE = """
 product: atlas-800-training
@@ -83,13 +84,9 @@ def both() -> NodeReport:
     )
 
 
-def test_the_configmap_of_two_lines_byte_for_byte(pytestconfig: pytest.Config) -> None:
+def test_the_configmap_of_two_lines_byte_for_byte(compare: Compare) -> None:
     text = as_text(content.configmap_data(both(), update_time=1_700_000_000))
-
-    path = GOLDEN / "configmap-lines.txt"
-    if pytestconfig.getoption("--update-golden"):
-        path.write_text(text)
-    assert text == path.read_text()
+    compare("configmap-lines.txt", text)
 
 
 def test_the_node_has_the_labels_of_its_first_line_and_names_all_chips() -> None:

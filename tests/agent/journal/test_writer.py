@@ -1,11 +1,12 @@
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Owner
 from agent.journal import file as journals
 from agent.journal import writer
@@ -29,6 +30,17 @@ HOLD = Hold(sequence=7, kubelet_ids=ids(7), chips=(7,), slot="u", need=0)
 
 def entries(path: Path) -> tuple[HoldEntry, ...]:
     return journals.decode(path.read_bytes(), boot_id=BOOT, node=NODE)
+
+
+def writer_of(
+    journal: Journal, now: LedgerStore, on_failure: Callable[[str], None]
+) -> JournalWriter:
+    """A writer of a journal that follows a ledger."""
+    book = JournalWriter(
+        journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=on_failure
+    )
+    book.follow(now)
+    return book
 
 
 class SlowJournal(Journal):
@@ -82,10 +94,7 @@ def test_a_hold_is_read_back_as_it_was_written() -> None:
 async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
     now = current(pod("train", [3]))
     journal = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
-    book = JournalWriter(
-        journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=pytest.fail
-    )
-    book.follow(now)
+    book = writer_of(journal, now, pytest.fail)
     now.allocate(3)
 
     await book.write()
@@ -101,10 +110,7 @@ async def test_a_disk_that_hangs_delays_allocate_only_so_long(
     slow: SlowJournal,
 ) -> None:
     now, failures = current(pod("train", [3])), list[str]()
-    book = JournalWriter(
-        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
-    )
-    book.follow(now)
+    book = writer_of(slow, now, failures.append)
     now.allocate(3)
 
     async with asyncio.timeout(100 * writer.WITHIN_S):
@@ -118,10 +124,7 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
 ) -> None:
     train = [pod(f"train-{chip}", [chip], chip + 1) for chip in range(3)]
     now, failures = current(*train), list[str]()
-    book = JournalWriter(
-        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
-    )
-    book.follow(now)
+    book = writer_of(slow, now, failures.append)
     for chip in range(3):
         now.allocate(chip)
         await book.write()
@@ -138,10 +141,7 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
 
 async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:
     now, failures = current(pod("train", [3])), list[str]()
-    book = JournalWriter(
-        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
-    )
-    book.follow(now)
+    book = writer_of(slow, now, failures.append)
     now.allocate(3)
     slow.is_full = True
     await book.write()
@@ -161,10 +161,7 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
     before = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
     before.write([writer.make_entry(HOLD, BOOT)])
     now, failures = current(pod("train", [3])), list[str]()
-    book = JournalWriter(
-        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
-    )
-    book.follow(now)
+    book = writer_of(slow, now, failures.append)
     slow.may_go.set()
 
     async with asyncio.timeout(10 * writer.READ_WITHIN_S):

@@ -14,8 +14,8 @@ from agent.plugin import cdi, mounts
 from agent.plugin.mounts import MountMethod, Mounts
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING
+from tests.agent.conftest import Compare
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 HOLD = Hold(
     sequence=1,
     kubelet_ids=("Ascend910-0", "Ascend910-1"),
@@ -66,13 +66,6 @@ def mounting_of(mount: MountMethod, reading: Reading, root: Path) -> Mounts:
     )
 
 
-def compare(name: str, text: str, config: pytest.Config) -> None:
-    path = GOLDEN / name
-    if config.getoption("--update-golden"):
-        path.write_text(text)
-    assert text == path.read_text()
-
-
 @pytest.mark.seed("000-04")
 @pytest.mark.parametrize(
     ("name", "mount", "reading", "devices"),
@@ -93,7 +86,7 @@ def test_the_answer_to_allocate(  # a case, and where it happens
     reading: Reading,
     devices: tuple[str, ...],
     tmp_path: Path,
-    pytestconfig: pytest.Config,
+    compare: Compare,
 ) -> None:
     (tmp_path / "cdi").mkdir()
     dev(tmp_path / "dev", *devices)
@@ -101,12 +94,12 @@ def test_the_answer_to_allocate(  # a case, and where it happens
 
     assert asked.problem() is None
     answer = text_format.MessageToString(asked.answer(HOLD))
-    compare(f"allocate-{name}.txt", answer, pytestconfig)
+    compare(f"allocate-{name}.txt", answer)
 
 
 @pytest.mark.parametrize("mount", list(MountMethod))
 def test_the_answer_to_allocate_for_a_part_of_a_chip(
-    mount: MountMethod, tmp_path: Path, pytestconfig: pytest.Config
+    mount: MountMethod, tmp_path: Path, compare: Compare
 ) -> None:
     part = VirtualDevice(chip=7, number=100, kind="4c.3cpu")
     (tmp_path / "cdi").mkdir()
@@ -115,7 +108,7 @@ def test_the_answer_to_allocate_for_a_part_of_a_chip(
 
     assert asked.problem() is None
     answer = text_format.MessageToString(asked.answer_virtual(part))
-    compare(f"allocate-virtual-{mount.value}.txt", answer, pytestconfig)
+    compare(f"allocate-virtual-{mount.value}.txt", answer)
     if mount is MountMethod.CDI:
         spec = json.loads((tmp_path / "cdi" / cdi.FILE).read_text())
         assert spec["devices"][-1] == {
@@ -132,14 +125,14 @@ def test_the_answer_to_allocate_for_a_part_of_a_chip(
         }
 
 
-def test_the_spec_of_a_node(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_the_spec_of_a_node(tmp_path: Path, compare: Compare) -> None:
     (tmp_path / "cdi").mkdir()
     dev(tmp_path / "dev", *EVERYTHING)
     asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
 
     assert asked.problem() is None
     path = tmp_path / "cdi" / cdi.FILE
-    compare("cdi.json", path.read_text(), pytestconfig)
+    compare("cdi.json", path.read_text())
     assert path.stat().st_mode & 0o777 == 0o644
     assert [each.name for each in (tmp_path / "cdi").iterdir()] == [cdi.FILE]
 

@@ -46,12 +46,6 @@ class FakeApi:
 KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev")
 
 
-def allocated(now: NodeLedger, chips: tuple[int, ...], owner: str) -> None:
-    """The kubelet gave these ids to a pod, and pod-resources says so."""
-    now.allocate(*chips)
-    now.shows(owner, main=chips)
-
-
 def annotator_of(now: NodeLedger, api: FakeApi, **more: Any) -> Annotator:
     parts = {"send": api.send, "host_ip": lambda: "10.0.0.1", **more}
     return Annotator(now, is_silent=lambda: False, **parts)
@@ -67,7 +61,7 @@ async def publish(now: NodeLedger, api: FakeApi) -> None:
 async def test_a_served_pod_gets_all_its_keys_in_one_patch() -> None:
     train = pod("train", [0, 1])
     now, api = current(train), FakeApi(train)
-    allocated(now, (0, 1), "train")
+    now.mounts_for("train", 0, 1)
 
     await publish(now, api)
 
@@ -84,7 +78,7 @@ async def test_a_served_pod_gets_all_its_keys_in_one_patch() -> None:
 async def test_a_swap_is_written_so_that_no_held_chip_is_ever_unclaimed() -> None:
     first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
     now, api = current(first, second), FakeApi(first, second)
-    allocated(now, (0, 1), "second")
+    now.mounts_for("second", 0, 1)
 
     await publish(now, api)
 
@@ -102,7 +96,7 @@ async def test_a_swap_is_written_so_that_no_held_chip_is_ever_unclaimed() -> Non
 async def test_every_patch_names_the_uid_of_its_pod() -> None:
     train = pod("train", [0])
     now, api = current(train), FakeApi(train)
-    allocated(now, (0,), "train")
+    now.mounts_for("train", 0)
 
     await publish(now, api)
 
@@ -112,7 +106,7 @@ async def test_every_patch_names_the_uid_of_its_pod() -> None:
 async def test_a_pod_that_has_gone_is_left_alone() -> None:
     train = pod("train", [0])
     now, api = current(train), FakeApi()
-    allocated(now, (0,), "train")
+    now.mounts_for("train", 0)
 
     await publish(now, api)
 
@@ -125,7 +119,7 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -
     train = pod("train", [0])
     now, api = current(train), FakeApi(train)
     api.is_down = True
-    allocated(now, (0,), "train")
+    now.mounts_for("train", 0)
     jitter = random.Random(seed)  # noqa: S311  # no secret
     annotator = annotator_of(
         now,
@@ -147,13 +141,13 @@ async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
     train, *others = (pod(f"pod-{chip}", [chip], chip + 1) for chip in range(4))
     now, api = current(train, *others), FakeApi(train, *others)
     api.refused.add(train.name)
-    allocated(now, (0,), train.name)
+    now.mounts_for(train.name, 0)
     annotator = annotator_of(now, api)
     task = asyncio.create_task(annotator.run())
     await asyncio.sleep(60)
 
     for chip, other in enumerate(others, start=1):
-        allocated(now, (chip,), other.name)
+        now.mounts_for(other.name, chip)
         await asyncio.sleep(0.1)
     written = [api.written(other.name)["predicate-time"] for other in others]
     api.refused.clear()
@@ -180,11 +174,9 @@ async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
         under_way.remove(patch.name)
         return await api.send(patch)
 
-    allocated(now, (0,), "slow")
-    allocated(now, (1,), "train")
-    annotator = Annotator(
-        now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
-    )
+    now.mounts_for("slow", 0)
+    now.mounts_for("train", 1)
+    annotator = annotator_of(now, api, send=send)
     task = asyncio.create_task(annotator.run())
     await asyncio.sleep(30)
     await ended(task)
@@ -196,8 +188,8 @@ async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
 async def test_an_answer_that_comes_late_does_not_bring_back_what_has_ended() -> None:
     train, gone = pod("train", [0], 1), pod("gone", [1], 2)
     now, api = current(train, gone), FakeApi(train, gone)
-    allocated(now, (0,), "train")
-    allocated(now, (1,), "gone")
+    now.mounts_for("train", 0)
+    now.mounts_for("gone", 1)
 
     async def send(patch: Patch) -> NpuPod | None:
         answer = await api.send(patch)
@@ -207,9 +199,7 @@ async def test_an_answer_that_comes_late_does_not_bring_back_what_has_ended() ->
             now.update(replace(train, phase="Succeeded"))
         return answer
 
-    await Annotator(
-        now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
-    ).run_once()
+    await annotator_of(now, api, send=send).run_once()
 
     assert {uid: each.phase for uid, each in now.ledger.pods.items()} == {
         "uid-train": "Succeeded"
@@ -239,10 +229,8 @@ async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> Non
 async def test_what_was_right_is_written_again_once_it_is_not() -> None:
     train, other = pod("train", [0, 1]), pod("other", [2])
     now, api, host_ips = current(train, other), FakeApi(train, other), ["10.0.0.1"]
-    annotator = Annotator(
-        now, send=api.send, host_ip=lambda: host_ips[-1], is_silent=lambda: False
-    )
-    allocated(now, (0, 1), "train")
+    annotator = annotator_of(now, api, host_ip=lambda: host_ips[-1])
+    now.mounts_for("train", 0, 1)
     assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
 
     right = api.pods["uid-train"]
@@ -251,7 +239,7 @@ async def test_what_was_right_is_written_again_once_it_is_not() -> None:
     assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
     host_ips.append("10.0.0.2")
     assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
-    allocated(now, (2,), "other")
+    now.mounts_for("other", 2)
     assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
 
     assert [(patch.name, len(patch.annotations)) for patch in api.patches] == [

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING, by_key
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
-
-GOLDEN = Path(__file__).parents[1] / "golden"
+from tests.agent.conftest import Compare
 
 #: Chip 3 has a fault, chip 5 has vanished, chip 0 has a network fault.
 TROUBLED = """
@@ -139,13 +137,10 @@ def as_text(data: Mapping[str, str]) -> str:
     ],
 )
 def test_the_configmap_byte_for_byte(
-    name: str, shown: NodeReport, pytestconfig: pytest.Config
+    name: str, shown: NodeReport, compare: Compare
 ) -> None:
     text = as_text(content.configmap_data(shown, update_time=1_700_000_000))
-
-    if pytestconfig.getoption("--update-golden"):
-        (GOLDEN / name).write_text(text)
-    assert text == (GOLDEN / name).read_text()
+    compare(name, text)
 
 
 @pytest.mark.seed("000-07")
@@ -269,26 +264,18 @@ def of_a3(reading: Reading = A3) -> NodeReport:
 
 
 @pytest.mark.parametrize("name", ["configmap-a3.txt", "configmap-separated.txt"])
-def test_the_keys_of_faults_byte_for_byte(
-    name: str, pytestconfig: pytest.Config
-) -> None:
+def test_the_keys_of_faults_byte_for_byte(name: str, compare: Compare) -> None:
     shown = of_a3()
     if name == "configmap-separated.txt":  # a server without switches of its own
         shown = replace(drawn(GOOD), separated=SeparatedNames(text="Ascend910-3"))
     text = as_text(content.configmap_data(shown, update_time=1_700_000_000))
-
-    if pytestconfig.getoption("--update-golden"):
-        (GOLDEN / name).write_text(text)
-    assert text == (GOLDEN / name).read_text()
+    compare(name, text)
 
 
-def test_the_marks_of_a_server_of_a_superpod(pytestconfig: pytest.Config) -> None:
+def test_the_marks_of_a_server_of_a_superpod(compare: Compare) -> None:
     marks = content.node_marks(of_a3())
     text = as_text({**marks.labels, **marks.defaults, **marks.annotations})
-
-    if pytestconfig.getoption("--update-golden"):
-        (GOLDEN / "node-a3.txt").write_text(text)
-    assert text == (GOLDEN / "node-a3.txt").read_text()
+    compare("node-a3.txt", text)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from agent.devices.simulated import file
-from agent.health.conditions import Health, ReadingTaken
-from agent.health.conditions import step as health_step
 from agent.health.findings import SeparatedNames
 from agent.report import content, schedule
 from agent.report.content import NodeReport
@@ -27,19 +24,12 @@ from agent.report.schedule import (
     WriteSucceeded,
 )
 from scheduler_core.wire import deviceinfo
-from scheduler_core.wire.deviceinfo import LABELS, Affinity
+from scheduler_core.wire.deviceinfo import LABELS
+from tests.agent.reporting import ONE, TWO, drawn
 
 HEARTBEAT_S = 300.0
 
 
-def drawn(sequence: int) -> NodeReport:
-    reading = file.parse("product: atlas-800-training\n")
-    health, _ = health_step(Health(), ReadingTaken(reading=reading), 0.0)
-    affinity = Affinity(sequence=sequence)
-    return content.node_report(reading, health, taken=(), affinity=affinity)
-
-
-ONE, TWO = drawn(1), drawn(2)
 OURS: Mapping[str, str] = {"DeviceInfoCfg": "a", "AscendAffinity": "b"}
 SEALED: Mapping[str, str] = content.configmap_data(ONE, update_time=1000)
 STANDING: Mapping[str, str] = {**OURS, "ManuallySeparateNPU": "Ascend910-3"}

@@ -15,11 +15,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from agent.devices.simulated import file
-from agent.health.conditions import Health, ReadingTaken
-from agent.health.conditions import step as health_step
 from agent.report import schedule
-from agent.report.content import NodeReport, node_report
+from agent.report.content import NodeReport
 from agent.report.schedule import (
     ConfigMapDeleted,
     Event,
@@ -30,17 +27,12 @@ from agent.report.schedule import (
     WriteFailed,
     WriteSucceeded,
 )
-from scheduler_core.wire.deviceinfo import LABELS, Affinity
+from scheduler_core.wire.deviceinfo import LABELS
+from tests.agent.reporting import drawn
 
 HEARTBEAT_S = 10.0
 AGENTS = ("first", "second")
 agents = st.sampled_from(AGENTS)
-
-
-def drawn(sequence: int) -> NodeReport:
-    reading = file.parse("product: atlas-800-training\n")
-    health, _ = health_step(Health(), ReadingTaken(reading=reading), 0.0)
-    return node_report(reading, health, taken=(), affinity=Affinity(sequence=sequence))
 
 
 REPORTS = [drawn(sequence) for sequence in range(3)]
