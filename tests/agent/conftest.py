@@ -1,11 +1,13 @@
-"""A libdcmi without hardware, compiled once per run; and what is kept byte for byte."""
+"""What the agent's tests share: a node, a libdcmi, and texts kept byte for byte."""
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+
+from tests.agent.site import Site, running_site
 
 SOURCE = Path(__file__).parent / "devices" / "fake_dcmi"
 GOLDEN = Path(__file__).parent / "golden"
@@ -34,6 +36,19 @@ def _compiled(target: Path, source: str, *options: str) -> Path:
         [compiler, "-O1", *options, "-o", str(target), str(SOURCE / source)], check=True
     )
     return target
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks: what the node of a test differs in."""
+    config.addinivalue_line("markers", "site(*more, **kinds): as for `running_site`")
+
+
+@pytest.fixture
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    """A node with an agent; the mark `site` says what it differs in."""
+    mark = request.node.get_closest_marker("site") or pytest.mark.site().mark
+    async with running_site(*mark.args, **mark.kwargs) as site:
+        yield site
 
 
 @pytest.fixture(scope="session")

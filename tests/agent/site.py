@@ -173,6 +173,16 @@ class Site:
         await self.bind_to(self.pod(name, count), {self.product.resource: text})
         return True
 
+    async def serve(self, name: str, count: int = 2) -> None:
+        """Bind a pod to free chips, and see it run on them."""
+        assert await self.bind(name, count)
+        await self.until_phase(name, "Running")
+        await self.settle()
+
+    async def separate(self, names: str) -> None:
+        """Name chips that are to be out of service in the ConfigMap."""
+        await self.api.patch(REPORT, {"data": {"ManuallySeparateNPU": names}})
+
     async def bind_to(self, made: Object, claims: dict[str, str]) -> None:
         """Create a pod and bind it to these chips: {resource: their names}."""
         name = made["metadata"]["name"]

@@ -5,13 +5,13 @@ How long it takes is measured by `benchmarks/crowd.py`.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
 import pytest
 
 from scheduler_core.products.table import by_key
 from scheduler_core.wire import annotations
-from tests.agent.site import NODE, Site, running_site
+from tests.agent.site import NODE, Site
 from tests.support.objects import PODS, pod
 
 PRODUCT = by_key("atlas-310p")
@@ -20,10 +20,7 @@ WITHOUT_CHIPS = 250 - PRODUCT.chip_count
 PATIENCE_S = 120.0
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site(count=PRODUCT.chip_count, product=PRODUCT) as site:
-        yield site
+pytestmark = pytest.mark.site(count=PRODUCT.chip_count, product=PRODUCT)
 
 
 async def come(site: Site, names: Iterable[str], chips: Iterable[int | None]) -> None:

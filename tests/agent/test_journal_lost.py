@@ -1,21 +1,13 @@
 """An agent that starts with a journal it cannot use; plugin and kubelet are real."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from agent.journal import file
 from agent.settings import boot_id
-from tests.agent.site import NODE, SETTLED_S, Site, running_site
+from tests.agent.site import NODE, SETTLED_S, Site
 from tests.support.until import until
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site() as site:
-        yield site
 
 
 def torn(path: Path) -> None:

@@ -1,12 +1,11 @@
 """The agent under kubelets before 1.34: it finds out alike who has what."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from sandbox.kubelet.profiles import PROFILES
-from tests.agent.site import Site, running_site
+from tests.agent.site import Site
 from tests.support.objects import PODS, pod
 
 #: All other tests have the newest. Those between differ from it in nothing that the
@@ -22,10 +21,7 @@ class OnceSite(Site):
         return pod(name, count, restartPolicy="Never")
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site(of=OnceSite, profile=OLDEST) as site:
-        yield site
+pytestmark = pytest.mark.site(of=OnceSite, profile=OLDEST)
 
 
 async def test_pods_are_confirmed_though_others_were_rejected_or_have_ended(
@@ -34,16 +30,12 @@ async def test_pods_are_confirmed_though_others_were_rejected_or_have_ended(
     assert not site.profile.has_get
     await site.api.create(PODS, _around_the_scheduler(site))
     for name, count in (("a", 2), ("b", 2), ("c", 1)):
-        assert await site.bind(name, count)
-        await site.until_phase(name, "Running")
-    await site.settle()
+        await site.serve(name, count)
 
     site.kubelet.finish("b", "main")
     await site.until_phase("b", "Succeeded")
     await site.settle()
-    assert await site.bind("d", 2)
-    await site.until_phase("d", "Running")
-    await site.settle()
+    await site.serve("d")
 
     assert {name: len(chips) for name, chips in site.mounted().items()} == {
         "a": 2,

@@ -7,16 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from agent.status import socket as status_socket
 from sandbox.world import World, running
+from tests.agent.site import NODE, REPORT, page_of
 from tests.support.objects import PODS, pod
 from tests.support.until import until
 
-NODE = "node-1"
-REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
 #: A bound for a machine many times slower; nothing waits for it.
 PATIENCE_S = 60.0
 
@@ -64,18 +62,16 @@ async def affinity(world: World) -> dict[str, Any]:
     return found
 
 
-async def events(world: World, reason: str) -> list[str]:
+async def events(world: World) -> list[str]:
+    """What was said of processes that keep chips from being free."""
     found = await world.api.items("/api/v1/namespaces/default/events")
-    return [each["message"] for each in found if each["reason"] == reason]
+    told = [each["message"] for each in found if each["reason"] == "NpuStillInUse"]
+    return sorted(told)
 
 
 async def metric(world: World) -> list[str]:
-    where = world.nodes[NODE].address_file.read_text().strip()
-    async with (
-        aiohttp.ClientSession() as http,
-        http.get(f"http://{where}/metrics") as answer,
-    ):
-        lines = (await answer.text()).splitlines()
+    page = await page_of(world.nodes[NODE].address_file, "metrics")
+    lines = page.splitlines()
     return [line for line in lines if line.startswith("ascend_agent_releasing{")]
 
 
@@ -97,10 +93,10 @@ async def test_its_chips_are_nobodys_until_it_has_ended(
     await until(lambda: has_process_seen(world, process.pid))
 
     await world.api.delete(f"{PODS}/train")
-    await until(lambda: is_releasing(world, 2))
+    await until(lambda: affinity(world), lambda found: len(found["releasing"]) == 2)
     await create(world, "half", 4)
     half = await until(lambda: chips_of(world, "half"))
-    [told, other] = await until(lambda: two_events(world))
+    [told, other] = await until(lambda: events(world), lambda found: len(found) == 2)
     shown = await metric(world)
     chips = (await status(world))["chips"]
     await create(world, "next", 4)  # two of the other ring's chips are free
@@ -133,10 +129,6 @@ async def has_process_seen(world: World, pid: int) -> bool:
     return all(chips[chip]["processes"] == [pid] for chip in (0, 1))
 
 
-async def is_releasing(world: World, count: int) -> bool:
-    return len((await affinity(world))["releasing"]) == count
-
-
 async def has_nothing_to_release(world: World) -> bool:
     found = await affinity(world)
     return (len(found["held"]), found["releasing"]) == (8, [])
@@ -149,8 +141,3 @@ async def is_refused(world: World, name: str) -> bool:
         (each["type"], each["status"]) == ("PodScheduled", "False")
         for each in status.get("conditions", ())
     )
-
-
-async def two_events(world: World) -> list[str]:
-    found = sorted(await events(world, "NpuStillInUse"))
-    return found if len(found) == 2 else []

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from scheduler_core.wire import annotations, inventory
-from tests.agent.site import NODE, REPORT, Site, running_site
+from tests.agent.site import NODE, Site
 from tests.support.objects import PODS, container, pod
 from tests.support.until import equal
 
@@ -20,11 +19,13 @@ FAULT = 'faults: [{chip: 9, code: "80E18402", level: SeparateNPU}]\n'
 TRAINING, INFERENCE = "huawei.com/Ascend910", "huawei.com/Ascend310P"
 
 
+pytestmark = pytest.mark.site("--recover-s", "0.1", machine=MACHINE, count=None)
+
+
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site("--recover-s", "0.1", machine=MACHINE, count=None) as site:
-        await until_offered(site, 8, 2)
-        yield site
+async def site(site: Site) -> Site:
+    await until_offered(site, 8, 2)
+    return site
 
 
 async def until_offered(site: Site, training: int, inference: int) -> None:
@@ -114,8 +115,7 @@ async def test_a_fault_and_a_name_take_out_chips_of_their_own_line(site: Site) -
     await site.until(look, equal(["Ascend310P-9", "", "Ascend310P-8"]))
     (site.root / "npu.yaml").write_text(MACHINE)
     await until_offered(site, 8, 2)
-    names = {"data": {"ManuallySeparateNPU": "Ascend310P-8, Ascend910-3"}}
-    await site.api.patch(REPORT, names)
+    await site.separate("Ascend310P-8, Ascend910-3")
     await until_offered(site, 7, 1)
 
     await site.stop_agent()
@@ -124,7 +124,7 @@ async def test_a_fault_and_a_name_take_out_chips_of_their_own_line(site: Site) -
     await until_offered(site, 7, 1)
     said = await report(site)
     assert said["ManuallySeparateNPU"] == "Ascend310P-8, Ascend910-3"
-    await site.api.patch(REPORT, {"data": {"ManuallySeparateNPU": "Ascend310P-8"}})
+    await site.separate("Ascend310P-8")
     await until_offered(site, 8, 1)
 
 
@@ -151,8 +151,7 @@ async def test_the_node_names_all_chips_and_a_pod_may_ask_for_one_line(
 async def test_what_is_known_of_a_line_that_is_away_for_a_while_is_kept(
     site: Site,
 ) -> None:
-    names = {"data": {"ManuallySeparateNPU": "Ascend310P-8,Ascend910-3"}}
-    await site.api.patch(REPORT, names)
+    await site.separate("Ascend310P-8,Ascend910-3")
     await run(site, "infer", Ascend310P="Ascend310P-9")
     await until_confirmed(site, "infer")
     await until_offered(site, 7, 1)

@@ -14,12 +14,11 @@ import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.plugin.conftest import allocate_request, plugin_at, visible_in
-from tests.agent.site import NODE, RESOURCE, SETTLED_S, Site, page_of, running_site
-from tests.support.objects import PODS
+from tests.agent.site import NODE, RESOURCE, SETTLED_S, Site, page_of
+from tests.support.objects import NODES, PODS
 from tests.support.until import until
 
 REGISTERED_ONCE = "ascend_agent_registrations_total 1.0"
-REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
 
 
 class Program:
@@ -51,17 +50,14 @@ class Program:
 Start = Callable[..., Awaitable[Program]]
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site(starts=False) as site:
-        yield site
+pytestmark = pytest.mark.site(starts=False)
 
 
 @pytest.fixture
 async def start(site: Site) -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
-        async def start(name: str, *more: str) -> Program:
+        async def start(name: str, *more: str, is_first: bool = True) -> Program:
             address = site.root / f"address-{name}"
             state = site.root / f"state-{name}"
             state.mkdir(exist_ok=True)
@@ -73,14 +69,19 @@ async def start(site: Site) -> AsyncIterator[Start]:
             )
             program = Program(process, address)
             stack.push_async_callback(program.end, signal.SIGKILL)
+            if is_first:
+                await program.until_ready()
             return program
 
         yield start
 
 
-async def test_it_becomes_ready_and_ends_cleanly(site: Site, start: Start) -> None:
-    agent = await start("a")
-    await agent.until_ready()
+@pytest.fixture
+async def agent(start: Start) -> Program:
+    return await start("a")
+
+
+async def test_it_becomes_ready_and_ends_cleanly(site: Site, agent: Program) -> None:
 
     code = await agent.end()
 
@@ -89,9 +90,7 @@ async def test_it_becomes_ready_and_ends_cleanly(site: Site, start: Start) -> No
     assert not agent.address.exists()
 
 
-async def test_the_figures_of_a_rollout_are_there(site: Site, start: Start) -> None:
-    agent = await start("a")
-    await agent.until_ready()
+async def test_the_figures_of_a_rollout_are_there(site: Site, agent: Program) -> None:
 
     figures = {
         line.rpartition(" ")[0]: line.rpartition(" ")[2]
@@ -113,7 +112,6 @@ async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
     site: Site, start: Start
 ) -> None:
     agent = await start("a", "--kubelet-url", "")
-    await agent.until_ready()
     site.kubelet.switches.hold_admission = True
     socket = site.kubelet.device_plugin_dir / "Ascend910.sock"
 
@@ -131,29 +129,22 @@ async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
 
 
 async def test_a_chip_that_vanishes_stays_in_the_list_and_out_of_service(
-    site: Site, start: Start
+    site: Site, agent: Program
 ) -> None:
-    agent = await start("a")
-    await agent.until_ready()
     await site.until_allocatable()
 
     machine = site.root / "npu.yaml"
     machine.write_text(f"{machine.read_text()}vanished: [5]\n")
 
-    offered = {"capacity": "8", "allocatable": "8"}
-    async with asyncio.timeout(SETTLED_S):
-        while offered["allocatable"] == "8":
-            status = (await site.api.get(f"/api/v1/nodes/{NODE}"))["status"]
-            offered = {name: status[name].get(RESOURCE, "") for name in offered}
-            await asyncio.sleep(0.02)
-    assert offered == {"capacity": "8", "allocatable": "7"}
+    await site.until_allocatable(7)
+    status = (await site.api.get(f"{NODES}/{NODE}"))["status"]
+    assert status["capacity"][RESOURCE] == "8"
 
 
 async def test_hardware_that_does_not_answer_does_not_keep_it_from_ending(
     site: Site, start: Start
 ) -> None:
     agent = await start("a", "--driver-deadline-s", "0.5")
-    await agent.until_ready()
     machine = site.root / "npu.yaml"
     machine.unlink()
     os.mkfifo(machine)  # whoever opens it waits for ever
@@ -174,17 +165,10 @@ async def test_a_disk_that_hangs_is_told_on_the_node_and_holds_up_no_pod(
     os.mkfifo(state / "holds")  # whoever opens it waits for ever
 
     agent = await start("a")
-    await agent.until_ready()
     await site.until_allocatable()
-    assert await site.bind("train", 2)
-    await site.until_phase("train", "Running")
-    await site.settle()
+    await site.serve("train")
 
-    (event,) = [
-        event
-        for event in await site.api.items("/api/v1/namespaces/default/events")
-        if event["reason"] == "NpuJournalUnusable"
-    ]
+    (event,) = await site.events("NpuJournalUnusable")
     assert event["involvedObject"]["kind"] == "Node"
     assert event["message"].startswith(
         f"{state}/holds: the disk did not answer within 3 s. Who has which chip "
@@ -193,32 +177,26 @@ async def test_a_disk_that_hangs_is_told_on_the_node_and_holds_up_no_pod(
 
 
 async def test_a_kubelet_that_restarts_is_served_again(
-    site: Site, start: Start
+    site: Site, agent: Program
 ) -> None:
-    agent = await start("a")
-    await agent.until_ready()
     assert REGISTERED_ONCE in await agent.read("metrics")
 
     await site.kubelet.restart()
     await until(lambda: agent.read("metrics"), lambda text: REGISTERED_ONCE not in text)
     await site.until_allocatable()
 
-    assert await site.bind("train", 2)
-    await site.until_phase("train", "Running")
-    await site.settle()
+    await site.serve("train")
     await agent.until_ready()
 
 
 async def test_a_second_agent_of_the_node_waits_and_then_takes_over(
-    site: Site, start: Start
+    start: Start, agent: Program
 ) -> None:
-    first = await start("a")
-    await first.until_ready()
 
-    second = await start("b")
+    second = await start("b", is_first=False)
     said = await second.until(lambda text: "another agent" in text)
-    undisturbed = await first.readiness()
-    await first.end()
+    undisturbed = await agent.readiness()
+    await agent.end()
     await second.until_ready()
 
     assert said.startswith("another agent serves the kubelet at ")
@@ -227,10 +205,8 @@ async def test_a_second_agent_of_the_node_waits_and_then_takes_over(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_what_was_mounted_is_published_by_the_next_agent(
-    site: Site, start: Start, number: signal.Signals
+    site: Site, start: Start, agent: Program, number: signal.Signals
 ) -> None:
-    agent = await start("a")
-    await agent.until_ready()
     site.kubelet.switches.hold_admission = True
     assert await site.bind("first", 2)
     assert await site.bind("second", 2)
@@ -241,8 +217,7 @@ async def test_what_was_mounted_is_published_by_the_next_agent(
     await asyncio.sleep(0)
     await admission
     await agent.end(number)
-    again = await start("a")
-    await again.until_ready()
+    await start("a")
     # the kubelet has taken its list of devices in as well
     await site.until_allocatable()
     await site.kubelet.admit(["first"])
@@ -260,7 +235,6 @@ async def test_a_pod_that_was_started_without_devices_is_named(
     await site.until_phase("bare", "Running")
 
     agent = await start("a")
-    await agent.until_ready()
 
     (event,) = await site.until(lambda: site.events("NpuDevicesMissing"))
     assert event["message"] == (
@@ -271,7 +245,7 @@ async def test_a_pod_that_was_started_without_devices_is_named(
     assert 'ascend_agent_claims{state="bare"} 1.0' in await agent.read("metrics")
     assert site.mounted() == {"bare": ()}
     # its chip stays reserved for as long as it runs
-    report = await site.api.get(REPORT)
+    report = await site.report()
     free = json.loads(report["data"]["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     assert "Ascend910-3" not in free[RESOURCE].split(",")
     assert await site.bind("next", 1) is False
@@ -286,10 +260,8 @@ async def test_a_pod_that_was_started_without_devices_is_named(
 
 
 async def test_a_pod_that_went_around_the_scheduler_reads_why_and_what_to_do(
-    site: Site, start: Start
+    site: Site, agent: Program
 ) -> None:
-    agent = await start("a")
-    await agent.until_ready()
     around = site.pod("around", 1)
     around["spec"]["nodeName"] = "node-1"
 

@@ -9,7 +9,7 @@ import pytest
 from sandbox.apiclient import ApiStatusError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, render
-from tests.agent.site import NODE, REPORT, RESOURCE, Site, page_of, running_site
+from tests.agent.site import NODE, REPORT, RESOURCE, Site, page_of
 from tests.contract.kubelet.plugin import Plugin
 from tests.support.objects import PODS
 
@@ -17,10 +17,7 @@ from tests.support.objects import PODS
 CALM_S = 2.0
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site("--address-file", "{root}/address", starts=False) as site:
-        yield site
+pytestmark = pytest.mark.site("--address-file", "{root}/address", starts=False)
 
 
 Serve = Callable[..., Awaitable[Plugin]]
@@ -52,6 +49,11 @@ async def until_told(site: Site, words: str) -> str:
     return await site.until(lambda: told(site), lambda said: words in said)
 
 
+async def start(site: Site) -> None:
+    site.start_agent()
+    await until_told(site, "ok")
+
+
 async def registrations(site: Site) -> float:
     for line in (await told(site, "metrics")).splitlines():
         if line.startswith("ascend_agent_registrations_total"):
@@ -70,15 +72,6 @@ async def events(site: Site, reason: str) -> list[str]:
 
 async def until_event(site: Site, reason: str) -> str:
     return (await site.until(lambda: events(site, reason)))[-1]
-
-
-async def serves(site: Site, name: str) -> None:
-    """Bind a pod to free chips and see it run on them."""
-
-    assert await site.bind(name, 2)
-    await site.settle()
-    await site.until_mounted(name)
-    await site.settle()
 
 
 async def test_a_plugin_that_was_there_first_is_left_alone_until_it_goes(
@@ -110,7 +103,7 @@ async def test_a_plugin_that_was_there_first_is_left_alone_until_it_goes(
     assert await until_event(site, "NpuRivalGone") == (
         "nobody else serves this node's kubelet any more"
     )
-    await serves(site, "train")
+    await site.serve("train")
 
 
 async def test_a_plugin_of_the_same_socket_is_not_robbed_of_it(
@@ -131,8 +124,7 @@ async def test_a_plugin_of_the_same_socket_is_not_robbed_of_it(
 async def test_a_plugin_that_takes_our_socket_over_is_noticed_and_outlives_us(
     site: Site, serve: Serve
 ) -> None:
-    site.start_agent()
-    await until_told(site, "ok")
+    await start(site)
     before = await site.report()
 
     rival = await serve("Ascend910.sock")
@@ -146,14 +138,13 @@ async def test_a_plugin_that_takes_our_socket_over_is_noticed_and_outlives_us(
     (site.kubelet.device_plugin_dir / "Ascend910.sock").unlink(missing_ok=True)
     await until_told(site, "ok")
     await site.until_allocatable()
-    await serves(site, "train")
+    await site.serve("train")
 
 
 async def test_a_plugin_with_other_devices_is_noticed_by_the_kubelets_list(
     site: Site, serve: Serve
 ) -> None:
-    site.start_agent()
-    await until_told(site, "ok")
+    await start(site)
 
     rival = await serve("Other910.sock", prefix="npu-")
     said = await until_told(site, "another device plugin")
@@ -163,14 +154,13 @@ async def test_a_plugin_with_other_devices_is_noticed_by_the_kubelets_list(
     assert (rival.streams, await registrations(site)) == (1, 1)
     await rival.stop()
     await until_told(site, "ok")
-    await serves(site, "train")
+    await site.serve("train")
 
 
 async def test_a_plugin_with_the_same_devices_is_noticed_by_the_pod_it_serves(
     site: Site, serve: Serve
 ) -> None:
-    site.start_agent()
-    await until_told(site, "ok")
+    await start(site)
     rival = await serve("Other910.sock")
 
     assert await site.bind("stolen", 1)
@@ -190,8 +180,7 @@ async def test_a_plugin_with_the_same_devices_is_noticed_by_the_pod_it_serves(
 async def test_a_kubelet_that_has_dropped_us_in_silence_is_registered_with_again(
     site: Site, serve: Serve
 ) -> None:
-    site.start_agent()
-    await until_told(site, "ok")
+    await start(site)
     rival = await serve("Other910.sock")
 
     # the kubelet drops whom it knows, and our stream stays open
@@ -199,16 +188,15 @@ async def test_a_kubelet_that_has_dropped_us_in_silence_is_registered_with_again
 
     await site.until(lambda: registrations(site), lambda count: count > 1)
     await until_told(site, "ok")
-    await serves(site, "train")
+    await site.serve("train")
 
 
 async def test_a_restart_of_the_agent_is_no_rival(site: Site) -> None:
-    site.start_agent()
-    await until_told(site, "ok")
-    await serves(site, "before")
+    await start(site)
+    await site.serve("before")
 
     await site.restart_agent()
-    await serves(site, "after")
+    await site.serve("after")
 
     assert await events(site, "NpuRival") == []
 
@@ -221,9 +209,8 @@ async def test_a_plugin_of_another_resource_is_no_rival(
     await other.serve(socket)
     await other.register(socket)
 
-    site.start_agent()
-    await until_told(site, "ok")
-    await serves(site, "train")
+    await start(site)
+    await site.serve("train")
     await site.restart_agent()
     await asyncio.sleep(CALM_S)
 
@@ -235,8 +222,7 @@ async def test_a_plugin_of_another_resource_is_no_rival(
 async def test_a_configmap_that_another_program_writes_is_left_to_it(
     site: Site,
 ) -> None:
-    site.start_agent()
-    await until_told(site, "ok")
+    await start(site)
     found = await site.report()
 
     # edited by hand: set right again

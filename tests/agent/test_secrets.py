@@ -1,23 +1,19 @@
 """What the agent shows the API server it shows nobody else."""
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from kube.credentials import from_url
 from kube.errors import CredentialsError
-from tests.agent.site import SETTLED_S, Site, running_site
+from tests.agent.site import SETTLED_S, Site
 from tests.support.until import until
 
 TOKEN = "user:ascend-agent"  # noqa: S105  # what the site gives its agent
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site("--log-level", "debug") as site:
-        yield site
+pytestmark = pytest.mark.site("--log-level", "debug")
 
 
 async def test_its_token_is_in_no_log_whatever_the_api_server_does(

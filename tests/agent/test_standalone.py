@@ -1,13 +1,12 @@
 """Standalone mode: no scheduler of ours; plugin, kubelet and API server are real."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from sandbox.apiclient import Object
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from tests.agent.node import ids
 from tests.agent.plugin.conftest import plugin_at
 from tests.agent.site import NODE, RESOURCE, Site, running_site
 from tests.support import objects
@@ -20,10 +19,7 @@ READS_ANNOTATION = {
 }
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site("--mode", "standalone") as site:
-        yield site
+pytestmark = pytest.mark.site("--mode", "standalone")
 
 
 def pod(name: str, *counts: int, **init: int) -> Object:
@@ -44,6 +40,12 @@ def pod(name: str, *counts: int, **init: int) -> Object:
         ],
         containers=[container(f"c{i}", count) for i, count in enumerate(counts)],
     )
+
+
+async def klt_dev(site: Site, name: str) -> str:
+    """The ids that a pod's annotation names."""
+    found = await site.api.get(f"{PODS}/{name}")
+    return str(found["metadata"]["annotations"]["huawei.com/kltDev"])
 
 
 async def run(site: Site, *pods: Object) -> None:
@@ -75,27 +77,19 @@ async def test_pods_of_any_scheduler_get_what_the_core_would_choose(site: Site) 
     await site.settle()
 
     assert site.mounted() == {"one": (0,), "two": (1, 2), "four": (4, 5, 6, 7)}
-    four = await site.api.get(f"{PODS}/four")
-    assert four["metadata"]["annotations"]["huawei.com/kltDev"] == (
-        "Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7"
-    )
+    assert await klt_dev(site, "four") == ",".join(ids(4, 5, 6, 7))
 
 
 async def test_a_kubelet_that_ignores_the_preference_changes_nothing_but_ids(
     site: Site,
 ) -> None:
-    site.kubelet.switches.scripted_ids.append(
-        ["Ascend910-0", "Ascend910-3", "Ascend910-4", "Ascend910-7"]
-    )
+    site.kubelet.switches.scripted_ids.append(list(ids(0, 3, 4, 7)))
 
     await run(site, pod("four", 4))
     await site.settle()
 
     assert site.mounted() == {"four": (0, 1, 2, 3)}
-    four = await site.api.get(f"{PODS}/four")
-    assert four["metadata"]["annotations"]["huawei.com/kltDev"] == (
-        "Ascend910-0,Ascend910-3,Ascend910-4,Ascend910-7"
-    )
+    assert await klt_dev(site, "four") == ",".join(ids(0, 3, 4, 7))
 
 
 async def test_ids_that_are_as_good_as_any_are_followed(site: Site) -> None:
@@ -203,34 +197,29 @@ async def test_the_kubelet_is_told_numa_nodes_by_setting() -> None:
     ] * 4 + [[1]] * 4
 
 
-async def test_a_pod_that_reads_its_annotation_is_refused_with_what_to_do(
-    site: Site,
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        (
+            READS_ANNOTATION,
+            "leave the variable out, the device plugin sets it",
+        ),
+        (
+            {"name": "ASCEND_VISIBLE_DEVICES", "value": "0"},
+            "default/named: ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+        ),
+    ],
+)
+async def test_a_pod_that_says_itself_what_to_mount_is_refused_with_what_to_do(
+    site: Site, variable: Object, says: str
 ) -> None:
-    reader = pod("reader", 1)
-    reader["spec"]["containers"][0]["env"] = [READS_ANNOTATION]
+    named = pod("named", 1)
+    named["spec"]["containers"][0]["env"] = [variable]
 
-    await site.api.create(PODS, reader)
-    found = await site.until_phase("reader", "Failed")
+    await site.api.create(PODS, named)
+    found = await site.until_phase("named", "Failed")
 
     assert found["status"]["reason"] == "UnexpectedAdmissionError"
-    assert (
-        "leave the variable out, the device plugin sets it"
-        in (found["status"]["message"])
-    )
+    assert says in found["status"]["message"]
     await run(site, pod("next", 1))
     await site.settle()
-
-
-async def test_a_pod_that_says_itself_what_to_mount_is_refused(site: Site) -> None:
-    literal = pod("literal", 1)
-    literal["spec"]["containers"][0]["env"] = [
-        {"name": "ASCEND_VISIBLE_DEVICES", "value": "0"}
-    ]
-
-    await site.api.create(PODS, literal)
-    found = await site.until_phase("literal", "Failed")
-
-    assert (
-        "default/literal: ASCEND_VISIBLE_DEVICES is set by the pod: leave it out"
-        in (found["status"]["message"])
-    )

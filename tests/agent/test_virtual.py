@@ -1,14 +1,13 @@
 """Virtual devices: a plugin for each kind, beside the one for whole chips."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
 from agent.devices.simulated import file
 from agent.plugin import vnpu
 from scheduler_core.wire import deviceinfo
-from tests.agent.site import NODE, Site, running_site
+from tests.agent.site import NODE, Site
 from tests.support.objects import PODS, pod
 
 MACHINE = """
@@ -23,10 +22,7 @@ QUARTER = "huawei.com/Ascend910-4c.3cpu"
 HALF = "huawei.com/Ascend910-16c"
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with running_site("--recover-s", "0.1", machine=MACHINE, count=None) as site:
-        yield site
+pytestmark = pytest.mark.site("--recover-s", "0.1", machine=MACHINE, count=None)
 
 
 async def until_allocatable(site: Site, **counts: int) -> None:
