@@ -9,6 +9,7 @@ from agent.devices.driver import DriverError
 from agent.devices.poller import Observation, Poller
 from agent.devices.reading import Reading, Unread
 from agent.devices.simulated import file
+from service.clock import loop_s
 from tests.support.tasks import in_background
 
 READING = file.parse("product: atlas-800-training\n")
@@ -39,13 +40,13 @@ class FakeDriver:
         return self.answer
 
 
-def loop_s() -> float:
-    return asyncio.get_running_loop().time()
+def poller_of(driver: FakeDriver, poll_s: float = 0.2) -> Poller:
+    return Poller(driver, poll_s=poll_s, deadline_s=1.0)
 
 
 @pytest.mark.looptime
 async def test_a_good_answer_is_fresh() -> None:
-    poller = Poller(FakeDriver(), poll_s=0.2, deadline_s=1.0)
+    poller = poller_of(FakeDriver())
 
     assert await poller.poll() == Observation(reading=READING, read_at=loop_s())
 
@@ -53,7 +54,7 @@ async def test_a_good_answer_is_fresh() -> None:
 @pytest.mark.looptime
 async def test_after_an_error_the_last_good_reading_stays_and_is_stale() -> None:
     driver = FakeDriver()
-    poller = Poller(driver, poll_s=0.2, deadline_s=1.0)
+    poller = poller_of(driver)
     good = await poller.poll()
     driver.answer = DriverError("npu.yaml: torn")
     await asyncio.sleep(5)
@@ -73,7 +74,7 @@ async def test_single_chips_that_cannot_be_read_are_said_and_the_rest_is_fresh()
     unread = (Unread(chip=3, reason="timed out"), Unread(chip=5, reason="busy"))
     driver.answer = replace(READING, unread=unread)
 
-    seen = await Poller(driver, poll_s=0.2, deadline_s=1.0).poll()
+    seen = await poller_of(driver).poll()
 
     assert (seen.problem, seen.is_stale) == ("chip 3: timed out; chip 5: busy", False)
 
@@ -82,7 +83,7 @@ async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:
     driver = FakeDriver()
     driver.answer = DriverError("no file")
 
-    seen = await Poller(driver, poll_s=0.2, deadline_s=1.0).poll()
+    seen = await poller_of(driver).poll()
 
     assert seen == Observation(problem="no file")
 
@@ -90,7 +91,7 @@ async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:
 @pytest.mark.looptime
 async def test_a_call_that_hangs_is_marked_stale_and_not_called_again() -> None:
     driver = FakeDriver()
-    poller = Poller(driver, poll_s=0.2, deadline_s=1.0)
+    poller = poller_of(driver)
     good = await poller.poll()
     driver.takes_s = 2.5
     driver.answer = OTHER
@@ -111,7 +112,7 @@ async def test_an_unknown_failure_is_not_swallowed() -> None:
     driver.answer = ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError):
-        await Poller(driver, poll_s=0.2, deadline_s=1.0).poll()
+        await poller_of(driver).poll()
 
 
 async def collected(
@@ -137,7 +138,7 @@ async def collected(
 @pytest.mark.looptime
 async def test_run_looks_each_period_whether_or_not_something_changed() -> None:
     started = loop_s()
-    poller = Poller(FakeDriver(), poll_s=0.2, deadline_s=1.0)
+    poller = poller_of(FakeDriver())
 
     moments = await collected(poller, 0.5, is_wanted=True)
 
@@ -152,7 +153,7 @@ async def test_run_looks_less_often_while_nothing_is_to_be_expected(
     poll_s: float, calm: list[float]
 ) -> None:
     started = loop_s()
-    poller = Poller(FakeDriver(), poll_s=poll_s, deadline_s=1.0)
+    poller = poller_of(FakeDriver(), poll_s)
 
     moments = await collected(poller, 2.5)
 
@@ -164,7 +165,7 @@ async def test_a_driver_without_news_is_not_asked_and_all_is_as_it_was() -> None
     driver, seen = FakeDriver(), list[Observation]()
     driver.has_news = False
 
-    await collected(Poller(driver, poll_s=0.2, deadline_s=1.0), 3.5, seen)
+    await collected(poller_of(driver), 3.5, seen)
 
     assert [each.reading for each in seen] == [READING] * 4
     assert seen[-1].read_at == pytest.approx(loop_s() - 0.5)
@@ -176,7 +177,7 @@ async def test_a_driver_that_could_not_be_read_is_asked_again_without_news() -> 
     driver = FakeDriver()
     driver.has_news, driver.answer = False, DriverError("torn")
 
-    await collected(Poller(driver, poll_s=0.2, deadline_s=1.0), 3.5)
+    await collected(poller_of(driver), 3.5)
 
     assert driver.calls == 4
 
@@ -187,7 +188,7 @@ async def test_no_call_is_left_behind_at_the_end(after_s: float) -> None:
     driver = FakeDriver()
     driver.takes_s = 1000.0
 
-    await collected(Poller(driver, poll_s=0.2, deadline_s=1.0), after_s)
+    await collected(poller_of(driver), after_s)
 
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -30,8 +30,20 @@ class Clock:
         return self.ms
 
 
-def driver_on(path: Path) -> SimulatedDriver:
-    return SimulatedDriver(path, poll_s=0.01, wall_ms=Clock())
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of a machine with a fault."""
+    found = tmp_path / "npu.yaml"
+    found.write_text(FAULT_ON_3)
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def driver_on(path: Path, wall_ms: Callable[[], int] | None = None) -> SimulatedDriver:
+    return SimulatedDriver(path, poll_s=0.01, wall_ms=wall_ms or Clock())
 
 
 async def flaw_of(driver: SimulatedDriver) -> str:
@@ -40,13 +52,12 @@ async def flaw_of(driver: SimulatedDriver) -> str:
     return str(caught.value)
 
 
-async def test_a_fault_is_dated_when_it_is_first_seen(tmp_path: Path) -> None:
-    path, clock = tmp_path / "npu.yaml", Clock()
-    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
-    path.write_text(FAULT_ON_3)
+async def test_a_fault_is_dated_when_it_is_first_seen(path: Path) -> None:
+    clock = Clock()
+    driver = driver_on(path, clock)
     await driver.read()
     clock.ms = 2000
-    path.write_text(FAULTS_ON_3_AND_4)
+    write(path, FAULTS_ON_3_AND_4)
 
     reading = await driver.read()
 
@@ -56,10 +67,9 @@ async def test_a_fault_is_dated_when_it_is_first_seen(tmp_path: Path) -> None:
     )
 
 
-async def test_an_unchanged_file_gives_an_equal_reading(tmp_path: Path) -> None:
-    path, clock = tmp_path / "npu.yaml", Clock()
-    path.write_text(FAULT_ON_3)
-    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
+async def test_an_unchanged_file_gives_an_equal_reading(path: Path) -> None:
+    clock = Clock()
+    driver = driver_on(path, clock)
     first = await driver.read()
     clock.ms = 2000
 
@@ -69,39 +79,6 @@ async def test_an_unchanged_file_gives_an_equal_reading(tmp_path: Path) -> None:
 async def faults_after(driver: SimulatedDriver) -> list[int]:
     reading: Reading = await driver.read()
     return [fault.chip for fault in reading.faults]
-
-
-async def test_an_edit_in_place_is_picked_up(tmp_path: Path) -> None:
-    path = tmp_path / "npu.yaml"
-    path.write_text(MACHINE)
-    driver = driver_on(path)
-    await driver.read()
-    path.write_text(FAULT_ON_3)
-
-    assert await faults_after(driver) == [3]
-
-
-async def test_a_file_renamed_into_place_is_picked_up(tmp_path: Path) -> None:
-    path, new = tmp_path / "npu.yaml", tmp_path / "new.yaml"
-    path.write_text(MACHINE)
-    driver = driver_on(path)
-    await driver.read()
-    new.write_text(FAULT_ON_3)
-    new.rename(path)
-
-    assert await faults_after(driver) == [3]
-
-
-async def test_an_edit_of_equal_length_in_the_same_moment_is_picked_up(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "npu.yaml"
-    path.write_text(FAULT_ON_3)
-    driver = driver_on(path)
-    await driver.read()
-    path.write_text(FAULT_ON_5)
-
-    assert await faults_after(driver) == [5]
 
 
 def long_after() -> int:
@@ -126,6 +103,11 @@ def replaced_by_one_of_the_same_date(path: Path) -> None:
     new.rename(path)
 
 
+def renamed(path: Path) -> None:
+    path.with_suffix(".new").write_text(FAULT_ON_5)
+    path.with_suffix(".new").rename(path)
+
+
 class Untold(FileWatch):
     """A kernel that cannot tell of edits."""
 
@@ -133,15 +115,26 @@ class Untold(FileWatch):
         return False
 
 
+@pytest.mark.parametrize("before", [MACHINE, FAULT_ON_3])
+@pytest.mark.parametrize("edit", [rewritten, renamed])
+async def test_an_edit_in_the_same_moment_is_picked_up(
+    path: Path, before: str, edit: Callable[[Path], None]
+) -> None:
+    write(path, before)
+    driver = driver_on(path)
+    await driver.read()
+    edit(path)
+
+    assert await faults_after(driver) == [5]
+
+
 @pytest.mark.parametrize("kernel", [FileWatch, Untold])
 @pytest.mark.parametrize(
     "edit", [rewritten, rewritten_and_dated_back, replaced_by_one_of_the_same_date]
 )
 async def test_news_of_an_old_file_is_any_edit_of_it(
-    tmp_path: Path, edit: Callable[[Path], None], kernel: type[FileWatch]
+    path: Path, edit: Callable[[Path], None], kernel: type[FileWatch]
 ) -> None:
-    path = tmp_path / "npu.yaml"
-    path.write_text(FAULT_ON_3)
     driver = SimulatedDriver(
         path, poll_s=0.01, wall_ms=long_after, file_watch=kernel(path)
     )
@@ -156,10 +149,8 @@ async def test_news_of_an_old_file_is_any_edit_of_it(
     await driver.close()
 
 
-async def test_without_news_nobody_waits_longer_than_asked(tmp_path: Path) -> None:
-    path = tmp_path / "npu.yaml"
-    path.write_text(FAULT_ON_3)
-    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after)
+async def test_without_news_nobody_waits_longer_than_asked(path: Path) -> None:
+    driver = driver_on(path, long_after)
     await driver.read()
 
     assert not await driver.wait_for_news(0.02)
@@ -167,56 +158,45 @@ async def test_without_news_nobody_waits_longer_than_asked(tmp_path: Path) -> No
     await driver.close()
 
 
-async def test_an_absent_file_is_an_error_with_its_path(tmp_path: Path) -> None:
-    path = tmp_path / "npu.yaml"
-
-    assert await flaw_of(driver_on(path)) == (
-        f"{path}: expected a readable file, found No such file or directory"
-    )
-
-
-async def test_a_directory_is_an_error_with_its_path(tmp_path: Path) -> None:
-    assert await flaw_of(driver_on(tmp_path)) == (
-        f"{tmp_path}: expected a readable file, found Is a directory"
-    )
-
-
-async def test_an_empty_file_is_an_error_with_its_path(tmp_path: Path) -> None:
-    path = tmp_path / "npu.yaml"
-    path.touch()
-
-    assert await flaw_of(driver_on(path)) == (
-        f"{path}: document: expected an object, found nothing"
-    )
-
-
-async def test_a_file_that_is_not_text_is_an_error_with_its_path(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "npu.yaml"
-    path.write_bytes(b"\xff")
-
-    assert await flaw_of(driver_on(path)) == (
-        f"{path}: byte 0: expected UTF-8, found invalid start byte"
-    )
-
-
-async def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "npu.yaml"
+def make_huge(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 32)
 
-    assert await flaw_of(driver_on(path)) == (
-        f"{path}: expected at most 1048576 bytes, found more"
-    )
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
 
 
-async def test_another_product_needs_another_agent(tmp_path: Path) -> None:
-    path = tmp_path / "npu.yaml"
-    path.write_text(MACHINE)
+@pytest.mark.parametrize(
+    ("spoil", "flaw"),
+    [
+        (Path.unlink, "expected a readable file, found No such file or directory"),
+        (make_folder, "expected a readable file, found Is a directory"),
+        (
+            lambda path: path.write_text(""),
+            "document: expected an object, found nothing",
+        ),
+        (
+            lambda path: path.write_bytes(b"\xff"),
+            "byte 0: expected UTF-8, found invalid start byte",
+        ),
+        (make_huge, "expected at most 1048576 bytes, found more"),
+    ],
+    ids=["absent", "a directory", "empty", "not text", "huge"],
+)
+async def test_a_file_that_cannot_be_read_is_an_error_with_its_path(
+    path: Path, spoil: Callable[[Path], object], flaw: str
+) -> None:
+    spoil(path)
+
+    assert await flaw_of(driver_on(path)) == f"{path}: {flaw}"
+
+
+async def test_another_product_needs_another_agent(path: Path) -> None:
     driver = driver_on(path)
     await driver.read()
-    path.write_text("product: other\n")
+    write(path, "product: other\n")
 
     keys = ", ".join(product.key for product in PRODUCTS)
     assert await flaw_of(driver) == (
@@ -224,29 +204,27 @@ async def test_another_product_needs_another_agent(tmp_path: Path) -> None:
     )
 
 
-async def test_a_file_that_is_mended_is_read_again(tmp_path: Path) -> None:
-    path, clock = tmp_path / "npu.yaml", Clock()
-    path.write_text(FAULT_ON_3)
-    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
+async def test_a_file_that_is_mended_is_read_again(path: Path) -> None:
+    clock = Clock()
+    driver = driver_on(path, clock)
     before = await driver.read()
-    path.write_text("product: [")
+    write(path, "product: [")
     await flaw_of(driver)
     await flaw_of(driver)
-    path.write_text(FAULT_ON_3)
+    write(path, FAULT_ON_3)
     clock.ms = 2000
 
     assert await driver.read() == before
 
 
 async def test_lines_beside_the_first_are_dated_and_cannot_change(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "npu.yaml"
     lines = "product: atlas-800-training\nbeside: [{product: atlas-310p, chips: [8]}]\n"
     driver = driver_on(path)
-    path.write_text(f'{lines}faults: [{{chip: 8, code: "80E01801"}}]\n')
+    write(path, f'{lines}faults: [{{chip: 8, code: "80E01801"}}]\n')
     reading = await driver.read()
-    path.write_text(lines.replace("[8]", "[8, 9]"))
+    write(path, lines.replace("[8]", "[8, 9]"))
     flaw = await flaw_of(driver)
 
     (beside,) = reading.other_lines

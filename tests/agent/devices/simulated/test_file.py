@@ -132,57 +132,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
         ("fault: []", "fault: no such key, did you mean 'faults'?"),
         ("7: []", f"7: no such key, expected one of {FIELDS}"),
         ("faults: 3", "faults: expected a list, found 3"),
-        (
-            "faults: [x]",
-            "faults[0]: expected an object, found 'x'",
-        ),
-        (
-            'faults: [{chip: 8, code: "80E01801"}]',
-            "faults[0].chip: expected a chip from 0 to 7, found 8",
-        ),
-        (
-            'faults: [{chip: -1, code: "80E01801"}]',
-            "faults[0].chip: expected a chip from 0 to 7, found -1",
-        ),
-        (
-            'faults: [{chip: true, code: "80E01801"}]',
-            "faults[0].chip: expected a chip from 0 to 7, found True",
-        ),
-        (
-            'faults: [{code: "80E01801"}]',
-            "faults[0].chip: expected a chip from 0 to 7, found nothing",
-        ),
-        (
-            "faults: [{chip: 0, code: 81078603}]",
-            (
-                'faults[0].code: expected a fault code in quotes, like "80E01801", '
-                "found 81078603"
-            ),
-        ),
-        (
-            'faults: [{chip: 0, code: "80E01801", level: Bad}]',
-            (
-                "faults[0].level: expected one of NotHandleFault, "
-                "SubHealthFault, RestartRequest, RestartBusiness, FreeRestartNPU, "
-                "RestartNPU, PreSeparateNPU, SeparateNPU, ManuallySeparateNPU, "
-                "found 'Bad'"
-            ),
-        ),
-        (
-            'faults: [{chip: 0, code: "80E01801", severity: 4}]',
-            "faults[0].severity: expected a severity from 0 to 3, found 4",
-        ),
-        (
-            'faults: [{chip: 0, code: "80E01801", network: 1}]',
-            "faults[0].network: expected true or false, found 1",
-        ),
-        (
-            'faults: [{chip: 0, code: "80E01801", colour: red}]',
-            (
-                "faults[0].colour: no such key, expected one of chip, code, level, "
-                "severity, network"
-            ),
-        ),
+        ("faults: [x]", "faults[0]: expected an object, found 'x'"),
         (
             'faults: [{chip: 0, code: "80E01801"}, {chip: 0, code: "80e01801"}]',
             "faults[1]: expected each chip and code once, found (0, '80E01801')",
@@ -217,6 +167,45 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
 )
 def test_what_is_not_understood_is_refused_with_its_place(line: str, flaw: str) -> None:
     assert flaws_of(f"product: atlas-800-training\n{line}\n") == [flaw]
+
+
+CODE = 'code: "80E01801"'
+
+
+@pytest.mark.parametrize(
+    ("fault", "flaw"),
+    [
+        (f"chip: 8, {CODE}", "chip: expected a chip from 0 to 7, found 8"),
+        (f"chip: -1, {CODE}", "chip: expected a chip from 0 to 7, found -1"),
+        (f"chip: true, {CODE}", "chip: expected a chip from 0 to 7, found True"),
+        (CODE, "chip: expected a chip from 0 to 7, found nothing"),
+        (
+            "chip: 0, code: 81078603",
+            'code: expected a fault code in quotes, like "80E01801", found 81078603',
+        ),
+        (
+            f"chip: 0, {CODE}, level: Bad",
+            (
+                "level: expected one of NotHandleFault, SubHealthFault, "
+                "RestartRequest, RestartBusiness, FreeRestartNPU, RestartNPU, "
+                "PreSeparateNPU, SeparateNPU, ManuallySeparateNPU, found 'Bad'"
+            ),
+        ),
+        (
+            f"chip: 0, {CODE}, severity: 4",
+            "severity: expected a severity from 0 to 3, found 4",
+        ),
+        (f"chip: 0, {CODE}, network: 1", "network: expected true or false, found 1"),
+        (
+            f"chip: 0, {CODE}, colour: red",
+            "colour: no such key, expected one of chip, code, level, severity, network",
+        ),
+    ],
+)
+def test_a_fault_that_is_not_understood_is_refused(fault: str, flaw: str) -> None:
+    text = f"product: atlas-800-training\nfaults: [{{{fault}}}]\n"
+
+    assert flaws_of(text) == [f"faults[0].{flaw}"]
 
 
 def test_all_flaws_come_at_once_also_without_a_product() -> None:
