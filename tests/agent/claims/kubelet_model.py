@@ -25,6 +25,7 @@ from tests.agent.claims.cluster_model import (
     Cluster,
     annotated,
     shuffled,
+    union,
 )
 
 IDS = tuple(f"{PRODUCT.chip_prefix}{chip}" for chip in range(PRODUCT.chip_count))
@@ -113,8 +114,7 @@ class Kubelet:
     def _reject(self, uid: str) -> None:
         self.admission = None
         self.in_flight = frozenset()
-        self.ended.add(uid)
-        self._end_containers(uid)
+        self.reap(uid)
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             self.cluster.put(replace(pod, phase="Failed"))
@@ -134,19 +134,10 @@ class Kubelet:
         taken = tuple(shuffled(reusable, manner.seed)[:count])
         if len(taken) == count:
             return taken
-        in_use = {
-            kubelet_id
-            for (uid, _), ids in self.devices.items()
-            if uid != manner.forgets
-            for kubelet_id in ids
-        }
+        forgotten = self._ids_of(manner.forgets)
+        others = {uid for uid, _ in self.devices} - {manner.forgets}
+        in_use = set[str]().union(*map(self._ids_of, others))
         free = self.healthy - in_use - self.in_flight
-        forgotten = {
-            kubelet_id
-            for (uid, _), ids in self.devices.items()
-            if uid == manner.forgets
-            for kubelet_id in ids
-        }
         available = (
             *shuffled(free & forgotten, manner.seed),
             *shuffled(free - forgotten, manner.seed),
@@ -180,8 +171,11 @@ class Kubelet:
         admission.position += 1
         self.in_flight = frozenset()
 
+    def _ids_of(self, uid: str) -> set[str]:
+        return {i for (u, _), ids in self.devices.items() if u == uid for i in ids}
+
     def _note_shared_ids(self, uid: str) -> None:
-        mine = {i for (u, _), ids in self.devices.items() if u == uid for i in ids}
+        mine = self._ids_of(uid)
         if any(
             not mine.isdisjoint(ids) for (u, _), ids in self.devices.items() if u != uid
         ):
@@ -230,31 +224,24 @@ class Kubelet:
 
     def finish(self, uid: str, phase: str, *, leftover: bool) -> None:
         """All containers end; perhaps a process of theirs does not."""
-        if leftover:
-            self.leftovers |= self.mounted_by(uid)
-        self._end_containers(uid)
-        self.ended.add(uid)
+        self.reap(uid, leftover=leftover)
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             self.cluster.put(replace(pod, phase=phase))
 
     def terminate(self, uid: str, *, leftover: bool) -> None:
         """End a pod that was deleted gracefully, then let the API server forget it."""
-        if leftover:
-            self.leftovers |= self.mounted_by(uid)
-        self._end_containers(uid)
-        self.ended.add(uid)
+        self.reap(uid, leftover=leftover)
         self.cluster.remove(uid)
         self.sync()
 
-    def reap(self, uid: str) -> None:
-        """End the containers of a pod that was force-deleted."""
-        self._end_containers(uid)
-        self.ended.add(uid)
-
-    def _end_containers(self, uid: str) -> None:
+    def reap(self, uid: str, *, leftover: bool = False) -> None:
+        """End the containers of a pod; perhaps a process of theirs does not."""
+        if leftover:
+            self.leftovers |= self.mounted_by(uid)
         self.running.pop(uid, None)
         self.containers = {k: c for k, c in self.containers.items() if k[0] != uid}
+        self.ended.add(uid)
 
     def orphans(self) -> list[str]:
         """Force-deleted pods whose containers still run."""
@@ -333,18 +320,12 @@ class Kubelet:
         }
 
     def mounted_by(self, uid: str) -> int:
-        mask = 0
-        for (owner, _), container in self.containers.items():
-            if owner == uid:
-                mask |= container.mask
-        return mask
+        made = self.containers.items()
+        return union(container.mask for (owner, _), container in made if owner == uid)
 
     def mounted(self) -> int:
         """All chips in containers that live, or may come (again)."""
-        mask = 0
-        for container in self.lasting().values():
-            mask |= container.mask
-        return mask
+        return union(container.mask for container in self.lasting().values())
 
     def lasting(self) -> dict[Key, Container]:
         """The containers that live, or may come (again).

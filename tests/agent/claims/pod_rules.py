@@ -301,9 +301,7 @@ class Pods(RuleBasedStateMachine):
     @rule(leftover=seldom)
     def reap(self, leftover: bool) -> None:
         for uid in self.world.kubelet.orphans():
-            if leftover:
-                self.world.kubelet.leftovers |= self.world.kubelet.mounted_by(uid)
-            self.world.kubelet.reap(uid)
+            self.world.kubelet.reap(uid, leftover=leftover)
 
     @precondition(lambda self: self.world.kubelet.leftovers)
     @rule()

@@ -23,6 +23,7 @@ from tests.agent.claims.cluster_model import (
     Cluster,
     annotated,
     chips_text,
+    union,
 )
 from tests.agent.claims.kubelet_model import IDS, Kubelet
 
@@ -45,7 +46,6 @@ class World:
         self.agent.before_patch = self._before_patch
         self.agent.after_patch = self._after_patch
         self._covered = 0
-        self._sequence = 0
         self.has_failed = False
         self.is_plain = True  # since the last rest: only binds and admissions
         self.fresh: list[str] = []  # uids bound since the last rest
@@ -83,10 +83,9 @@ class World:
 
     def _after_patch(self) -> None:
         living = {pod.uid for pod in self.cluster.living()}
-        unheard = 0  # of pods that have ended, which no watch has told yet
-        for uid, pod in self.agent.ledger.pods.items():
-            if uid not in living:
-                unheard |= annotated(pod)
+        known = self.agent.ledger.pods.values()
+        # of pods that have ended, which no watch has told yet
+        unheard = union(annotated(pod) for pod in known if pod.uid not in living)
         lost = self._covered & ~self.cluster.annotated() & ~unheard
         self.has_failed |= bool(lost)
         assert not lost, f"a patch left {chips_text(lost)} claimed by nobody"
@@ -99,11 +98,9 @@ class World:
         self._check_slots()
         if self.agent.is_up:
             self._check_devices()
-        held = 0
-        for hold in self._held_now():
-            held |= hold.mask
-        for pod in self._readers():  # what it reads it has, whatever we know
-            held |= annotated(pod)
+        held = union(hold.mask for hold in self._held_now())
+        # what a pod reads it has, whatever we know
+        held |= union(annotated(pod) for pod in self._readers())
         loose = self.kubelet.mounted() & ~held
         assert not loose, f"{chips_text(loose)} is mounted and not held"
         self.is_plain &= not self.agent.died_in_admission
@@ -314,28 +311,16 @@ class World:
         if not all(container.mounted for container in made):
             return  # one could not come again
         mounted = self.kubelet.mounted_by(pod.uid)
-        ids = {
-            kubelet_id
-            for (uid, _), container in self.kubelet.containers.items()
-            if uid == pod.uid
-            for kubelet_id, _ in container.mounted
-        }
+        ids = {kubelet_id for each in made for kubelet_id, _ in each.mounted}
         chips = chip_sets.ids_of(mounted)
-        told = {
-            key: pod.annotations.get(key)
-            for key in (
-                PRODUCT.resource,
-                keys.ASCEND_REAL,
-                keys.KLT_DEV,
-                keys.PREDICATE_TIME,
-            )
-        }
-        assert told == {
+        expected = {
             PRODUCT.resource: keys.render_chips(chips, PRODUCT),
             keys.ASCEND_REAL: keys.render_chips(chips, PRODUCT, lexicographic=True),
             keys.KLT_DEV: ",".join(sorted(ids)),
             keys.PREDICATE_TIME: str(keys.SERVED),
-        }, pod.uid
+        }
+        told = {key: pod.annotations.get(key) for key in expected}
+        assert told == expected, pod.uid
         self.seen["pod checked at rest"] += 1
 
     def _check_plain(self) -> None:

@@ -1,7 +1,7 @@
 """A plugin with as little as it needs, and how the kubelet asks it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +19,32 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from service.clock import loop_s
 from tests.agent.node import NodeLedger, current, ids
-from tests.agent.plugin.sight import Sight
 
 T = TypeVar("T")
 
 
 async def nothing() -> None:
     """A disk that writes at once; a kubelet without pod-resources."""
+
+
+@dataclass(kw_only=True)
+class Sight:
+    """What can be seen of pods, and who wanted to see."""
+
+    kubelet_pods: Sequence[NpuPod] = ()
+    kubelet_was_asked: int = 0
+    was_hurried: int = 0
+    silent_s: float = 0.0
+
+    def hurry(self) -> None:
+        self.was_hurried += 1
+
+    def unseen_s(self) -> float:
+        return self.silent_s
+
+    async def of_kubelet(self, _resource: str) -> Sequence[NpuPod]:
+        self.kubelet_was_asked += 1
+        return self.kubelet_pods
 
 
 @dataclass(kw_only=True)

@@ -10,12 +10,12 @@ from agent.plugin.servicer import Servicer
 from service.clock import loop_s
 from tests.agent.node import EVERY_ID, current, ids, pod
 from tests.agent.plugin.conftest import (
+    Sight,
     allocate_request,
     preference_request,
     servicer_of,
     visible_in,
 )
-from tests.agent.plugin.sight import Sight
 
 pytestmark = pytest.mark.looptime
 
