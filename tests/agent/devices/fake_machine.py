@@ -1,6 +1,7 @@
 """Servers for the libdcmi of the tests: what its script says of each family."""
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 
@@ -100,36 +101,26 @@ def superpod_a3(path: Path) -> FakeMachine:
     )
 
 
+def _cards(path: Path, cards: int, devices: int, words: str) -> FakeMachine:
+    """Cards of so many chips, which are numbered from the first card on."""
+    places = product(range(cards), range(devices))
+    chips = {at: f"phy={n} logic={n} {words}" for n, at in enumerate(places)}
+    return FakeMachine(path, chips)
+
+
 def cards_300i(path: Path, cards: int = 2) -> FakeMachine:
     """Cards of four 310, each with a controller besides."""
-    chips = {
-        (card, device): f"phy={4 * card + device} logic={4 * card + device} name=310 "
-        "cores=2"
-        for card in range(cards)
-        for device in range(4)
-    }
-    return FakeMachine(path, chips)
+    return _cards(path, cards, 4, "name=310 cores=2")
 
 
 def cards_duo(path: Path, cards: int = 3) -> FakeMachine:
     """Cards of two 310P."""
-    chips = {
-        (card, device): f"phy={2 * card + device} logic={2 * card + device} "
-        "name=310P3 cores=8 type=Atlas+300I+Duo"
-        for card in range(cards)
-        for device in range(2)
-    }
-    return FakeMachine(path, chips)
+    return _cards(path, cards, 2, "name=310P3 cores=8 type=Atlas+300I+Duo")
 
 
 def cards_310p(path: Path, cards: int = 3) -> FakeMachine:
     """Cards of one 310P, and a controller behind each chip."""
-    chips = {
-        (card, 0): f"phy={card} logic={card} name=310P3 cores=8 type=Atlas+300I+Pro"
-        for card in range(cards)
-    }
-    controllers = {
-        (card, 1): f"phy={64 + card} logic={64 + card} name=MCU unit=1"
-        for card in range(cards)
-    }
-    return FakeMachine(path, chips | controllers)
+    machine = _cards(path, cards, 1, "name=310P3 cores=8 type=Atlas+300I+Pro")
+    for card in range(cards):
+        machine.add(card, 1, f"phy={64 + card} logic={64 + card} name=MCU unit=1")
+    return machine

@@ -60,9 +60,14 @@ def dev(root: Path, *names: str) -> Path:
     return root
 
 
-def mounting_of(mount: MountMethod, reading: Reading, root: Path) -> Mounts:
+def mounting_of(
+    mount: MountMethod, reading: Reading, root: Path, *devices: str
+) -> Mounts:
+    """What mounts the chips of a reading, on a node with these devices."""
+    (root / "cdi").mkdir()
+    devices_dir = dev(root / "dev", *devices)
     return Mounts(
-        mount, last_reading=lambda: reading, cdi_dir=root / "cdi", dev=root / "dev"
+        mount, last_reading=lambda: reading, cdi_dir=root / "cdi", dev=devices_dir
     )
 
 
@@ -88,9 +93,7 @@ def test_the_answer_to_allocate(  # a case, and where it happens
     tmp_path: Path,
     compare: Compare,
 ) -> None:
-    (tmp_path / "cdi").mkdir()
-    dev(tmp_path / "dev", *devices)
-    asked = mounting_of(mount, reading, tmp_path)
+    asked = mounting_of(mount, reading, tmp_path, *devices)
 
     assert asked.problem() is None
     answer = text_format.MessageToString(asked.answer(HOLD))
@@ -102,9 +105,9 @@ def test_the_answer_to_allocate_for_a_part_of_a_chip(
     mount: MountMethod, tmp_path: Path, compare: Compare
 ) -> None:
     part = VirtualDevice(chip=7, number=100, kind="4c.3cpu")
-    (tmp_path / "cdi").mkdir()
-    dev(tmp_path / "dev", "davinci_manager", "hisi_hdc", "davinci7", "vdavinci100")
-    asked = mounting_of(mount, replace(TRAINING, virtual=(part,)), tmp_path)
+    reading = replace(TRAINING, virtual=(part,))
+    devices = ("davinci_manager", "hisi_hdc", "davinci7", "vdavinci100")
+    asked = mounting_of(mount, reading, tmp_path, *devices)
 
     assert asked.problem() is None
     answer = text_format.MessageToString(asked.answer_virtual(part))
@@ -126,9 +129,7 @@ def test_the_answer_to_allocate_for_a_part_of_a_chip(
 
 
 def test_the_spec_of_a_node(tmp_path: Path, compare: Compare) -> None:
-    (tmp_path / "cdi").mkdir()
-    dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path, *EVERYTHING)
 
     assert asked.problem() is None
     path = tmp_path / "cdi" / cdi.FILE
@@ -138,9 +139,7 @@ def test_the_spec_of_a_node(tmp_path: Path, compare: Compare) -> None:
 
 
 def test_every_name_that_is_answered_is_in_the_spec(tmp_path: Path) -> None:
-    (tmp_path / "cdi").mkdir()
-    dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(MountMethod.CDI, BOX, tmp_path)
+    asked = mounting_of(MountMethod.CDI, BOX, tmp_path, *EVERYTHING)
 
     assert asked.problem() is None
     spec = json.loads((tmp_path / "cdi" / cdi.FILE).read_text())
@@ -151,9 +150,7 @@ def test_every_name_that_is_answered_is_in_the_spec(tmp_path: Path) -> None:
 
 
 def test_a_spec_that_was_removed_or_changed_is_put_back(tmp_path: Path) -> None:
-    (tmp_path / "cdi").mkdir()
-    dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path, *EVERYTHING)
     path = tmp_path / "cdi" / cdi.FILE
     asked.problem()
     first = path.read_text()
@@ -175,9 +172,7 @@ def test_the_spec_goes_with_the_agent_unless_a_container_may_need_it(
     is_needed: bool,
     is_left: bool,
 ) -> None:
-    (tmp_path / "cdi").mkdir()
-    dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path, *EVERYTHING)
     asked.problem()
 
     asked.clean_up(is_needed=is_needed)
@@ -186,8 +181,8 @@ def test_the_spec_goes_with_the_agent_unless_a_container_may_need_it(
 
 
 def test_a_spec_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path, *EVERYTHING)
+    (tmp_path / "cdi").rmdir()
 
     said = asked.problem()
 
@@ -199,10 +194,7 @@ def test_a_spec_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_without_a_driver_nobody_gets_a_chip(
     tmp_path: Path, mount: MountMethod
 ) -> None:
-    (tmp_path / "cdi").mkdir()
-    dev(tmp_path / "dev", "davinci0")
-
-    assert mounting_of(mount, SOC, tmp_path).problem() == (
+    assert mounting_of(mount, SOC, tmp_path, "davinci0").problem() == (
         "this node has no /dev/davinci_manager, /dev/vpc, /dev/vdec, /dev/sys, "
         "/dev/spi_smbus, /dev/user_config, /dev/ts_aisle, /dev/svm0, /dev/log_drv, "
         "/dev/memory_bandwidth, /dev/upgrade: its driver is not loaded"

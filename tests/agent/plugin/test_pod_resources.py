@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -191,3 +192,49 @@ async def test_a_kubelet_that_is_away_is_an_error_of_our_own(tmp_path: Path) -> 
         await away.read("default", "train")
 
     await away.close()
+
+
+# under which authority the agent calls the kubelet: Go servers refuse a path
+
+#: HTTP/2: an empty SETTINGS frame, without which no client begins.
+_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_METHOD = b"/v1.PodResourcesLister/Get"
+
+
+class HttpKubelet:
+    """Reads what comes until a call was made, and hangs up."""
+
+    def __init__(self) -> None:
+        self.read = b""
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        writer.write(_SETTINGS)
+        while _METHOD not in self.read and (some := await reader.read(4096)):
+            self.read += some
+        writer.close()
+
+
+@pytest.fixture
+async def http_kubelet(tmp_path: Path) -> AsyncIterator[HttpKubelet]:
+    kubelet = HttpKubelet()
+    server = await asyncio.start_unix_server(kubelet.serve, tmp_path / "r.sock")
+    yield kubelet
+    server.close()
+
+
+async def test_the_kubelet_is_called_by_the_name_of_localhost(
+    http_kubelet: HttpKubelet, tmp_path: Path
+) -> None:
+    resources = PodResourcesClient(
+        tmp_path / "r.sock", resource=RESOURCE, activity=AllocateActivity(lambda: 0.0)
+    )
+
+    with contextlib.suppress(ResourcesError):
+        await resources.read("default", "train")
+    await resources.close()
+
+    assert _METHOD in http_kubelet.read
+    assert b"localhost" in http_kubelet.read
+    assert b"r.sock" not in http_kubelet.read

@@ -10,7 +10,7 @@ from agent.pods.annotator import LONGEST_PAUSE_S, Annotator, _Delay
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import RESOURCE, NodeLedger, current, pod
-from tests.support.tasks import ended
+from tests.support.tasks import in_background
 
 SERVED = "18446744073709551615"
 
@@ -126,12 +126,10 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -
         api,
         new_backoff=lambda: Backoff(cap_s=LONGEST_PAUSE_S, rng=jitter),
     )
-    task = asyncio.create_task(annotator.run())
-
-    await asyncio.sleep(60)
-    api.is_down = False
-    await asyncio.sleep(60)
-    await ended(task)
+    async with in_background(annotator.run()):
+        await asyncio.sleep(60)
+        api.is_down = False
+        await asyncio.sleep(60)
 
     assert api.written("train")["predicate-time"] == SERVED
 
@@ -143,16 +141,15 @@ async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
     api.refused.add(train.name)
     now.mounts_for(train.name, 0)
     annotator = annotator_of(now, api)
-    task = asyncio.create_task(annotator.run())
-    await asyncio.sleep(60)
+    async with in_background(annotator.run()):
+        await asyncio.sleep(60)
 
-    for chip, other in enumerate(others, start=1):
-        now.mounts_for(other.name, chip)
-        await asyncio.sleep(0.1)
-    written = [api.written(other.name)["predicate-time"] for other in others]
-    api.refused.clear()
-    await asyncio.sleep(10)
-    await ended(task)
+        for chip, other in enumerate(others, start=1):
+            now.mounts_for(other.name, chip)
+            await asyncio.sleep(0.1)
+        written = [api.written(other.name)["predicate-time"] for other in others]
+        api.refused.clear()
+        await asyncio.sleep(10)
 
     assert written == [SERVED, SERVED, SERVED]
     assert api.written(train.name)["predicate-time"] == SERVED
@@ -177,9 +174,8 @@ async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
     now.mounts_for("slow", 0)
     now.mounts_for("train", 1)
     annotator = annotator_of(now, api, send=send)
-    task = asyncio.create_task(annotator.run())
-    await asyncio.sleep(30)
-    await ended(task)
+    async with in_background(annotator.run()):
+        await asyncio.sleep(30)
 
     assert most == 1
     assert api.written("slow")["predicate-time"] == SERVED

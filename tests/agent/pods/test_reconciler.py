@@ -17,7 +17,7 @@ from agent.pods.reconciler import (
 )
 from service.backoff import Backoff
 from tests.agent.node import NodeLedger, current, ids, nobody, pod
-from tests.support.tasks import ended
+from tests.support.tasks import in_background
 
 
 class FakeResources:
@@ -226,13 +226,11 @@ async def test_a_kubelet_that_restarts_is_asked_again_until_it_answers(
     now.allocate(0)
     jitter = random.Random(seed)  # noqa: S311  # no secret
     passes = reconciler(now, resources, backoff=Backoff(rng=jitter))
-    task = asyncio.create_task(passes.run())
-
-    await asyncio.sleep(30)
-    unknown = owners(now.ledger)
-    resources.is_down = False
-    await asyncio.sleep(30)
-    await ended(task)
+    async with in_background(passes.run()):
+        await asyncio.sleep(30)
+        unknown = owners(now.ledger)
+        resources.is_down = False
+        await asyncio.sleep(30)
 
     assert unknown == {(0,): ""}
     assert owners(now.ledger) == {(0,): "train"}
@@ -242,12 +240,11 @@ async def test_a_kubelet_that_restarts_is_asked_again_until_it_answers(
 async def test_an_allocate_is_followed_by_a_pass_within_a_second() -> None:
     now = current(pod("train", [0]))
     resources = FakeResources(train=ids(0))
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(1)
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(1)
 
-    now.allocate(0)
-    await asyncio.sleep(1)
-    await ended(task)
+        now.allocate(0)
+        await asyncio.sleep(1)
 
     assert owners(now.ledger) == {(0,): "train"}
 
@@ -256,14 +253,13 @@ async def test_an_allocate_is_followed_by_a_pass_within_a_second() -> None:
 async def test_a_kubelet_that_shows_a_pod_late_is_asked_again_within_a_second() -> None:
     now = current(pod("train", [0]))
     resources = FakeResources()
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(1)
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(1)
 
-    now.allocate(0)
-    await asyncio.sleep(0.6)
-    resources.shown["train"] = ids(0)
-    await asyncio.sleep(0.4)
-    await ended(task)
+        now.allocate(0)
+        await asyncio.sleep(0.6)
+        resources.shown["train"] = ids(0)
+        await asyncio.sleep(0.4)
 
     assert owners(now.ledger) == {(0,): "train"}
 
@@ -275,13 +271,12 @@ async def test_a_pod_whose_kubelet_is_slow_to_say_so_is_found_as_soon_as_it_has(
     train = pod("train", [0], admitted=False)
     now, resources = current(train), FakeResources(train=ids(0))
     now.allocate(0)
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(30.5)  # long enough for a patient pace
-    before = owners(now.ledger)
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(30.5)  # long enough for a patient pace
+        before = owners(now.ledger)
 
-    now.update(replace(train, admitted=True))
-    await asyncio.sleep(0.02)
-    await ended(task)
+        now.update(replace(train, admitted=True))
+        await asyncio.sleep(0.02)
 
     assert (before, owners(now.ledger)) == ({(0,): ""}, {(0,): "train"})
 
@@ -291,17 +286,16 @@ async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
     rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
     now, resources = current(rejected, train), FakeResources()
     now.allocate(0)
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(30)
-    resources.reads.clear()
-    while not resources.reads:
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)  # the pass is over, the next one is far
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(30)
+        resources.reads.clear()
+        while not resources.reads:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)  # the pass is over, the next one is far
 
-    now.allocate(1)
-    resources.shown["train"] = ids(1)
-    await asyncio.sleep(0.2)
-    await ended(task)
+        now.allocate(1)
+        resources.shown["train"] = ids(1)
+        await asyncio.sleep(0.2)
 
     assert owners(now.ledger) == {(0,): "", (1,): "train"}
 
@@ -309,12 +303,11 @@ async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
 @pytest.mark.looptime
 async def test_pods_that_have_what_they_had_are_asked_about_once_a_minute() -> None:
     now, resources = confirmed(first=0, second=1)
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(300)
-    resources.reads.clear()
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(300)
+        resources.reads.clear()
 
-    await asyncio.sleep(600)
-    await ended(task)
+        await asyncio.sleep(600)
 
     assert resources.reads == ["first", "second"] * 10
 
@@ -322,13 +315,12 @@ async def test_pods_that_have_what_they_had_are_asked_about_once_a_minute() -> N
 @pytest.mark.looptime
 async def test_a_kubelet_that_has_restarted_is_asked_about_all_pods() -> None:
     now, resources = confirmed(train=0)
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(300)
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(300)
 
-    resources.kubelet = "second"
-    resources.shown["train"] = ()
-    await asyncio.sleep(5)
-    await ended(task)
+        resources.kubelet = "second"
+        resources.shown["train"] = ()
+        await asyncio.sleep(5)
 
     assert [hold.lost for hold in now.ledger.holds.values()] == [True]
 
@@ -344,14 +336,13 @@ async def test_passes_that_were_disturbed_each_time_have_not_found_all_as_it_was
         with activity.allocating():
             pass
 
-    task = asyncio.create_task(reconciler(now, resources, activity).run())
-    await asyncio.sleep(6)
-    resources.meanwhile["train"] = another_line_is_served
-    resources.kubelet, resources.shown["train"] = "second", ()
-    await asyncio.sleep(300)
-    resources.meanwhile.clear()
-    await asyncio.sleep(5.1)
-    await ended(task)
+    async with in_background(reconciler(now, resources, activity).run()):
+        await asyncio.sleep(6)
+        resources.meanwhile["train"] = another_line_is_served
+        resources.kubelet, resources.shown["train"] = "second", ()
+        await asyncio.sleep(300)
+        resources.meanwhile.clear()
+        await asyncio.sleep(5.1)
 
     assert [hold.lost for hold in now.ledger.holds.values()] == [True]
 
@@ -359,13 +350,12 @@ async def test_passes_that_were_disturbed_each_time_have_not_found_all_as_it_was
 @pytest.mark.looptime
 async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
     now, resources = confirmed(train=0)
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(300)
-    resources.reads.clear()
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(300)
+        resources.reads.clear()
 
-    now.update(pod("more", [1], 1, phase="Succeeded"))
-    await asyncio.sleep(15)
-    await ended(task)
+        now.update(pod("more", [1], 1, phase="Succeeded"))
+        await asyncio.sleep(15)
 
     assert resources.reads == ["train"] * 3
 
@@ -374,12 +364,11 @@ async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
 async def test_a_pod_that_was_served_by_another_is_found_within_a_period() -> None:
     now, resources = confirmed(train=0)
     now.update(pod("foreign", [1], 1))
-    task = asyncio.create_task(reconciler(now, resources).run())
-    await asyncio.sleep(300)
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(300)
 
-    resources.shown["foreign"] = ids(1)
-    await asyncio.sleep(5.1)
-    await ended(task)
+        resources.shown["foreign"] = ids(1)
+        await asyncio.sleep(5.1)
 
     assert owners(now.ledger) == {(0,): "train", (1,): "foreign"}
 
