@@ -49,11 +49,15 @@ class Api:
     def __init__(self, session: aiohttp.ClientSession, namespace: str = "") -> None:
         self._session = session
         self.namespace = namespace
+        #: of the last answer
+        self.warnings: list[str] = []
 
-    def path(self, plural: str, name: str = "", subresource: str = "") -> str:
-        """Return the path of a core resource in the test's namespace."""
-        steps = [f"/api/v1/namespaces/{self.namespace}/{plural}", name, subresource]
-        return "/".join(step for step in steps if step)
+    def path(self, *steps: str) -> str:
+        """Return a path; one without `/` in front begins in the test's namespace."""
+        path = "/".join(filter(None, steps))
+        if path.startswith("/"):
+            return path
+        return f"/api/v1/namespaces/{self.namespace}/{path}"
 
     async def call(
         self,
@@ -75,27 +79,11 @@ class Api:
         if content is not None:
             headers["Content-Type"] = media_type
         async with self._session.request(
-            method, path, params=query, data=content, headers=headers
+            method, self.path(path), params=query, data=content, headers=headers
         ) as response:
             document: Object = await response.json(content_type=None)
+            self.warnings = response.headers.getall("Warning", [])
             return response.status, document
-
-    async def warned(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        query: Mapping[str, str],
-        *,
-        media_type: str = "application/json",
-    ) -> tuple[int, Object, list[str]]:
-        """Send a request; return status code, decoded body and warnings."""
-        headers = {"Content-Type": media_type}
-        async with self._session.request(
-            method, path, params=query, data=json.dumps(body), headers=headers
-        ) as response:
-            document: Object = await response.json(content_type=None)
-            return response.status, document, response.headers.getall("Warning", [])
 
     async def get(self, path: str, **query: str) -> tuple[int, Object]:
         return await self.call("GET", path, query=query)
@@ -116,7 +104,7 @@ class Api:
 
     async def create(self, plural: str, body: Object) -> Object:
         """Create an object in the test's namespace, for certain."""
-        code, document = await self.post(self.path(plural), body)
+        code, document = await self.post(plural, body)
         assert code == 201, document
         return document
 
@@ -133,7 +121,9 @@ class Api:
         """Open a watch."""
         params = {"watch": "1", **query}
         headers = {"Accept": accept}
-        async with self._session.get(path, params=params, headers=headers) as response:
+        async with self._session.get(
+            self.path(path), params=params, headers=headers
+        ) as response:
             assert response.status == 200, await response.text()
             yield Stream(response)
 

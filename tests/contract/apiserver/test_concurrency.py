@@ -12,11 +12,9 @@ STALE = (
 
 async def test_an_update_of_a_stale_version_is_a_conflict(api: Api) -> None:
     stale = await api.create("configmaps", config("a"))
-    await api.patch(api.path("configmaps", "a"), {"data": {"k": "1"}})
+    await api.patch("configmaps/a", {"data": {"k": "1"}})
 
-    code, status = await api.put(
-        api.path("configmaps", "a"), {**stale, "data": {"k": "2"}}
-    )
+    code, status = await api.put("configmaps/a", {**stale, "data": {"k": "2"}})
 
     assert code == 409
     assert problem(status) == (409, "Conflict", STALE)
@@ -25,11 +23,11 @@ async def test_an_update_of_a_stale_version_is_a_conflict(api: Api) -> None:
 
 async def test_a_patch_of_a_stale_version_is_a_conflict(api: Api) -> None:
     made = await api.create("configmaps", config("a"))
-    await api.patch(api.path("configmaps", "a"), {"data": {"k": "1"}})
+    await api.patch("configmaps/a", {"data": {"k": "1"}})
     version = {"resourceVersion": made["metadata"]["resourceVersion"]}
 
     code, status = await api.patch(
-        api.path("configmaps", "a"), {"metadata": version, "data": {"k": "2"}}
+        "configmaps/a", {"metadata": version, "data": {"k": "2"}}
     )
 
     assert code == 409
@@ -39,16 +37,14 @@ async def test_a_patch_of_a_stale_version_is_a_conflict(api: Api) -> None:
 async def test_an_update_without_a_version_wins(api: Api) -> None:
     await api.create("configmaps", config("a", data={"k": "1"}))
 
-    code, updated = await api.put(
-        api.path("configmaps", "a"), config("a", data={"k": "2"})
-    )
+    code, updated = await api.put("configmaps/a", config("a", data={"k": "2"}))
 
     assert (code, updated["data"]) == (200, {"k": "2"})
 
 
 async def test_versions_rise_with_every_change(api: Api) -> None:
     first = await api.create("configmaps", config("a"))
-    _, second = await api.patch(api.path("configmaps", "a"), {"data": {"k": "1"}})
+    _, second = await api.patch("configmaps/a", {"data": {"k": "1"}})
     third = await api.create("configmaps", config("b"))
 
     versions = [
@@ -60,8 +56,8 @@ async def test_versions_rise_with_every_change(api: Api) -> None:
 async def test_a_change_that_changes_nothing_keeps_the_version(api: Api) -> None:
     made = await api.create("configmaps", config("a", data={"k": "1"}))
 
-    _, patched = await api.patch(api.path("configmaps", "a"), {"data": {"k": "1"}})
-    _, put = await api.put(api.path("configmaps", "a"), config("a", data={"k": "1"}))
+    _, patched = await api.patch("configmaps/a", {"data": {"k": "1"}})
+    _, put = await api.put("configmaps/a", config("a", data={"k": "1"}))
 
     version = made["metadata"]["resourceVersion"]
     assert patched["metadata"]["resourceVersion"] == version
@@ -72,7 +68,7 @@ async def test_an_update_with_another_uid_is_a_conflict(api: Api) -> None:
     made = await api.create("configmaps", config("a"))
     made["metadata"]["uid"] = "another"
 
-    code, status = await api.put(api.path("configmaps", "a"), made)
+    code, status = await api.put("configmaps/a", made)
 
     assert (code, status["reason"]) == (409, "Conflict")
     assert "Precondition failed: UID in precondition: another" in status["message"]
@@ -92,7 +88,7 @@ async def test_a_patch_with_another_uid_is_invalid_and_changes_nothing(
     """Not 409, as for PUT: a patch has no preconditions, the uid is just immutable."""
     made = await api.create("configmaps", config("a"))
 
-    code, status = await api.patch(api.path("configmaps", "a"), patch, media_type)
+    code, status = await api.patch("configmaps/a", patch, media_type)
 
     assert code == 422
     assert problem(status) == (
@@ -108,7 +104,7 @@ async def test_a_patch_with_another_uid_is_invalid_and_changes_nothing(
         "message": 'Invalid value: "another": field is immutable',
         "field": "metadata.uid",
     }
-    _, after = await api.get(api.path("configmaps", "a"))
+    _, after = await api.get("configmaps/a")
     assert after["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
@@ -117,7 +113,7 @@ async def test_a_patch_with_the_right_uid_is_done(api: Api) -> None:
     uid = made["metadata"]["uid"]
 
     code, patched = await api.patch(
-        api.path("configmaps", "a"),
+        "configmaps/a",
         {"metadata": {"uid": uid, "annotations": {"k": "v"}}},
     )
 
@@ -125,9 +121,7 @@ async def test_a_patch_with_the_right_uid_is_done(api: Api) -> None:
 
 
 async def test_a_patch_of_what_is_gone_is_not_found(api: Api) -> None:
-    code, status = await api.patch(
-        api.path("configmaps", "a"), {"metadata": {"uid": "any"}}
-    )
+    code, status = await api.patch("configmaps/a", {"metadata": {"uid": "any"}})
 
     assert code == 404
     assert problem(status) == (404, "NotFound", 'configmaps "a" not found')
@@ -137,10 +131,10 @@ async def test_a_delete_with_another_uid_is_a_conflict(api: Api) -> None:
     made = await api.create("configmaps", config("a"))
 
     code, status = await api.delete(
-        api.path("configmaps", "a"), {"preconditions": {"uid": "another"}}
+        "configmaps/a", {"preconditions": {"uid": "another"}}
     )
     right, _ = await api.delete(
-        api.path("configmaps", "a"),
+        "configmaps/a",
         {"preconditions": {"uid": made["metadata"]["uid"]}},
     )
 
@@ -150,11 +144,11 @@ async def test_a_delete_with_another_uid_is_a_conflict(api: Api) -> None:
 
 async def test_a_delete_of_a_stale_version_is_a_conflict(api: Api) -> None:
     made = await api.create("configmaps", config("a"))
-    await api.patch(api.path("configmaps", "a"), {"data": {"k": "1"}})
+    await api.patch("configmaps/a", {"data": {"k": "1"}})
     version = made["metadata"]["resourceVersion"]
 
     code, status = await api.delete(
-        api.path("configmaps", "a"), {"preconditions": {"resourceVersion": version}}
+        "configmaps/a", {"preconditions": {"resourceVersion": version}}
     )
 
     assert (code, status["reason"]) == (409, "Conflict")
@@ -163,7 +157,7 @@ async def test_a_delete_of_a_stale_version_is_a_conflict(api: Api) -> None:
 async def test_the_name_cannot_be_changed(api: Api) -> None:
     await api.create("configmaps", config("a"))
 
-    code, status = await api.put(api.path("configmaps", "a"), config("b"))
+    code, status = await api.put("configmaps/a", config("b"))
 
     assert code == 400
     assert problem(status) == (
@@ -174,7 +168,7 @@ async def test_the_name_cannot_be_changed(api: Api) -> None:
 
 
 async def test_an_update_of_what_is_gone_is_not_found(api: Api) -> None:
-    code, status = await api.put(api.path("configmaps", "a"), config("a"))
+    code, status = await api.put("configmaps/a", config("a"))
 
     assert code == 404
     assert problem(status) == (404, "NotFound", 'configmaps "a" not found')

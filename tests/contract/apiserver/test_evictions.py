@@ -13,8 +13,8 @@ async def test_an_eviction_deletes(api: Api) -> None:
         "metadata": {"name": "p"},
     }
 
-    code, status = await api.post(api.path("pods", "p", "eviction"), eviction)
-    gone, _ = await api.get(api.path("pods", "p"))
+    code, status = await api.post("pods/p/eviction", eviction)
+    gone, _ = await api.get("pods/p")
 
     assert (code, status["status"], gone) == (201, "Success", 404)
 
@@ -30,10 +30,10 @@ async def test_an_eviction_of_a_pod_that_runs_says_so_on_it(
     api: Api, node: str
 ) -> None:
     await api.create("pods", pod("p"))
-    await api.post(api.path("pods", "p", "binding"), binding("p", node))
+    await api.post("pods/p/binding", binding("p", node))
 
-    code, _ = await api.post(api.path("pods", "p", "eviction"), EVICTION)
-    _, left = await api.get(api.path("pods", "p"))
+    code, _ = await api.post("pods/p/eviction", EVICTION)
+    _, left = await api.get("pods/p")
 
     assert code == 201
     assert "deletionTimestamp" in left["metadata"]
@@ -46,13 +46,11 @@ _DISRUPTED = "DisruptionTarget"
 
 async def test_an_eviction_names_the_pod_by_uid(api: Api, node: str) -> None:
     await api.create("pods", pod("p"))
-    await api.post(api.path("pods", "p", "binding"), binding("p", node))
+    await api.post("pods/p/binding", binding("p", node))
     meant = {"deleteOptions": {"preconditions": {"uid": "another"}}}
 
-    code, status = await api.post(
-        api.path("pods", "p", "eviction"), {**EVICTION, **meant}
-    )
-    _, left = await api.get(api.path("pods", "p"))
+    code, status = await api.post("pods/p/eviction", {**EVICTION, **meant})
+    _, left = await api.get("pods/p")
 
     assert (code, status["reason"]) == (409, "Conflict")
     assert "deletionTimestamp" not in left["metadata"]
@@ -72,8 +70,8 @@ async def test_a_budget_that_lets_nobody_go_refuses_evictions(
     said |= {"expectedPods": 1, "observedGeneration": 1}
     await api.patch(f"{path}/b/status", {"status": said})
 
-    code, status = await api.post(api.path("pods", "p", "eviction"), EVICTION)
-    _, left = await api.get(api.path("pods", "p"))
+    code, status = await api.post("pods/p/eviction", EVICTION)
+    _, left = await api.get("pods/p")
 
     assert (code, status["reason"]) == (429, "TooManyRequests")
     text = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -92,10 +90,10 @@ async def test_a_rehearsed_eviction_asks_the_budget_and_changes_nothing(
     api: Api, node: str
 ) -> None:
     await _run(api, node, "p")
-    path = f"{api.path('pods', 'p', 'eviction')}"
+    path = "pods/p/eviction"
 
     code, _ = await api.call("POST", path, EVICTION, query={"dryRun": "All"})
-    _, left = await api.get(api.path("pods", "p"))
+    _, left = await api.get("pods/p")
 
     assert code == 201
     assert "deletionTimestamp" not in left["metadata"]
@@ -107,10 +105,10 @@ async def _run(api: Api, node: str, name: str) -> None:
     body = pod(name)
     body["metadata"]["labels"] = {"app": name}
     await api.create("pods", body)
-    await api.post(api.path("pods", name, "binding"), binding(name, node))
+    await api.post(f"pods/{name}/binding", binding(name, node))
     ready = [{"type": "Ready", "status": "True"}]
     code, found = await api.patch(
-        api.path("pods", name, "status"),
+        f"pods/{name}/status",
         {"status": {"phase": "Running", "conditions": ready}},
     )
     assert code == 200, found

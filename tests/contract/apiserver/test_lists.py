@@ -16,7 +16,7 @@ async def _labelled(api: Api) -> str:
         # A label of every test's object, to leave out what controllers add.
         all_labels = {**labels, "ours": "yes"}
         await api.create("configmaps", config(name, metadata={"labels": all_labels}))
-    return api.path("configmaps")
+    return "configmaps"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ async def test_label_selectors(api: Api, selector: str, names: list[str]) -> Non
 async def test_a_label_selector_that_is_none_is_a_bad_request(
     api: Api, selector: str
 ) -> None:
-    code, status = await api.get(api.path("configmaps"), labelSelector=selector)
+    code, status = await api.get("configmaps", labelSelector=selector)
 
     assert (code, status["reason"]) == (400, "BadRequest")
 
@@ -56,7 +56,7 @@ async def test_lists_are_in_order_of_names_and_of_one_namespace(api: Api) -> Non
     for name in ("b", "c-1", "a", "c"):
         await api.create("configmaps", config(name, metadata={"labels": {"k": "v"}}))
 
-    names = await api.names(api.path("configmaps"), labelSelector="k=v")
+    names = await api.names("configmaps", labelSelector="k=v")
 
     assert names == ["a", "b", "c", "c-1"]
 
@@ -64,7 +64,7 @@ async def test_lists_are_in_order_of_names_and_of_one_namespace(api: Api) -> Non
 async def test_a_list_has_the_kind_and_a_version_of_its_own(api: Api) -> None:
     made = await api.create("configmaps", config("a"))
 
-    _, listed = await api.get(api.path("configmaps"), labelSelector="none")
+    _, listed = await api.get("configmaps", labelSelector="none")
 
     version = int(listed["metadata"]["resourceVersion"])
     assert (listed["kind"], listed["apiVersion"]) == ("ConfigMapList", "v1")
@@ -86,11 +86,9 @@ async def test_field_selectors_of_pods(api: Api, node: str) -> None:
     await api.create("pods", pod("done"))
     await api.create("pods", pod("free"))
     for name in ("bound", "done"):
-        await api.post(api.path("pods", name, "binding"), binding(name, node))
-    await api.patch(
-        api.path("pods", "done", "status"), {"status": {"phase": "Succeeded"}}
-    )
-    pods = api.path("pods")
+        await api.post(f"pods/{name}/binding", binding(name, node))
+    await api.patch("pods/done/status", {"status": {"phase": "Succeeded"}})
+    pods = "pods"
 
     found = [
         await api.names(pods, fieldSelector=f"spec.nodeName={node}"),
@@ -120,7 +118,7 @@ async def test_field_selectors_of_pods(api: Api, node: str) -> None:
 
 
 async def test_a_field_that_cannot_be_selected_is_a_bad_request(api: Api) -> None:
-    code, status = await api.get(api.path("pods"), fieldSelector="spec.color=red")
+    code, status = await api.get("pods", fieldSelector="spec.color=red")
 
     assert code == 400
     assert status["reason"] == "BadRequest"
@@ -130,11 +128,11 @@ async def test_a_field_that_cannot_be_selected_is_a_bad_request(api: Api) -> Non
 async def test_pages_show_one_moment(api: Api) -> None:
     for name in ("a", "b", "c", "d"):
         await api.create("configmaps", config(name))
-    path = api.path("configmaps")
+    path = "configmaps"
 
     _, first = await api.get(path, limit="2")
     await api.create("configmaps", config("bb"))
-    await api.delete(api.path("configmaps", "c"))
+    await api.delete("configmaps/c")
     token = first["metadata"]["continue"]
     _, second = await api.get(path, limit="9", **{"continue": token})
 
@@ -152,7 +150,7 @@ async def test_a_list_at_an_exact_version_shows_that_moment(api: Api) -> None:
     version = made["metadata"]["resourceVersion"]
 
     _, listed = await api.get(
-        api.path("configmaps"),
+        "configmaps",
         labelSelector="k=v",
         resourceVersion=version,
         resourceVersionMatch="Exact",
@@ -163,10 +161,10 @@ async def test_a_list_at_an_exact_version_shows_that_moment(api: Api) -> None:
 
 
 async def test_a_version_of_the_future_is_too_large(api: Api) -> None:
-    _, listed = await api.get(api.path("configmaps"))
+    _, listed = await api.get("configmaps")
     future = str(int(listed["metadata"]["resourceVersion"]) + 1_000_000)
 
-    code, status = await api.get(api.path("configmaps"), resourceVersion=future)
+    code, status = await api.get("configmaps", resourceVersion=future)
 
     assert (code, status["reason"]) == (504, "Timeout")
     assert status["message"].startswith(
@@ -176,7 +174,7 @@ async def test_a_version_of_the_future_is_too_large(api: Api) -> None:
 
 
 async def test_a_token_that_is_none_is_a_bad_request(api: Api) -> None:
-    code, status = await api.get(api.path("configmaps"), limit="1", **{"continue": "x"})
+    code, status = await api.get("configmaps", limit="1", **{"continue": "x"})
 
     code_, reason, message = problem(status)
     assert (code, code_, reason) == (400, 400, "BadRequest")
@@ -186,7 +184,7 @@ async def test_a_token_that_is_none_is_a_bad_request(api: Api) -> None:
 async def test_get_of_a_status_shows_the_whole_object(api: Api) -> None:
     await api.create("pods", pod("p"))
 
-    code, shown = await api.get(api.path("pods", "p", "status"))
+    code, shown = await api.get("pods/p/status")
 
     assert (code, shown["kind"], shown["status"]["phase"]) == (200, "Pod", "Pending")
     assert shown["spec"]["containers"][0]["name"] == "main"
@@ -209,7 +207,7 @@ async def test_events_are_found_by_what_they_are_about(api: Api) -> None:
                 "source": {"component": "tester"},
             },
         )
-    events = api.path("events")
+    events = "events"
 
     found = [
         await api.names(events, fieldSelector="involvedObject.name=p"),
@@ -227,7 +225,7 @@ async def test_an_event_lives_in_the_namespace_of_its_object(api: Api) -> None:
     about_node = {"involvedObject": {"kind": "Node", "name": "n"}}
     body = {"metadata": {"name": "e"}, **about_node}
 
-    code, status = await api.post(api.path("events"), body)
+    code, status = await api.post("events", body)
 
     assert code == 422
     assert problem(status) == (

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.contract
 
 
 async def test_create_answers_201_and_what_the_server_added(api: Api) -> None:
-    code, made = await api.post(api.path("configmaps"), config("a", data={"k": "v"}))
+    code, made = await api.post("configmaps", config("a", data={"k": "v"}))
 
     metadata = made["metadata"]
     metadata.pop("managedFields", None)
@@ -57,7 +57,7 @@ async def test_generate_name_adds_five_characters(api: Api) -> None:
 async def test_a_name_that_exists_is_refused(api: Api) -> None:
     await api.create("configmaps", config("a"))
 
-    code, status = await api.post(api.path("configmaps"), config("a"))
+    code, status = await api.post("configmaps", config("a"))
 
     assert code == 409
     assert problem(status) == (409, "AlreadyExists", 'configmaps "a" already exists')
@@ -65,7 +65,7 @@ async def test_a_name_that_exists_is_refused(api: Api) -> None:
 
 
 async def test_an_object_that_does_not_exist_is_not_found(api: Api) -> None:
-    code, status = await api.get(api.path("pods", "nobody"))
+    code, status = await api.get("pods/nobody")
 
     assert code == 404
     assert problem(status) == (404, "NotFound", 'pods "nobody" not found')
@@ -75,7 +75,7 @@ async def test_an_object_that_does_not_exist_is_not_found(api: Api) -> None:
 async def test_a_namespace_must_exist(api: Api) -> None:
     api.namespace = "no-such-namespace"
 
-    code, status = await api.post(api.path("configmaps"), config("a"))
+    code, status = await api.post("configmaps", config("a"))
 
     assert code == 404
     assert problem(status) == (
@@ -88,7 +88,7 @@ async def test_a_namespace_must_exist(api: Api) -> None:
 async def test_a_body_of_another_namespace_is_refused(api: Api) -> None:
     body = config("a", metadata={"namespace": "default"})
 
-    code, status = await api.post(api.path("configmaps"), body)
+    code, status = await api.post("configmaps", body)
 
     assert code == 400
     assert problem(status) == (
@@ -102,7 +102,7 @@ async def test_a_body_of_another_namespace_is_refused(api: Api) -> None:
 
 
 async def test_an_object_without_a_name_is_invalid(api: Api) -> None:
-    code, status = await api.post(api.path("configmaps"), {"data": {}})
+    code, status = await api.post("configmaps", {"data": {}})
 
     assert code == 422
     assert problem(status) == (
@@ -126,7 +126,7 @@ async def test_an_object_without_a_name_is_invalid(api: Api) -> None:
 
 
 async def test_a_name_with_capital_letters_is_invalid(api: Api) -> None:
-    code, status = await api.post(api.path("configmaps"), config("A"))
+    code, status = await api.post("configmaps", config("A"))
 
     assert code == 422
     assert status["details"]["causes"][0]["reason"] == "FieldValueInvalid"
@@ -139,7 +139,7 @@ async def test_a_name_with_capital_letters_is_invalid(api: Api) -> None:
 async def test_a_label_value_with_a_blank_is_invalid(api: Api) -> None:
     body = config("a", metadata={"labels": {"k": "a b"}})
 
-    code, status = await api.post(api.path("configmaps"), body)
+    code, status = await api.post("configmaps", body)
 
     assert code == 422
     assert status["details"]["causes"][0]["field"] == "metadata.labels"
@@ -149,7 +149,7 @@ async def test_a_label_value_with_a_blank_is_invalid(api: Api) -> None:
 async def test_an_annotation_must_be_text(api: Api) -> None:
     body = config("a", metadata={"annotations": {"k": 1}})
 
-    code, status = await api.post(api.path("configmaps"), body)
+    code, status = await api.post("configmaps", body)
 
     assert (code, status["reason"]) == (400, "BadRequest")
     assert "cannot unmarshal number into Go struct field" in status["message"]
@@ -158,7 +158,7 @@ async def test_an_annotation_must_be_text(api: Api) -> None:
 async def test_a_resource_version_in_create_is_refused(api: Api) -> None:
     body = config("a", metadata={"resourceVersion": "7"})
 
-    code, status = await api.post(api.path("configmaps"), body)
+    code, status = await api.post("configmaps", body)
 
     assert code == 500
     assert problem(status) == (
@@ -169,7 +169,7 @@ async def test_a_resource_version_in_create_is_refused(api: Api) -> None:
 
 
 async def test_broken_json_is_a_bad_request(api: Api) -> None:
-    code, status = await api.post(api.path("configmaps"), "no object")
+    code, status = await api.post("configmaps", "no object")
 
     assert (code, status["reason"]) == (400, "BadRequest")
 
@@ -177,7 +177,7 @@ async def test_broken_json_is_a_bad_request(api: Api) -> None:
 async def test_another_kind_is_a_bad_request(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
-    code, status = await api.post(api.path("pods"), body)
+    code, status = await api.post("pods", body)
 
     assert (code, status["reason"]) == (400, "BadRequest")
 
@@ -198,8 +198,8 @@ async def test_delete_answers_a_status_for_config_maps_and_the_object_for_pods(
     made = await api.create("configmaps", config("a"))
     await api.create("pods", pod("p"))
 
-    code, status = await api.delete(api.path("configmaps", "a"))
-    pod_code, deleted = await api.delete(api.path("pods", "p"))
+    code, status = await api.delete("configmaps/a")
+    pod_code, deleted = await api.delete("pods/p")
 
     assert code == 200
     assert status == {
@@ -216,11 +216,9 @@ async def test_delete_of_a_collection_deletes_what_is_selected(api: Api) -> None
     await api.create("configmaps", config("a", metadata={"labels": {"go": "yes"}}))
     await api.create("configmaps", config("b"))
 
-    code, _ = await api.call(
-        "DELETE", api.path("configmaps"), query={"labelSelector": "go=yes"}
-    )
+    code, _ = await api.call("DELETE", "configmaps", query={"labelSelector": "go=yes"})
 
-    names = await api.names(api.path("configmaps"))
+    names = await api.names("configmaps")
     assert code == 200
     assert [name for name in names if name != "kube-root-ca.crt"] == ["b"]
 
@@ -229,12 +227,10 @@ async def test_finalizers_keep_a_deleted_object_until_they_are_gone(api: Api) ->
     finalizers = ["example.com/wait"]
     await api.create("configmaps", config("a", metadata={"finalizers": finalizers}))
 
-    code, waiting = await api.delete(api.path("configmaps", "a"))
-    _, still = await api.get(api.path("configmaps", "a"))
-    patched, _ = await api.patch(
-        api.path("configmaps", "a"), {"metadata": {"finalizers": None}}
-    )
-    gone, _ = await api.get(api.path("configmaps", "a"))
+    code, waiting = await api.delete("configmaps/a")
+    _, still = await api.get("configmaps/a")
+    patched, _ = await api.patch("configmaps/a", {"metadata": {"finalizers": None}})
+    gone, _ = await api.get("configmaps/a")
 
     assert (code, patched, gone) == (200, 200, 404)
     assert waiting["kind"] == "ConfigMap"
@@ -246,27 +242,25 @@ async def test_a_dry_run_answers_and_changes_nothing(api: Api) -> None:
     kept = await api.create("configmaps", config("kept"))
     dry = {"dryRun": "All"}
 
-    created, made = await api.call(
-        "POST", api.path("configmaps"), config("a"), query=dry
-    )
+    created, made = await api.call("POST", "configmaps", config("a"), query=dry)
     patched, shown = await api.call(
         "PATCH",
-        api.path("configmaps", "kept"),
+        "configmaps/kept",
         {"data": {"k": "v"}},
         query=dry,
         media_type="application/merge-patch+json",
     )
-    deleted, _ = await api.call("DELETE", api.path("configmaps", "kept"), query=dry)
+    deleted, _ = await api.call("DELETE", "configmaps/kept", query=dry)
 
-    missing, _ = await api.get(api.path("configmaps", "a"))
-    _, after = await api.get(api.path("configmaps", "kept"))
+    missing, _ = await api.get("configmaps/a")
+    _, after = await api.get("configmaps/kept")
     assert (created, patched, deleted, missing) == (201, 200, 200, 404)
     assert (made["metadata"]["name"], shown["data"]) == ("a", {"k": "v"})
     assert after == kept
 
 
 async def test_a_method_that_a_resource_does_not_have_is_405(api: Api) -> None:
-    code, status = await api.put(api.path("configmaps"), config("a"))
+    code, status = await api.put("configmaps", config("a"))
 
     assert code == 405
     assert status["reason"] == "MethodNotAllowed"

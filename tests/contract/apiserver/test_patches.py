@@ -17,7 +17,7 @@ async def test_a_merge_patch_merges_maps_and_removes_by_null(api: Api) -> None:
     await api.create("configmaps", config("a", data={"kept": "1", "gone": "2"}))
 
     code, patched = await api.patch(
-        api.path("configmaps", "a"), {"data": {"gone": None, "new": "3"}}
+        "configmaps/a", {"data": {"gone": None, "new": "3"}}
     )
 
     assert (code, patched["data"]) == (200, {"kept": "1", "new": "3"})
@@ -27,7 +27,7 @@ async def test_the_last_annotation_takes_the_map_with_it(api: Api) -> None:
     await api.create("configmaps", config("a", metadata={"annotations": {"k": "v"}}))
 
     _, patched = await api.patch(
-        api.path("configmaps", "a"), {"metadata": {"annotations": {"k": None}}}
+        "configmaps/a", {"metadata": {"annotations": {"k": None}}}
     )
 
     assert "annotations" not in patched["metadata"]
@@ -37,7 +37,7 @@ async def test_removing_what_is_not_there_is_fine_in_a_merge_patch(api: Api) -> 
     await api.create("configmaps", config("a"))
 
     code, _ = await api.patch(
-        api.path("configmaps", "a"), {"metadata": {"annotations": {"k": None}}}
+        "configmaps/a", {"metadata": {"annotations": {"k": None}}}
     )
 
     assert code == 200
@@ -47,7 +47,7 @@ async def test_a_merge_patch_with_a_number_for_text_is_invalid(api: Api) -> None
     await api.create("configmaps", config("a"))
 
     code, status = await api.patch(
-        api.path("configmaps", "a"), {"metadata": {"annotations": {"k": 1}}}
+        "configmaps/a", {"metadata": {"annotations": {"k": 1}}}
     )
 
     assert (code, status["reason"]) == (422, "Invalid")
@@ -57,7 +57,7 @@ async def test_a_merge_patch_with_a_number_for_text_is_invalid(api: Api) -> None
 async def test_a_merge_patch_that_is_no_object_is_a_bad_request(api: Api) -> None:
     await api.create("configmaps", config("a"))
 
-    code, status = await api.patch(api.path("configmaps", "a"), "text")
+    code, status = await api.patch("configmaps/a", "text")
 
     assert (code, status["reason"]) == (400, "BadRequest")
 
@@ -65,9 +65,7 @@ async def test_a_merge_patch_that_is_no_object_is_a_bad_request(api: Api) -> Non
 async def test_a_patch_of_an_unknown_kind_is_refused(api: Api) -> None:
     await api.create("configmaps", config("a"))
 
-    code, status = await api.patch(
-        api.path("configmaps", "a"), {}, media_type="application/json"
-    )
+    code, status = await api.patch("configmaps/a", {}, media_type="application/json")
 
     assert (code, status["reason"]) == (415, "UnsupportedMediaType")
 
@@ -76,7 +74,7 @@ async def test_a_json_patch_does_its_operations_in_order(api: Api) -> None:
     await api.create("configmaps", config("a", data={"one": "1", "two": "2"}))
 
     code, patched = await api.patch(
-        api.path("configmaps", "a"),
+        "configmaps/a",
         [
             {"op": "test", "path": "/data/one", "value": "1"},
             {"op": "replace", "path": "/data/one", "value": "eins"},
@@ -107,7 +105,7 @@ async def test_a_json_patch_that_does_not_apply_is_invalid(
 ) -> None:
     await api.create("configmaps", config("a", data={"k": "v"}))
 
-    code, status = await api.patch(api.path("configmaps", "a"), [operation], JSON_PATCH)
+    code, status = await api.patch("configmaps/a", [operation], JSON_PATCH)
 
     assert (code, status["reason"], status["message"]) == (
         422,
@@ -121,7 +119,7 @@ async def test_a_strategic_patch_merges_containers_by_name(api: Api) -> None:
     await api.create("pods", pod("p", spec={"containers": containers}))
 
     code, patched = await api.patch(
-        api.path("pods", "p"),
+        "pods/p",
         {"spec": {"containers": [{"name": "two", "image": "b:2"}]}},
         STRATEGIC,
     )
@@ -201,7 +199,7 @@ async def test_a_strategic_patch_replaces_maps_and_lists_on_demand(api: Api) -> 
     await api.create("configmaps", config("a", metadata=metadata))
 
     _, patched = await api.patch(
-        api.path("configmaps", "a"),
+        "configmaps/a",
         {
             "metadata": {
                 "annotations": {"$patch": "replace", "new": "2"},
@@ -211,7 +209,7 @@ async def test_a_strategic_patch_replaces_maps_and_lists_on_demand(api: Api) -> 
         },
         STRATEGIC,
     )
-    await api.patch(api.path("configmaps", "a"), {"metadata": {"finalizers": None}})
+    await api.patch("configmaps/a", {"metadata": {"finalizers": None}})
 
     assert patched["metadata"]["annotations"] == {"new": "2"}
     assert patched["metadata"]["finalizers"] == ["example.com/b"]

@@ -22,9 +22,9 @@ def _asking(name: str, resources: Object) -> Object:
 async def _bound(api: Api, node: str, **spec: object) -> Object:
     """Make a pod and bind it; return it as it is then."""
     await api.create("pods", pod("p", spec=spec))
-    code, status = await api.post(api.path("pods", "p", "binding"), binding("p", node))
+    code, status = await api.post("pods/p/binding", binding("p", node))
     assert code == 201, status
-    return (await api.get(api.path("pods", "p")))[1]
+    return (await api.get("pods/p"))[1]
 
 
 async def test_a_new_pod_is_pending_and_has_defaults(api: Api) -> None:
@@ -69,24 +69,22 @@ async def test_limits_become_requests_and_numbers_become_text(api: Api) -> None:
 async def test_extended_resources_are_whole_and_requests_equal_limits(
     api: Api, resources: Object, cause: str
 ) -> None:
-    code, status = await api.post(api.path("pods"), _asking("p", resources))
+    code, status = await api.post("pods", _asking("p", resources))
 
     assert (code, status["reason"]) == (422, "Invalid")
     assert status["details"]["causes"][0]["reason"] == cause
 
 
 async def test_what_is_no_quantity_is_a_bad_request(api: Api) -> None:
-    code, status = await api.post(
-        api.path("pods"), _asking("p", {"limits": {NPU: "two"}})
-    )
+    code, status = await api.post("pods", _asking("p", {"limits": {NPU: "two"}}))
 
     assert (code, status["reason"]) == (400, "BadRequest")
     assert "quantities must match the regular expression" in status["message"]
 
 
 async def test_a_pod_needs_a_container_with_name_and_image(api: Api) -> None:
-    none, status = await api.post(api.path("pods"), pod("p", spec={"containers": []}))
-    empty, other = await api.post(api.path("pods"), pod("p", spec={"containers": [{}]}))
+    none, status = await api.post("pods", pod("p", spec={"containers": []}))
+    empty, other = await api.post("pods", pod("p", spec={"containers": [{}]}))
 
     assert (none, empty) == (422, 422)
     assert status["message"] == ('Pod "p" is invalid: spec.containers: Required value')
@@ -99,9 +97,7 @@ async def test_a_pod_needs_a_container_with_name_and_image(api: Api) -> None:
 async def test_two_containers_of_one_name_are_refused(api: Api) -> None:
     twin = {"name": "main", "image": "example/image:1"}
 
-    code, status = await api.post(
-        api.path("pods"), pod("p", spec={"containers": [twin, twin]})
-    )
+    code, status = await api.post("pods", pod("p", spec={"containers": [twin, twin]}))
 
     assert code == 422
     assert status["details"]["causes"] == [
@@ -126,8 +122,8 @@ async def test_binding_sets_node_annotations_and_labels_at_once(
         labels={"new": "2"},
     )
 
-    code, status = await api.post(api.path("pods", "p", "binding"), body)
-    _, bound = await api.get(api.path("pods", "p"))
+    code, status = await api.post("pods/p/binding", body)
+    _, bound = await api.get("pods/p")
 
     assert code == 201
     assert status == {
@@ -148,7 +144,7 @@ async def test_binding_sets_node_annotations_and_labels_at_once(
 async def test_binding_a_bound_pod_is_a_conflict(api: Api, node: str) -> None:
     await _bound(api, node)
 
-    code, status = await api.post(api.path("pods", "p", "binding"), binding("p", "x"))
+    code, status = await api.post("pods/p/binding", binding("p", "x"))
 
     assert code == 409
     assert problem(status) == (
@@ -166,10 +162,8 @@ async def test_binding_another_pod_of_that_name_is_a_conflict(
 ) -> None:
     await api.create("pods", pod("p"))
 
-    code, status = await api.post(
-        api.path("pods", "p", "binding"), binding("p", node, uid="another")
-    )
-    _, after = await api.get(api.path("pods", "p"))
+    code, status = await api.post("pods/p/binding", binding("p", node, uid="another"))
+    _, after = await api.get("pods/p")
 
     assert (code, status["reason"]) == (409, "Conflict")
     assert "UID in precondition: another" in status["message"]
@@ -177,7 +171,7 @@ async def test_binding_another_pod_of_that_name_is_a_conflict(
 
 
 async def test_binding_a_pod_that_is_gone_is_not_found(api: Api, node: str) -> None:
-    code, status = await api.post(api.path("pods", "p", "binding"), binding("p", node))
+    code, status = await api.post("pods/p/binding", binding("p", node))
 
     assert code == 404
     assert problem(status) == (404, "NotFound", 'pods "p" not found')
@@ -186,7 +180,7 @@ async def test_binding_a_pod_that_is_gone_is_not_found(api: Api, node: str) -> N
 async def test_the_name_in_a_binding_is_the_pods(api: Api, node: str) -> None:
     await api.create("pods", pod("p"))
 
-    code, status = await api.post(api.path("pods", "p", "binding"), binding("q", node))
+    code, status = await api.post("pods/p/binding", binding("q", node))
 
     assert (code, status["reason"]) == (400, "BadRequest")
 
@@ -195,7 +189,7 @@ async def test_a_gated_pod_cannot_be_bound(api: Api, node: str) -> None:
     gates = [{"name": "example.com/wait"}]
     await api.create("pods", pod("p", spec={"schedulingGates": gates}))
 
-    code, status = await api.post(api.path("pods", "p", "binding"), binding("p", node))
+    code, status = await api.post("pods/p/binding", binding("p", node))
 
     assert code == 409
     assert "pod p has non-empty .spec.schedulingGates" in status["message"]
@@ -204,9 +198,7 @@ async def test_a_gated_pod_cannot_be_bound(api: Api, node: str) -> None:
 async def test_the_node_of_a_pod_changes_by_binding_only(api: Api) -> None:
     await api.create("pods", pod("p"))
 
-    code, status = await api.patch(
-        api.path("pods", "p"), {"spec": {"nodeName": "here"}}
-    )
+    code, status = await api.patch("pods/p", {"spec": {"nodeName": "here"}})
 
     assert (code, status["reason"]) == (422, "Invalid")
     assert "pod updates may not change fields other than" in status["message"]
@@ -216,7 +208,7 @@ async def test_a_pods_image_may_change_and_its_generation_counts_it(api: Api) ->
     await api.create("pods", pod("p"))
     image = {"spec": {"containers": [{"name": "main", "image": "example/image:2"}]}}
 
-    code, patched = await api.patch(api.path("pods", "p"), image, STRATEGIC)
+    code, patched = await api.patch("pods/p", image, STRATEGIC)
 
     assert (code, patched["metadata"]["generation"]) == (200, 2)
     assert patched["spec"]["containers"][0]["image"] == "example/image:2"
@@ -228,8 +220,8 @@ async def test_status_is_changed_through_its_subresource_only(
     await _bound(api, node)
     running = {"status": {"phase": "Running", "podIP": "192.0.2.7"}}
 
-    _, ignored = await api.patch(api.path("pods", "p"), running)
-    code, written = await api.patch(api.path("pods", "p", "status"), running)
+    _, ignored = await api.patch("pods/p", running)
+    code, written = await api.patch("pods/p/status", running)
 
     assert ignored["status"]["phase"] == "Pending"
     assert (code, written["status"]["phase"]) == (200, "Running")
@@ -243,7 +235,7 @@ async def test_a_status_update_leaves_the_spec_alone(api: Api) -> None:
     made["status"]["message"] = "said"
     made["metadata"]["annotations"] = {"k": "v"}
 
-    code, written = await api.put(api.path("pods", "p", "status"), made)
+    code, written = await api.put("pods/p/status", made)
 
     assert code == 200
     assert written["spec"]["schedulerName"] == "default-scheduler"
@@ -254,8 +246,8 @@ async def test_a_status_update_leaves_the_spec_alone(api: Api) -> None:
 async def test_a_pod_without_a_node_is_deleted_at_once(api: Api) -> None:
     await api.create("pods", pod("p"))
 
-    code, deleted = await api.delete(api.path("pods", "p"))
-    gone, _ = await api.get(api.path("pods", "p"))
+    code, deleted = await api.delete("pods/p")
+    gone, _ = await api.get("pods/p")
 
     assert (code, deleted["kind"], gone) == (200, "Pod", 404)
 
@@ -265,13 +257,13 @@ async def test_a_pod_on_a_node_goes_when_its_kubelet_says_so(
 ) -> None:
     bound = await _bound(api, node)
 
-    code, marked = await api.delete(api.path("pods", "p"))
-    _, waiting = await api.get(api.path("pods", "p"))
+    code, marked = await api.delete("pods/p")
+    _, waiting = await api.get("pods/p")
     last, _ = await api.delete(
-        api.path("pods", "p"),
+        "pods/p",
         {"gracePeriodSeconds": 0, "preconditions": {"uid": bound["metadata"]["uid"]}},
     )
-    gone, _ = await api.get(api.path("pods", "p"))
+    gone, _ = await api.get("pods/p")
 
     assert (code, last, gone) == (200, 200, 404)
     assert waiting["metadata"] == marked["metadata"]
@@ -287,7 +279,7 @@ async def test_a_grace_period_is_shortened_never_lengthened(
     api: Api, node: str
 ) -> None:
     await _bound(api, node)
-    path = api.path("pods", "p")
+    path = "pods/p"
 
     seen = []
     for grace_s in (20, 25, 5):
@@ -302,18 +294,18 @@ async def test_a_grace_period_is_shortened_never_lengthened(
 async def test_a_pods_own_grace_period_is_the_default(api: Api, node: str) -> None:
     await _bound(api, node, terminationGracePeriodSeconds=7)
 
-    _, marked = await api.delete(api.path("pods", "p"))
-    await api.delete(api.path("pods", "p"), {"gracePeriodSeconds": 0})
+    _, marked = await api.delete("pods/p")
+    await api.delete("pods/p", {"gracePeriodSeconds": 0})
 
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
 async def test_a_pod_that_has_ended_is_deleted_at_once(api: Api, node: str) -> None:
     await _bound(api, node)
-    await api.patch(api.path("pods", "p", "status"), {"status": {"phase": "Failed"}})
+    await api.patch("pods/p/status", {"status": {"phase": "Failed"}})
 
-    await api.delete(api.path("pods", "p"))
-    gone, _ = await api.get(api.path("pods", "p"))
+    await api.delete("pods/p")
+    gone, _ = await api.get("pods/p")
 
     assert gone == 404
 
@@ -321,11 +313,11 @@ async def test_a_pod_that_has_ended_is_deleted_at_once(api: Api, node: str) -> N
 async def test_a_pod_being_deleted_cannot_be_bound(api: Api, node: str) -> None:
     waiting = pod("p", metadata={"finalizers": ["example.com/wait"]})
     await api.create("pods", waiting)
-    await api.delete(api.path("pods", "p"))
+    await api.delete("pods/p")
 
-    code, status = await api.post(api.path("pods", "p", "binding"), binding("p", node))
-    await api.patch(api.path("pods", "p"), {"metadata": {"finalizers": None}})
-    gone, _ = await api.get(api.path("pods", "p"))
+    code, status = await api.post("pods/p/binding", binding("p", node))
+    await api.patch("pods/p", {"metadata": {"finalizers": None}})
+    gone, _ = await api.get("pods/p")
 
     assert (code, gone) == (409, 404)
     assert "pod p is being deleted, cannot be assigned to a host" in status["message"]
@@ -334,7 +326,7 @@ async def test_a_pod_being_deleted_cannot_be_bound(api: Api, node: str) -> None:
 async def test_a_pod_can_be_replaced_by_its_manifest(api: Api) -> None:
     made = await api.create("pods", pod("p"))
 
-    code, replaced = await api.put(api.path("pods", "p"), pod("p"))
+    code, replaced = await api.put("pods/p", pod("p"))
 
     assert code == 200, replaced
     assert replaced["spec"] == made["spec"]

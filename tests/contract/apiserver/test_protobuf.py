@@ -39,7 +39,7 @@ async def test_a_config_map_is_created(api: Api) -> None:
 
     code, made = await api.call(
         "POST",
-        api.path("configmaps"),
+        "configmaps",
         _body("v1", "ConfigMap", message),
         media_type=_PROTOBUF,
     )
@@ -73,10 +73,10 @@ async def test_a_pod_is_evicted(api: Api) -> None:
 
     code, status = await api.call(
         "POST",
-        api.path("pods", "p", "eviction"),
+        "pods/p/eviction",
         _body("policy/v1", "Eviction", message),
         media_type=_PROTOBUF,
     )
 
     assert (code, status["status"]) == (201, "Success")
-    assert await api.names(api.path("pods")) == []
+    assert await api.names("pods") == []

@@ -7,17 +7,17 @@ pytestmark = pytest.mark.contract
 
 async def _now(api: Api, plural: str = "configmaps") -> str:
     """Return the version from which a watch sees what is still to come."""
-    _, listed = await api.get(api.path(plural), limit="1")
+    _, listed = await api.get(plural, limit="1")
     version: str = listed["metadata"]["resourceVersion"]
     return version
 
 
 async def test_a_watch_shows_what_happens_after_its_version(api: Api) -> None:
     before = await _now(api)
-    path = api.path("configmaps", "a")
+    path = "configmaps/a"
     await api.create("configmaps", config("a"))
 
-    async with api.watch(api.path("configmaps"), resourceVersion=before) as stream:
+    async with api.watch("configmaps", resourceVersion=before) as stream:
         await api.patch(path, {"data": {"k": "v"}})
         await api.delete(path)
         events = [await stream.next() for _ in range(3)]
@@ -38,7 +38,7 @@ async def test_a_watch_without_a_version_begins_with_what_exists(api: Api) -> No
     await api.create("configmaps", config("a", **labels))
     await api.create("configmaps", config("b", **labels))
 
-    async with api.watch(api.path("configmaps"), labelSelector="k=v") as stream:
+    async with api.watch("configmaps", labelSelector="k=v") as stream:
         first = [await stream.change(), await stream.change()]
         await api.create("configmaps", config("c", **labels))
         last = await stream.change()
@@ -54,7 +54,7 @@ async def test_a_watch_can_begin_with_all_there_is_and_say_where_that_ends(
     await api.create("configmaps", config("a", **labels))
 
     async with api.watch(
-        api.path("configmaps"),
+        "configmaps",
         labelSelector="k=v",
         sendInitialEvents="true",
         resourceVersionMatch="NotOlderThan",
@@ -73,10 +73,10 @@ async def test_what_begins_to_match_is_added_and_what_ceases_is_deleted(
     api: Api,
 ) -> None:
     before = await _now(api)
-    path = api.path("configmaps", "a")
+    path = "configmaps/a"
 
     async with api.watch(
-        api.path("configmaps"), resourceVersion=before, labelSelector="go=yes"
+        "configmaps", resourceVersion=before, labelSelector="go=yes"
     ) as stream:
         await api.create("configmaps", config("a"))
         _, added = await api.patch(path, {"metadata": {"labels": {"go": "yes"}}})
@@ -100,7 +100,7 @@ async def test_a_kubelet_sees_a_pod_when_it_is_bound(api: Api, node: str) -> Non
     ) as stream:
         await api.create("pods", pod("p"))
         bound = binding("p", node, annotations={"k": "v"})
-        await api.post(api.path("pods", "p", "binding"), bound)
+        await api.post("pods/p/binding", bound)
         event = await stream.next()
 
     assert event["type"] == "ADDED"
@@ -111,10 +111,10 @@ async def test_a_kubelet_sees_a_pod_when_it_is_bound(api: Api, node: str) -> Non
 async def test_a_change_that_changes_nothing_is_no_event(api: Api) -> None:
     before = await _now(api)
     await api.create("configmaps", config("a", data={"k": "v"}))
-    await api.patch(api.path("configmaps", "a"), {"data": {"k": "v"}})
+    await api.patch("configmaps/a", {"data": {"k": "v"}})
     await api.create("configmaps", config("b"))
 
-    async with api.watch(api.path("configmaps"), resourceVersion=before) as stream:
+    async with api.watch("configmaps", resourceVersion=before) as stream:
         changes = [await stream.change(), await stream.change()]
 
     assert changes == [("ADDED", "a"), ("ADDED", "b")]
@@ -126,7 +126,7 @@ async def test_a_watch_of_one_name(api: Api) -> None:
     await api.create("configmaps", config("b"))
 
     async with api.watch(
-        api.path("configmaps"), resourceVersion=before, fieldSelector="metadata.name=b"
+        "configmaps", resourceVersion=before, fieldSelector="metadata.name=b"
     ) as stream:
         change = await stream.change()
 
@@ -138,7 +138,7 @@ async def test_a_watch_ends_by_itself_after_its_timeout(api: Api) -> None:
     await api.create("configmaps", config("a"))
 
     async with api.watch(
-        api.path("configmaps"), resourceVersion=before, timeoutSeconds="1"
+        "configmaps", resourceVersion=before, timeoutSeconds="1"
     ) as stream:
         events = await stream.rest()
 
@@ -151,7 +151,7 @@ async def test_a_watch_that_asks_for_bookmarks_gets_one_before_it_ends(
     before = await _now(api)
 
     async with api.watch(
-        api.path("configmaps"),
+        "configmaps",
         resourceVersion=before,
         fieldSelector="metadata.name=a",
         timeoutSeconds="5",
@@ -169,7 +169,7 @@ async def test_a_watch_that_asks_for_bookmarks_gets_one_before_it_ends(
 
 
 async def test_a_version_that_is_too_old_is_an_error_event_with_410(api: Api) -> None:
-    async with api.watch(api.path("configmaps"), resourceVersion="1") as stream:
+    async with api.watch("configmaps", resourceVersion="1") as stream:
         events = await stream.rest()
 
     assert len(events) == 1
@@ -186,8 +186,6 @@ async def test_a_version_that_is_too_old_is_an_error_event_with_410(api: Api) ->
 async def test_a_field_that_cannot_be_selected_is_refused_before_the_stream(
     api: Api,
 ) -> None:
-    code, status = await api.get(
-        api.path("pods"), watch="1", fieldSelector="spec.color=red"
-    )
+    code, status = await api.get("pods", watch="1", fieldSelector="spec.color=red")
 
     assert (code, status["reason"]) == (400, "BadRequest")
