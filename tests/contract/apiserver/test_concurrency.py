@@ -120,13 +120,6 @@ async def test_a_patch_with_the_right_uid_is_done(api: Api) -> None:
     assert (code, patched["metadata"]["annotations"]) == (200, {"k": "v"})
 
 
-async def test_a_patch_of_what_is_gone_is_not_found(api: Api) -> None:
-    code, status = await api.patch("configmaps/a", {"metadata": {"uid": "any"}})
-
-    assert code == 404
-    assert problem(status) == (404, "NotFound", 'configmaps "a" not found')
-
-
 async def test_a_delete_with_another_uid_is_a_conflict(api: Api) -> None:
     made = await api.create("configmaps", config("a"))
 
@@ -152,26 +145,6 @@ async def test_a_delete_of_a_stale_version_is_a_conflict(api: Api) -> None:
     )
 
     assert (code, status["reason"]) == (409, "Conflict")
-
-
-async def test_the_name_cannot_be_changed(api: Api) -> None:
-    await api.create("configmaps", config("a"))
-
-    code, status = await api.put("configmaps/a", config("b"))
-
-    assert code == 400
-    assert problem(status) == (
-        400,
-        "BadRequest",
-        "the name of the object (b) does not match the name on the URL (a)",
-    )
-
-
-async def test_an_update_of_what_is_gone_is_not_found(api: Api) -> None:
-    code, status = await api.put("configmaps/a", config("a"))
-
-    assert code == 404
-    assert problem(status) == (404, "NotFound", 'configmaps "a" not found')
 
 
 async def test_a_lease_is_created_by_put_and_never_overwritten_unseen(api: Api) -> None:

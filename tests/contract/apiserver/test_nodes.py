@@ -73,15 +73,6 @@ async def test_a_namespace_that_goes_takes_no_new_objects(api: Api) -> None:
     assert "because it is being terminated" in status["message"]
 
 
-async def test_the_default_namespace_stays(api: Api) -> None:
-    code, status = await api.delete("/api/v1/namespaces/default")
-
-    assert code == 403
-    assert status["message"] == (
-        'namespaces "default" is forbidden: this namespace may not be deleted'
-    )
-
-
 async def test_discovery_names_the_groups_and_resources(api: Api) -> None:
     _, version = await api.get("/version")
     _, core = await api.get("/api")

@@ -85,22 +85,6 @@ async def test_a_namespace_must_exist(api: Api) -> None:
     )
 
 
-async def test_a_body_of_another_namespace_is_refused(api: Api) -> None:
-    body = config("a", metadata={"namespace": "default"})
-
-    code, status = await api.post("configmaps", body)
-
-    assert code == 400
-    assert problem(status) == (
-        400,
-        "BadRequest",
-        (
-            "the namespace of the provided object does not match "
-            "the namespace sent on the request"
-        ),
-    )
-
-
 async def test_an_object_without_a_name_is_invalid(api: Api) -> None:
     code, status = await api.post("configmaps", {"data": {}})
 
@@ -134,52 +118,6 @@ async def test_a_name_with_capital_letters_is_invalid(api: Api) -> None:
         'ConfigMap "A" is invalid: metadata.name: Invalid value: "A": '
         "a lowercase RFC 1123 subdomain must consist of"
     )
-
-
-async def test_a_label_value_with_a_blank_is_invalid(api: Api) -> None:
-    body = config("a", metadata={"labels": {"k": "a b"}})
-
-    code, status = await api.post("configmaps", body)
-
-    assert code == 422
-    assert status["details"]["causes"][0]["field"] == "metadata.labels"
-    assert 'metadata.labels: Invalid value: "a b": a valid label' in status["message"]
-
-
-async def test_an_annotation_must_be_text(api: Api) -> None:
-    body = config("a", metadata={"annotations": {"k": 1}})
-
-    code, status = await api.post("configmaps", body)
-
-    assert (code, status["reason"]) == (400, "BadRequest")
-    assert "cannot unmarshal number into Go struct field" in status["message"]
-
-
-async def test_a_resource_version_in_create_is_refused(api: Api) -> None:
-    body = config("a", metadata={"resourceVersion": "7"})
-
-    code, status = await api.post("configmaps", body)
-
-    assert code == 500
-    assert problem(status) == (
-        500,
-        "",
-        "resourceVersion should not be set on objects to be created",
-    )
-
-
-async def test_broken_json_is_a_bad_request(api: Api) -> None:
-    code, status = await api.post("configmaps", "no object")
-
-    assert (code, status["reason"]) == (400, "BadRequest")
-
-
-async def test_another_kind_is_a_bad_request(api: Api) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
-
-    code, status = await api.post("pods", body)
-
-    assert (code, status["reason"]) == (400, "BadRequest")
 
 
 async def test_nulls_and_empty_maps_are_not_kept(api: Api) -> None:
@@ -257,21 +195,3 @@ async def test_a_dry_run_answers_and_changes_nothing(api: Api) -> None:
     assert (created, patched, deleted, missing) == (201, 200, 200, 404)
     assert (made["metadata"]["name"], shown["data"]) == ("a", {"k": "v"})
     assert after == kept
-
-
-async def test_a_method_that_a_resource_does_not_have_is_405(api: Api) -> None:
-    code, status = await api.put("configmaps", config("a"))
-
-    assert code == 405
-    assert status["reason"] == "MethodNotAllowed"
-
-
-async def test_a_resource_that_does_not_exist_is_404(api: Api) -> None:
-    code, status = await api.get("/api/v1/unicorns")
-
-    assert code == 404
-    assert problem(status) == (
-        404,
-        "NotFound",
-        "the server could not find the requested resource",
-    )

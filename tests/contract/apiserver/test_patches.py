@@ -43,25 +43,6 @@ async def test_removing_what_is_not_there_is_fine_in_a_merge_patch(api: Api) -> 
     assert code == 200
 
 
-async def test_a_merge_patch_with_a_number_for_text_is_invalid(api: Api) -> None:
-    await api.create("configmaps", config("a"))
-
-    code, status = await api.patch(
-        "configmaps/a", {"metadata": {"annotations": {"k": 1}}}
-    )
-
-    assert (code, status["reason"]) == (422, "Invalid")
-    assert "cannot unmarshal number into Go struct field" in status["message"]
-
-
-async def test_a_merge_patch_that_is_no_object_is_a_bad_request(api: Api) -> None:
-    await api.create("configmaps", config("a"))
-
-    code, status = await api.patch("configmaps/a", "text")
-
-    assert (code, status["reason"]) == (400, "BadRequest")
-
-
 async def test_a_patch_of_an_unknown_kind_is_refused(api: Api) -> None:
     await api.create("configmaps", config("a"))
 

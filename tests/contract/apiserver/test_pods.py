@@ -75,13 +75,6 @@ async def test_extended_resources_are_whole_and_requests_equal_limits(
     assert status["details"]["causes"][0]["reason"] == cause
 
 
-async def test_what_is_no_quantity_is_a_bad_request(api: Api) -> None:
-    code, status = await api.post("pods", _asking("p", {"limits": {NPU: "two"}}))
-
-    assert (code, status["reason"]) == (400, "BadRequest")
-    assert "quantities must match the regular expression" in status["message"]
-
-
 async def test_a_pod_needs_a_container_with_name_and_image(api: Api) -> None:
     none, status = await api.post("pods", pod("p", spec={"containers": []}))
     empty, other = await api.post("pods", pod("p", spec={"containers": [{}]}))
@@ -170,21 +163,6 @@ async def test_binding_another_pod_of_that_name_is_a_conflict(
     assert "nodeName" not in after["spec"]
 
 
-async def test_binding_a_pod_that_is_gone_is_not_found(api: Api, node: str) -> None:
-    code, status = await api.post("pods/p/binding", binding("p", node))
-
-    assert code == 404
-    assert problem(status) == (404, "NotFound", 'pods "p" not found')
-
-
-async def test_the_name_in_a_binding_is_the_pods(api: Api, node: str) -> None:
-    await api.create("pods", pod("p"))
-
-    code, status = await api.post("pods/p/binding", binding("q", node))
-
-    assert (code, status["reason"]) == (400, "BadRequest")
-
-
 async def test_a_gated_pod_cannot_be_bound(api: Api, node: str) -> None:
     gates = [{"name": "example.com/wait"}]
     await api.create("pods", pod("p", spec={"schedulingGates": gates}))
@@ -193,15 +171,6 @@ async def test_a_gated_pod_cannot_be_bound(api: Api, node: str) -> None:
 
     assert code == 409
     assert "pod p has non-empty .spec.schedulingGates" in status["message"]
-
-
-async def test_the_node_of_a_pod_changes_by_binding_only(api: Api) -> None:
-    await api.create("pods", pod("p"))
-
-    code, status = await api.patch("pods/p", {"spec": {"nodeName": "here"}})
-
-    assert (code, status["reason"]) == (422, "Invalid")
-    assert "pod updates may not change fields other than" in status["message"]
 
 
 async def test_a_pods_image_may_change_and_its_generation_counts_it(api: Api) -> None:

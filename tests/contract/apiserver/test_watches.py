@@ -181,11 +181,3 @@ async def test_a_version_that_is_too_old_is_an_error_event_with_410(api: Api) ->
         "Expired",
     )
     assert status["message"].startswith("too old resource version: 1 (")
-
-
-async def test_a_field_that_cannot_be_selected_is_refused_before_the_stream(
-    api: Api,
-) -> None:
-    code, status = await api.get("pods", watch="1", fieldSelector="spec.color=red")
-
-    assert (code, status["reason"]) == (400, "BadRequest")
