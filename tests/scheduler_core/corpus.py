@@ -20,12 +20,12 @@ from scheduler_core.topology.leaves import (
     Leaf,
     Network,
     Schema,
-    Server,
     Tenant,
     Version,
 )
 from scheduler_core.wire import switches as wire
 from tests.machines import mask, node_state
+from tests.scheduler_core.leaf_parts import leaf_of
 
 Case = dict[str, Any]
 
@@ -210,12 +210,9 @@ def network_of(case: Case) -> tuple[Network, list[str]]:
 
 
 def _leaf(tor: Mapping[str, Any], width: int) -> Leaf:
-    return Leaf(
-        name=str(tor["id"]),
-        servers=tuple(
-            Server(node=f"t{tor['id']}s{slice_id}", slice_id=slice_id)
-            for slice_id in range(width)
-        ),
+    return leaf_of(
+        str(tor["id"]),
+        (f"t{tor['id']}s{slice_id}" for slice_id in range(width)),
         use=LeafUse(tor["isSharedTor"]),
         healthy=tor["isHealthy"] == 0,
     )

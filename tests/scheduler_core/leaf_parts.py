@@ -1,21 +1,22 @@
 """Leaves and slots in a word each; nodes are called after leaf and position: b2."""
 
-from scheduler_core.node.decision import LeafUse
+from collections.abc import Iterable
+from typing import Any
+
 from scheduler_core.topology.leaves import Leaf, Server
 
 Slots = dict[str, tuple[str, int]]
 
 
-def leaf(
-    name: str,
-    width: int = 4,
-    *,
-    use: LeafUse = LeafUse.IDLE,
-    healthy: bool = True,
-) -> Leaf:
+def leaf_of(name: str, nodes: Iterable[str], **more: Any) -> Leaf:
+    """Return a leaf with these nodes, from position 0."""
+    servers = tuple(Server(node=node, slice_id=p) for p, node in enumerate(nodes))
+    return Leaf(name=name, servers=servers, **more)
+
+
+def leaf(name: str, width: int = 4, **more: Any) -> Leaf:
     """A leaf with a server at each position."""
-    servers = tuple(Server(node=f"{name}{p}", slice_id=p) for p in range(width))
-    return Leaf(name=name, servers=servers, use=use, healthy=healthy)
+    return leaf_of(name, (f"{name}{p}" for p in range(width)), **more)
 
 
 def free(**positions: str) -> Slots:

@@ -13,20 +13,15 @@ from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job import Terms, place_job
-from scheduler_core.placement.job_rules import Job, Pod, Profile
+from scheduler_core.placement.job_rules import Job, Profile
 from scheduler_core.placement.pod import place
 from scheduler_core.preemption.relaxations import Advice
 from scheduler_core.preemption.victims import Eviction, Preemptor, RunningPod, preempt
 from scheduler_core.products.table import PRODUCTS, Product, by_key
-from scheduler_core.topology.leaves import (
-    Leaf,
-    Network,
-    Schema,
-    Server,
-    Tenant,
-    Version,
-)
+from scheduler_core.topology.leaves import Network, Schema, Tenant, Version
 from tests.machines import node_state
+from tests.scheduler_core.jobs import job_of
+from tests.scheduler_core.leaf_parts import leaf_of
 
 _NODES = 24
 Answer = Placement | JobPlacement | Rejection
@@ -72,10 +67,7 @@ def gangs() -> Iterator[Answer]:
         cluster = _cluster(row)
         names = frozenset(node.name for node in cluster)
         for sizes in ((2, 2, 2), (row.counts[-1],) * 3, (4, 2, 2, 1), (6, 4)):
-            pods = tuple(
-                Pod(name=f"pod-{at}", chips=size) for at, size in enumerate(sizes)
-            )
-            job = Job(row=row, pods=pods)
+            job = job_of(row, *sizes)
             terms = Terms(profile=Profile.PER_POD)
             yield place_job(job, cluster, terms=terms, names=names)
 
@@ -85,16 +77,7 @@ def networks() -> Iterator[Answer]:
     row = by_key("atlas-a2-8")
     cluster = _cluster(row)
     names = sorted(node.name for node in cluster)
-    leaves = tuple(
-        Leaf(
-            name=f"leaf-{at}",
-            servers=tuple(
-                Server(node=name, slice_id=slice_id)
-                for slice_id, name in enumerate(names[at::6])
-            ),
-        )
-        for at in range(6)
-    )
+    leaves = tuple(leaf_of(f"leaf-{at}", names[at::6]) for at in range(6))
     tenant = Tenant(schema=Schema.LARGE_MODEL, nodes=frozenset(names[:3]))
     for version in Version:
         network = Network(leaves=leaves, version=version, tenants=(tenant,))
@@ -125,7 +108,7 @@ def helps() -> Iterator[Help]:
         few, most = frozenset(sorted(names)[::3]), row.counts[-1]
         yield advice.advise_pod(row, most, cluster, names=names, avoid=few)
         terms = Terms(profile=Profile.PER_POD)
-        job = Job(row=row, pods=_job(row, 3, most).pods)
+        job = job_of(row, most, most, most)
         yield advice.advise_job(job, cluster, terms=terms, names=names)
         running = {node.name: _running(node) for node in cluster}
         pod = Preemptor(wanted=row, chips=row.counts[-2], priority=2)
@@ -153,8 +136,7 @@ def _terms(network: Network, schema: Schema) -> Terms:
 
 
 def _job(row: Product, pods: int, chips: int) -> Job:
-    some = tuple(Pod(name=f"pod-{at}", chips=chips) for at in range(pods))
-    return Job(row=row, pods=some, sp_block=2 * chips)
+    return job_of(row, *[chips] * pods, sp_block=2 * chips)
 
 
 def _printed(answer: Answer | Help) -> Answer | Help | str:

@@ -23,16 +23,16 @@ from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import (
     TOR_AFFINITY,
-    Leaf,
     Network,
     Schema,
-    Server,
     schema_of,
 )
 from scheduler_core.wire.annotations import WireError, parse_chip_names, parse_chips
 from tests.machines import mask, node_state
 from tests.scheduler_core import corpus, superpod_corpus
 from tests.scheduler_core.corpus import Case
+from tests.scheduler_core.jobs import job_of
+from tests.scheduler_core.leaf_parts import leaf_of
 
 Given = Mapping[str, Any]
 
@@ -182,16 +182,16 @@ def check_tor_label(case: Case) -> None:
     given = case["input"]
     row = ATLAS_800_TRAINING
     node = node_state("n", row, inventory=1)
-    leaf = Leaf(name="0", servers=(Server(node="n", slice_id=0),))
-    network = Network(leaves=(leaf,)) if given["tor_configmap_loaded"] else None
-    job = job_rules.Job(row=row, pods=(job_rules.Pod(name="p", chips=1),))
+    network = (
+        Network(leaves=(leaf_of("0", "n"),)) if given["tor_configmap_loaded"] else None
+    )
     try:
         schema = schema_of((given.get("labels") or {}).get(TOR_AFFINITY, ""))
     except ValueError:
         valid = False
     else:
         terms = Terms(schema=schema, network=network)
-        placed = place_job(job, Cluster([node]), terms=terms)
+        placed = place_job(job_of(row, 1), Cluster([node]), terms=terms)
         valid = isinstance(placed, JobPlacement)
 
     assert valid == case["expect"]["valid"]
@@ -206,9 +206,7 @@ def check_job_valid(case: Case) -> None:
         pods = [pod_of(f"pod-{i}", task) for i, task in enumerate(given["tasks"])]
     else:
         number, total = given["npu_task_num"], given["job_total_chips"]
-        pods = [
-            job_rules.Pod(name=f"pod-{i}", chips=total // number) for i in range(number)
-        ]
+        pods = list(job_of(row, *(total // number for _ in range(number))).pods)
     job = job_rules.Job(
         row=row,
         pods=tuple(pods),

@@ -1,5 +1,6 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -13,7 +14,7 @@ from scheduler_core.node.decision import JobPlacement, Placement
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job import COMMON, Terms, place_job
-from scheduler_core.placement.job_rules import Job, Pod
+from scheduler_core.placement.job_rules import Job
 from scheduler_core.placement.pod import place
 from scheduler_core.preemption.relaxations import (
     AddNode,
@@ -30,8 +31,10 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from scheduler_core.topology.leaves import Leaf, Network, Schema, Server
+from scheduler_core.topology.leaves import Network, Schema
 from tests.machines import EIGHT, RINGS, atlas, node_state
+from tests.scheduler_core.jobs import job_of
+from tests.scheduler_core.leaf_parts import leaf_of
 
 ROWS = [
     table.by_key(key)
@@ -86,6 +89,28 @@ def all_wishes(nodes: list[NodeState], row: Product) -> Iterator[Relaxation]:
                 yield HealNetwork(node=one.name, chip=chip)
 
 
+def pod_fits(
+    row: Product, count: int, simulation: Simulation, *, in_network: bool
+) -> bool:
+    found = place(
+        row,
+        count,
+        simulation.cluster,
+        avoid=simulation.avoid,
+        in_network=in_network,
+    )
+    return isinstance(found, Placement)
+
+
+def check_parts(
+    found: Advice, simulation: Simulation, fits: Callable[[Simulation], bool]
+) -> None:
+    """All parts together make room, and without any one there is none."""
+    assert simulation.passes(found.parts, fits)
+    for part in found.parts:
+        assert not simulation.passes([p for p in found.parts if p != part], fits)
+
+
 @pytest.mark.property
 @given(
     row=st.sampled_from(ROWS),
@@ -106,25 +131,14 @@ def test_with_all_parts_there_is_a_place_and_without_any_one_there_is_none(
         node(name, row, masks) for name, masks in zip("ab", given_masks, strict=False)
     )
 
-    def fits(simulation: Simulation) -> bool:
-        found = place(
-            row,
-            count,
-            simulation.cluster,
-            avoid=simulation.avoid,
-            in_network=in_network,
-        )
-        return isinstance(found, Placement)
-
+    fits = partial(pod_fits, row, count, in_network=in_network)
     found = advice.advise_pod(row, count, cluster, avoid=avoid, in_network=in_network)
 
     simulation = Simulation(row, cluster, None, avoid)
     if found is None:
         assert simulation.passes((), fits) or count not in row.ways
         return
-    assert simulation.passes(found.parts, fits)
-    for part in found.parts:
-        assert not simulation.passes([p for p in found.parts if p != part], fits)
+    check_parts(found, simulation, fits)
     assert not any(isinstance(part, AddNode) for part in found.parts)
 
 
@@ -140,10 +154,7 @@ def test_no_fewer_parts_would_do(
     ]
     cluster = Cluster(nodes)
 
-    def fits(simulation: Simulation) -> bool:
-        found = place(row, count, simulation.cluster, in_network=True)
-        return isinstance(found, Placement)
-
+    fits = partial(pod_fits, row, count, in_network=True)
     found = advice.advise_pod(row, count, cluster, in_network=True)
 
     simulation = Simulation(row, cluster, None, ())
@@ -280,28 +291,20 @@ def test_of_many_clauses_only_the_number_is_said() -> None:
     assert Advice(parts=parts).text.endswith("; and 2 more such things")
 
 
-def job(row: Product, pods: int, count: int) -> Job:
-    some = tuple(Pod(name=f"p{each}", chips=count) for each in range(pods))
-    return Job(row=row, pods=some)
+def job_fits(given: Job, terms: Terms, simulation: Simulation) -> bool:
+    found = place_job(given, simulation.cluster, terms=terms, names=simulation.names)
+    return isinstance(found, JobPlacement)
 
 
-def check(given: Job, cluster: Cluster, terms: Terms) -> Advice | None:
+def check(given: Job, cluster: Cluster, terms: Terms = COMMON) -> Advice | None:
     """What is advised, once it has been seen to keep its promise."""
-
-    def fits(simulation: Simulation) -> bool:
-        found = place_job(
-            given, simulation.cluster, terms=terms, names=simulation.names
-        )
-        return isinstance(found, JobPlacement)
-
     found = advice.advise_job(given, cluster, terms=terms)
 
-    simulation = Simulation(given.row or ATLAS, cluster, None, ())
     if found is not None:
+        simulation = Simulation(given.row or ATLAS, cluster, None, ())
+        fits = partial(job_fits, given, terms)
         assert not simulation.passes((), fits)
-        assert simulation.passes(found.parts, fits)
-        for part in found.parts:
-            assert not simulation.passes([p for p in found.parts if p != part], fits)
+        check_parts(found, simulation, fits)
     return found
 
 
@@ -313,7 +316,7 @@ def test_a_job_of_one_pod_does_not_care_for_the_network_of_chips() -> None:
         ]
     )
 
-    assert check(job(ATLAS, 1, 8), cluster, COMMON) == Advice(
+    assert check(job_of(ATLAS, 8), cluster) == Advice(
         parts=(FreeChip(node="a", chip=7),)
     )
 
@@ -321,7 +324,7 @@ def test_a_job_of_one_pod_does_not_care_for_the_network_of_chips() -> None:
 def test_a_gang_is_told_what_all_its_pods_need() -> None:
     cluster = Cluster([atlas("a"), atlas("b", range(1, 8)), atlas("c", ())])
 
-    found = check(job(ATLAS, 2, 8), cluster, COMMON)
+    found = check(job_of(ATLAS, 8, 8), cluster)
 
     assert found == Advice(parts=(FreeChip(node="b", chip=0),))
 
@@ -329,7 +332,7 @@ def test_a_gang_is_told_what_all_its_pods_need() -> None:
 def test_a_gang_is_told_of_as_few_nodes_to_be_added_as_can_be() -> None:
     cluster = Cluster([atlas("a", range(1, 8))])
 
-    found = check(job(ATLAS, 3, 8), cluster, COMMON)
+    found = check(job_of(ATLAS, 8, 8, 8), cluster)
 
     assert found is not None
     assert set(found.parts) == {
@@ -346,16 +349,16 @@ def test_a_gang_is_told_of_as_few_nodes_to_be_added_as_can_be() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param(job(ATLAS, 2, 4), id="up to 8 chips must be one pod"),
-        pytest.param(job(ATLAS, 1, 3), id="a count that is never given"),
-        pytest.param(Job(row=None, pods=()), id="no such server"),
-        pytest.param(job(ATLAS, 1, 8), id="it has a place"),
+        pytest.param(job_of(ATLAS, 4, 4), id="up to 8 chips must be one pod"),
+        pytest.param(job_of(ATLAS, 3), id="a count that is never given"),
+        pytest.param(job_of(None), id="no such server"),
+        pytest.param(job_of(ATLAS, 8), id="it has a place"),
     ],
 )
 def test_there_is_no_advice_for_a_job_that_is_wrong_itself_or_that_has_a_place(
     given: Job,
 ) -> None:
-    assert check(given, Cluster([atlas("a")]), COMMON) is None
+    assert check(given, Cluster([atlas("a")])) is None
 
 
 @pytest.mark.property
@@ -369,13 +372,7 @@ def test_jobs_under_leaves_and_in_superpods_get_advice_that_keeps_its_promise(
         node(name, row, (0xFF, 0xFF if free < 0x70 else free, 0, False))
         for name, free in zip(names, frees, strict=True)
     )
-    leaves = tuple(
-        Leaf(
-            name=leaf,
-            servers=tuple(Server(node=n, slice_id=0) for n in names[first : first + 3]),
-        )
-        for leaf, first in (("x", 0), ("y", 3))
-    )
+    leaves = leaf_of("x", names[:3]), leaf_of("y", names[3:])
     terms = (
         Terms(
             superpods=SuperPods(of_node={n: int(n[1]) // 3 for n in names}, reserve=0)
@@ -383,17 +380,12 @@ def test_jobs_under_leaves_and_in_superpods_get_advice_that_keeps_its_promise(
         if in_superpods
         else Terms(schema=Schema.LARGE_MODEL, network=Network(leaves=leaves))
     )
-    pods = data.draw(st.integers(2, 6))
+    given_job = job_of(row, *[8] * data.draw(st.integers(2, 6)))
 
-    found = check(job(row, pods, 8), cluster, terms)
+    found = check(given_job, cluster, terms)
 
-    everything = Simulation(row, cluster, None, ()).passes(
-        [FreeChip(node=n.name, chip=c) for n in cluster for c in EIGHT],
-        lambda simulation: isinstance(
-            place_job(job(row, pods, 8), simulation.cluster, terms=terms), JobPlacement
-        ),
-    )
-    placed = isinstance(
-        place_job(job(row, pods, 8), cluster, terms=terms), JobPlacement
-    )
-    assert (found is not None) == (everything and not placed)
+    simulation = Simulation(row, cluster, None, ())
+    every_chip = [FreeChip(node=n.name, chip=c) for n in cluster for c in EIGHT]
+    fits = partial(job_fits, given_job, terms)
+    expected = simulation.passes(every_chip, fits) and not simulation.passes((), fits)
+    assert (found is not None) == expected

@@ -11,13 +11,15 @@ from scheduler_core.node.decision import Placement, Rejection
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job import Terms
-from scheduler_core.placement.job_rules import Job, Pod
+from scheduler_core.placement.job_rules import Job
 from scheduler_core.placement.pod import place
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from scheduler_core.topology.leaves import Leaf, Network, Schema, Server
+from scheduler_core.topology.leaves import Network, Schema
 from tests.machines import EIGHT, RINGS, atlas, node_state
+from tests.scheduler_core.jobs import job_of
+from tests.scheduler_core.leaf_parts import leaf_of
 
 ROWS = [row for row in table.PRODUCTS if row.resource != "huawei.com/npu"]
 A3 = table.by_key("atlas-a3-8-superpod")
@@ -149,11 +151,6 @@ def test_a_guest_says_by_whose_rule_it_serves() -> None:
     )
 
 
-def job(row: Product | None, *counts: int) -> Job:
-    pods = tuple(Pod(name=f"p{at}", chips=count) for at, count in enumerate(counts))
-    return Job(row=row, pods=pods)
-
-
 def ends(explanation: NodeExplanation, number: int) -> list[tuple[str, str, bool]]:
     steps = explanation.steps[-number:]
     return [(step.about, step.text, step.holds) for step in steps]
@@ -162,9 +159,9 @@ def ends(explanation: NodeExplanation, number: int) -> list[tuple[str, str, bool
 @pytest.mark.parametrize(
     ("given_job", "said"),
     [
-        (job(ATLAS, 4, 4), "up to 8 chips must be one pod, found 2 pods"),
-        (job(None, 4), "no kind of server that we know serves such a job"),
-        (job(ATLAS), "no pod asks for chips"),
+        (job_of(ATLAS, 4, 4), "up to 8 chips must be one pod, found 2 pods"),
+        (job_of(None, 4), "no kind of server that we know serves such a job"),
+        (job_of(ATLAS), "no pod asks for chips"),
     ],
 )
 def test_what_is_wrong_with_a_job_is_said_of_every_node(
@@ -181,19 +178,19 @@ def test_the_plan_says_which_pods_a_node_gets_or_where_they_go_instead() -> None
     cluster = Cluster([atlas("a"), atlas("b", RINGS[0]), atlas("c")])
 
     verdicts = [
-        node_explanation.explain_job(job(ATLAS, 4), cluster, name) for name in "ab"
+        node_explanation.explain_job(job_of(ATLAS, 4), cluster, name) for name in "ab"
     ]
 
     assert [each.steps[0].text for each in verdicts] == ["one pod of 4 chips"] * 2
     assert [ends(each, 1) for each in verdicts] == [
         [("plan", "the job goes to b", True)],
-        [("plan", "gets p0", True)],
+        [("plan", "gets pod-0", True)],
     ]
 
 
 def test_a_plan_that_fails_is_said_although_the_node_could_serve() -> None:
     explanation = node_explanation.explain_job(
-        job(ATLAS, 8, 8), Cluster([atlas("a")]), "a"
+        job_of(ATLAS, 8, 8), Cluster([atlas("a")]), "a"
     )
 
     assert not explanation.fits
@@ -208,7 +205,7 @@ def test_a_plan_that_fails_is_said_although_the_node_could_serve() -> None:
 def test_of_a_node_that_cannot_serve_the_plan_is_not_asked() -> None:
     cluster = Cluster([atlas("a"), atlas("b", ())])
 
-    explanation = node_explanation.explain_job(job(ATLAS, 8), cluster, "b")
+    explanation = node_explanation.explain_job(job_of(ATLAS, 8), cluster, "b")
 
     assert [step.about for step in explanation.steps] == [
         *("job", "node", "count", "health", "free", "groups")
@@ -218,7 +215,7 @@ def test_of_a_node_that_cannot_serve_the_plan_is_not_asked() -> None:
 def test_many_nodes_of_a_plan_are_not_all_named() -> None:
     cluster = Cluster([atlas(f"n{at}") for at in range(6)])
 
-    explanation = node_explanation.explain_job(job(ATLAS, *[8] * 5), cluster, "n5")
+    explanation = node_explanation.explain_job(job_of(ATLAS, *[8] * 5), cluster, "n5")
 
     assert ends(explanation, 1) == [
         ("plan", "the job goes to n0, n1, n2 and 2 more", True)
@@ -226,8 +223,8 @@ def test_many_nodes_of_a_plan_are_not_all_named() -> None:
 
 
 def test_under_leaves_and_in_superpods_it_is_said_where_a_node_hangs() -> None:
-    leaf = Leaf(name="x", servers=(Server(node="a", slice_id=0),))
-    leaves = Terms(schema=Schema.NORMAL, network=Network(leaves=(leaf,)))
+    network = Network(leaves=(leaf_of("x", "a"),))
+    leaves = Terms(schema=Schema.NORMAL, network=network)
     joined = Terms(superpods=SuperPods(of_node={"a": 7}, reserve=0))
     a3 = [node_state(name, A3, inventory=0xFF) for name in "ab"]
 
@@ -237,8 +234,8 @@ def test_under_leaves_and_in_superpods_it_is_said_where_a_node_hangs() -> None:
             2,
         )
         for given_job, nodes, terms in (
-            (job(ATLAS, 8), [atlas("a"), atlas("b")], leaves),
-            (job(A3, 8, 8), a3, joined),
+            (job_of(ATLAS, 8), [atlas("a"), atlas("b")], leaves),
+            (job_of(A3, 8, 8), a3, joined),
         )
         for name in "ab"
     ]
@@ -249,5 +246,5 @@ def test_under_leaves_and_in_superpods_it_is_said_where_a_node_hangs() -> None:
         ("superpod", "SuperPoD 7", True),
         ("superpod", "in a SuperPoD that is not known", False),
     ]
-    assert found[0][1] == ("plan", "gets p0", True)
+    assert found[0][1] == ("plan", "gets pod-0", True)
     assert found[1][1] == ("plan", "the job goes to a", True)

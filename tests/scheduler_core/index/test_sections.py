@@ -14,6 +14,7 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import Product
 from tests.machines import node_state
+from tests.scheduler_core.jobs import place_of
 
 ATLAS, FLAT_8 = table.ATLAS_800_TRAINING, table.by_key("flat-8")
 HALF, MODULE = table.by_key("atlas-800-training-half"), table.by_key("atlas-a2-8")
@@ -140,12 +141,10 @@ def test_an_index_that_was_kept_up_to_date_answers_as_one_made_anew(
 def test_a_row_is_served_by_all_nodes_that_can_a_resource_by_own_rows() -> None:
     cluster = Cluster([node("atlas", ATLAS, 0b0000_0111), node("a2", MODULE, 0b1111)])
 
-    by_row = place(FLAT_8, 3, cluster)
-    by_own = place(ATLAS.resource, 3, cluster)
+    by_row = place_of(place(FLAT_8, 3, cluster))
+    by_own = place_of(place(ATLAS.resource, 3, cluster))
 
-    assert isinstance(by_row, Placement)
     assert (by_row.node, by_row.chips) == ("atlas", (0, 1, 2))
-    assert isinstance(by_own, Placement)
     assert (by_own.node, by_own.chips) == ("a2", (0, 1, 2))
 
 
@@ -160,10 +159,7 @@ def test_a_node_with_more_chips_than_the_row_knows_does_not_serve_it() -> None:
 def test_a_row_that_demands_a_label_is_served_by_nodes_that_carry_it() -> None:
     cluster = Cluster([node("plain", P310, 0b1111), node("duo", DUO_CHIP, 0b11)])
 
-    answer = place(DISTRIBUTED, 2, cluster)
-
-    assert isinstance(answer, Placement)
-    assert answer.node == "duo"
+    assert place_of(place(DISTRIBUTED, 2, cluster)).node == "duo"
     assert isinstance(place(DISTRIBUTED, 4, cluster), Rejection)
 
 
@@ -188,8 +184,7 @@ def test_a_faulty_network_does_not_matter_where_the_row_says_so() -> None:
 
     answer = place(P310, 4, cluster, in_network=True)
 
-    assert isinstance(answer, Placement)
-    assert answer.chips == (0, 1, 2, 3)
+    assert place_of(answer).chips == (0, 1, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -237,15 +232,13 @@ def test_the_reason_is_said_in_the_words_of_the_product(
 ) -> None:
     answer = place(row, count, Cluster([node("n", row, free)]))
 
-    assert isinstance(answer, Placement)
-    assert answer.reason == reason
+    assert place_of(answer).reason == reason
 
 
 def test_pods_of_a_distributed_job_on_a_box_are_said_to_be_split_by_number() -> None:
     free = 0b1111_1000_0001_1111
     answer = place(BOX, 10, Cluster([node("n", BOX, free)]), in_network=True)
 
-    assert isinstance(answer, Placement)
-    assert answer.reason == (
+    assert place_of(answer).reason == (
         "5 chips of each HCCS ring, on a node with all 16 chips healthy"
     )

@@ -15,7 +15,8 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from tests.machines import atlas, mask, node_state
+from tests.machines import EIGHT, atlas, mask, node_state
+from tests.scheduler_core.jobs import places_of
 
 A3 = table.by_key("atlas-a3-8")
 MESH = table.by_key("mesh-8")
@@ -47,12 +48,13 @@ def can_all_be_placed(row: Product, frees: list[int], sizes: list[int]) -> bool:
     return False
 
 
-def check(answer: JobPlacement, gang: list[Member], cluster: Cluster) -> None:
+def check(answer: object, gang: list[Member], cluster: Cluster) -> None:
     """Each pod once, free chips, none twice, legal by the row of its node."""
-    assert [place.pod for place in answer.pods] == [member.name for member in gang]
-    assert [place.rank for place in answer.pods] == list(range(len(gang)))
+    places = places_of(answer)
+    assert [place.pod for place in places] == [member.name for member in gang]
+    assert [place.rank for place in places] == list(range(len(gang)))
     left = {state.name: state for state in cluster}
-    for place, member in zip(answer.pods, gang, strict=True):
+    for place, member in zip(places, gang, strict=True):
         state, got = left[place.node], mask(place.chips)
         row = distributed(state.product) if len(gang) > 1 else state.product
         assert len(place.chips) == member.chips
@@ -147,7 +149,6 @@ def test_another_arrangement_is_found_where_the_largest_first_fails() -> None:
 
     answer = gang_placement.plan(FLAT, gang, cluster)
 
-    assert isinstance(answer, JobPlacement)
     check(answer, gang, cluster)
 
 
@@ -173,8 +174,7 @@ def test_a_gang_is_placed_whole_or_not_at_all() -> None:
         ),
     )
     answer = gang_placement.plan(ATLAS, members(8, 8), cluster)
-    assert isinstance(answer, JobPlacement)
-    assert [(p.pod, p.rank, p.node) for p in answer.pods] == [
+    assert [(p.pod, p.rank, p.node) for p in places_of(answer)] == [
         ("pod-0", 0, "a"),
         ("pod-1", 1, "c"),
     ]
@@ -203,7 +203,6 @@ def placed(node_name: str, some: tuple[int, ...]) -> Placement:
 
 
 def test_who_has_a_good_place_keeps_it() -> None:
-    eight = tuple(range(8))
     cluster = Cluster(
         [
             atlas("a", ()),
@@ -213,37 +212,33 @@ def test_who_has_a_good_place_keeps_it() -> None:
         ]
     )
     gang = [
-        Member(name="p0", chips=8, place=placed("a", eight)),
-        Member(name="p1", chips=8, place=placed("hurt", eight)),
-        Member(name="p2", chips=8, place=placed("gone", eight)),
+        Member(name="p0", chips=8, place=placed("a", EIGHT)),
+        Member(name="p1", chips=8, place=placed("hurt", EIGHT)),
+        Member(name="p2", chips=8, place=placed("gone", EIGHT)),
     ]
 
     answer = gang_placement.plan(ATLAS, gang, cluster)
 
-    assert isinstance(answer, JobPlacement)
-    assert [(p.node, p.reason == "before") for p in answer.pods] == [
+    assert [(p.node, p.reason == "before") for p in places_of(answer)] == [
         ("a", True),
         ("b", False),
         ("c", False),
     ]
-    assert [p.rank for p in answer.pods] == [0, 1, 2]
+    assert [p.rank for p in places_of(answer)] == [0, 1, 2]
 
 
 def test_a_place_with_a_faulty_network_is_not_kept() -> None:
-    eight = tuple(range(8))
     cluster = Cluster(
         [node("a", ATLAS, 0, deaf=1), node("b", ATLAS, 0), node("c", ATLAS, 0xFF)]
     )
-    pod = Member(name="p0", chips=8, place=placed("a", eight))
-    other = Member(name="p1", chips=8, place=placed("b", eight))
+    pod = Member(name="p0", chips=8, place=placed("a", EIGHT))
+    other = Member(name="p1", chips=8, place=placed("b", EIGHT))
 
     alone = gang_placement.plan(ATLAS, [pod], cluster)
     together = gang_placement.plan(ATLAS, [pod, other], cluster)
 
-    assert isinstance(alone, JobPlacement)
-    assert [p.node for p in alone.pods] == ["a"]
-    assert isinstance(together, JobPlacement)
-    assert [p.node for p in together.pods] == ["c", "b"]
+    assert [p.node for p in places_of(alone)] == ["a"]
+    assert [p.node for p in places_of(together)] == ["c", "b"]
 
 
 def test_only_named_nodes_are_used() -> None:
@@ -251,8 +246,7 @@ def test_only_named_nodes_are_used() -> None:
 
     answer = gang_placement.plan(ATLAS, members(8, 8), cluster, names=["c", "b"])
 
-    assert isinstance(answer, JobPlacement)
-    assert [p.node for p in answer.pods] == ["b", "c"]
+    assert [p.node for p in places_of(answer)] == ["b", "c"]
 
 
 def test_the_index_is_as_before() -> None:

@@ -1,13 +1,14 @@
+from typing import Any
+
 import pytest
 
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
-from scheduler_core.placement import job as job_placement
 from scheduler_core.placement.gang_on_superpods import SuperPods
-from scheduler_core.placement.job import Terms
-from scheduler_core.placement.job_rules import Job, Pod
+from scheduler_core.placement.job import Terms, place_job
 from scheduler_core.products import table
 from tests.machines import node_state
+from tests.scheduler_core.jobs import job_of, places_of
 
 A3_16 = table.by_key("atlas-a3-16-superpod")
 A3_8 = table.by_key("atlas-a3-8-superpod")
@@ -27,20 +28,26 @@ def cluster_of(
     return cluster, SuperPods(of_node=of_node)
 
 
-def job(row: table.Product, pods: int, block: int | None, *, soft: bool = False) -> Job:
-    return Job(
-        row=row,
-        pods=tuple(Pod(name=f"p{i}", chips=row.chip_count) for i in range(pods)),
-        sp_block=None if block is None else block * row.chip_count,
-        soft_superpods=soft,
-    )
+def placed(
+    row: table.Product,
+    pods: int,
+    block: int | None,
+    cluster: Cluster,
+    joined: SuperPods | None,
+    **more: Any,
+) -> JobPlacement | Rejection:
+    """Place a job of whole nodes, in logical SuperPoDs of `block` nodes."""
+    size = row.chip_count
+    chips = None if block is None else block * size
+    job = job_of(row, *[size] * pods, sp_block=chips, **more)
+    return place_job(job, cluster, terms=Terms(superpods=joined))
 
 
 def where(answer: JobPlacement | Rejection) -> list[tuple[int, int, str]]:
     """By rank: logical SuperPoD, physical one, node."""
-    assert isinstance(answer, JobPlacement)
-    assert [place.rank for place in answer.pods] == list(range(len(answer.pods)))
-    return [(p.superpod_rank, p.superpod, p.node) for p in answer.pods]
+    places = places_of(answer)
+    assert [place.rank for place in places] == list(range(len(places)))
+    return [(p.superpod_rank, p.superpod, p.node) for p in places]
 
 
 @pytest.mark.seed("003-12")
@@ -49,9 +56,7 @@ def where(answer: JobPlacement | Rejection) -> list[tuple[int, int, str]]:
 def test_a_job_lies_in_one_superpod_where_it_can(row: table.Product) -> None:
     cluster, joined = cluster_of(row, {5: 9, 6: 6, 7: 4})
 
-    answer = job_placement.place_job(
-        job(row, 4, 2), cluster, terms=Terms(superpods=joined)
-    )
+    answer = placed(row, 4, 2, cluster, joined)
 
     assert where(answer) == [
         (0, 6, "6-00"),
@@ -59,17 +64,14 @@ def test_a_job_lies_in_one_superpod_where_it_can(row: table.Product) -> None:
         (1, 6, "6-02"),
         (1, 6, "6-03"),
     ]
-    assert isinstance(answer, JobPlacement)
-    assert answer.pods[0].reason.endswith("in SuperPoD 6")
+    assert places_of(answer)[0].reason.endswith("in SuperPoD 6")
 
 
 @pytest.mark.seed("003-13")
 def test_a_job_is_split_by_logical_superpods() -> None:
     cluster, joined = cluster_of(A3_16, {0: 4, 1: 3})
 
-    answer = job_placement.place_job(
-        job(A3_16, 4, 2), cluster, terms=Terms(superpods=joined)
-    )
+    answer = placed(A3_16, 4, 2, cluster, joined)
 
     assert [(logical, sp) for logical, sp, _ in where(answer)] == [
         (0, 0),
@@ -83,12 +85,8 @@ def test_a_job_is_split_by_logical_superpods() -> None:
 def test_a_spread_logical_superpod_keeps_one_rank_and_each_pod_its_own_id() -> None:
     cluster, joined = cluster_of(A3_16, {0: 1, 1: 1})
 
-    hard = job_placement.place_job(
-        job(A3_16, 2, 2), cluster, terms=Terms(superpods=joined)
-    )
-    soft = job_placement.place_job(
-        job(A3_16, 2, 2, soft=True), cluster, terms=Terms(superpods=joined)
-    )
+    hard = placed(A3_16, 2, 2, cluster, joined)
+    soft = placed(A3_16, 2, 2, cluster, joined, soft_superpods=True)
 
     assert hard == Rejection(
         job="0 of 1 logical SuperPoDs of 2 nodes fit",
@@ -99,11 +97,8 @@ def test_a_spread_logical_superpod_keeps_one_rank_and_each_pod_its_own_id() -> N
 
 def test_nodes_of_no_known_superpod_are_counted_apart() -> None:
     cluster, _ = cluster_of(A3_16, {0: 1, 1: 2})
-    some = SuperPods(of_node={"0-00": 0})
 
-    answer = job_placement.place_job(
-        job(A3_16, 2, 2), cluster, terms=Terms(superpods=some)
-    )
+    answer = placed(A3_16, 2, 2, cluster, SuperPods(of_node={"0-00": 0}))
 
     assert answer == Rejection(
         job="0 of 1 logical SuperPoDs of 2 nodes fit",
@@ -112,7 +107,7 @@ def test_nodes_of_no_known_superpod_are_counted_apart() -> None:
             ("can take a pod, but its SuperPoD does not suit the job", 1),
         ),
     )
-    assert job_placement.place_job(job(A3_16, 2, 2), cluster) == Rejection(
+    assert placed(A3_16, 2, 2, cluster, None) == Rejection(
         job="which SuperPoD each node belongs to is not known", reasons=()
     )
 
@@ -120,18 +115,15 @@ def test_nodes_of_no_known_superpod_are_counted_apart() -> None:
 def test_without_a_block_the_whole_job_is_one() -> None:
     cluster, joined = cluster_of(A3_16, {0: 3, 1: 5})
 
-    answer = job_placement.place_job(
-        job(A3_16, 3, None), cluster, terms=Terms(superpods=joined)
-    )
+    answer = placed(A3_16, 3, None, cluster, joined)
 
     assert {(logical, sp) for logical, sp, _ in where(answer)} == {(0, 1)}
 
 
 def test_a_single_pod_goes_where_a_pod_by_itself_goes() -> None:
     cluster, _ = cluster_of(A3_16, {0: 2})
-    one = Job(row=A3_16, pods=(Pod(name="p", chips=2),), sp_block=2)
 
-    answer = job_placement.place_job(one, cluster)
+    answer = place_job(job_of(A3_16, 2, sp_block=2), cluster)
 
     assert where(answer) == [(-1, -1, "0-00")]
 
@@ -141,14 +133,17 @@ def test_after_a_fault_only_the_broken_node_is_replaced() -> None:
     cluster, joined = cluster_of(A3_16, {0: 6, 1: 6}, broken=("1-01",))
     every = tuple(range(16))
     places = {
-        f"p{i}": Placement(node=node, chips=every, reason="before")
+        f"pod-{i}": Placement(node=node, chips=every, reason="before")
         for i, node in enumerate(("1-00", "1-01", "0-04", "0-05"))
     }
     for name in ("1-00", "0-04", "0-05"):
         cluster.put(node_state(name, A3_16, 0))
 
-    answer = job_placement.place_job(
-        job(A3_16, 4, 2), cluster, terms=Terms(superpods=joined), places=places
+    answer = place_job(
+        job_of(A3_16, *[16] * 4, sp_block=32),
+        cluster,
+        terms=Terms(superpods=joined),
+        places=places,
     )
 
     assert where(answer) == [
@@ -157,5 +152,9 @@ def test_after_a_fault_only_the_broken_node_is_replaced() -> None:
         (1, 0, "0-04"),
         (1, 0, "0-05"),
     ]
-    assert isinstance(answer, JobPlacement)
-    assert [p.reason == "before" for p in answer.pods] == [True, False, True, True]
+    assert [p.reason == "before" for p in places_of(answer)] == [
+        True,
+        False,
+        True,
+        True,
+    ]

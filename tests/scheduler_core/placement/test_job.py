@@ -6,23 +6,16 @@ from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
 from scheduler_core.placement import job as job_placement
 from scheduler_core.placement.job import Terms
-from scheduler_core.placement.job_rules import Job, Pod, Profile
+from scheduler_core.placement.job_rules import Profile
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
-from scheduler_core.topology.leaves import Leaf, Network, Schema, Server, Version
+from scheduler_core.topology.leaves import Network, Schema, Version
 from tests.machines import atlas
+from tests.scheduler_core.jobs import job_of, places_of
+from tests.scheduler_core.leaf_parts import leaf_of
 
-
-def job(number: int, chips: int = 8) -> Job:
-    pods = tuple(Pod(name=f"pod-{i}", chips=chips) for i in range(number))
-    return Job(row=ATLAS, pods=pods)
-
-
-def leaf(name: str, *nodes: str) -> Leaf:
-    servers = tuple(Server(node=node, slice_id=i) for i, node in enumerate(nodes))
-    return Leaf(name=name, servers=servers)
-
-
-NETWORK = Network(leaves=(leaf("0", "a", "b"), leaf("1", "c", "d")))
+TWO = job_of(ATLAS, 8, 8)
+HALVES = job_of(ATLAS, 4, 4)
+NETWORK = Network(leaves=(leaf_of("0", "ab"), leaf_of("1", "cd")))
 EVERY = Cluster([atlas(name) for name in "abcd"])
 
 
@@ -31,16 +24,15 @@ def large(network: Network | None = NETWORK) -> Terms:
 
 
 def where(answer: JobPlacement | Rejection) -> list[tuple[str, str, int, str]]:
-    assert isinstance(answer, JobPlacement)
-    return [(place.pod, place.node, place.rank, place.leaf) for place in answer.pods]
+    return [(at.pod, at.node, at.rank, at.leaf) for at in places_of(answer)]
 
 
 @pytest.mark.seed("003-03")
 def test_what_is_asked_of_the_switches_comes_before_the_common_choice() -> None:
     cluster = Cluster([atlas("a"), atlas("b", ()), atlas("c"), atlas("d")])
 
-    plain = job_placement.place_job(job(2), cluster)
-    under_a_leaf = job_placement.place_job(job(2), cluster, terms=large())
+    plain = job_placement.place_job(TWO, cluster)
+    under_a_leaf = job_placement.place_job(TWO, cluster, terms=large())
 
     assert where(plain) == [("pod-0", "a", 0, ""), ("pod-1", "c", 1, "")]
     assert where(under_a_leaf) == [("pod-0", "c", 0, "1"), ("pod-1", "d", 1, "1")]
@@ -50,10 +42,11 @@ def test_what_is_asked_of_the_switches_comes_before_the_common_choice() -> None:
 def test_the_answer_names_leaf_and_use_for_each_pod() -> None:
     network = replace(NETWORK, version=Version.TWO)
 
-    answer = job_placement.place_job(job(4), EVERY, terms=large(network))
+    answer = job_placement.place_job(
+        job_of(ATLAS, 8, 8, 8, 8), EVERY, terms=large(network)
+    )
 
-    assert isinstance(answer, JobPlacement)
-    assert answer.pods[2] == Placement(
+    assert places_of(answer)[2] == Placement(
         node="c",
         chips=tuple(range(8)),
         reason=(
@@ -71,7 +64,7 @@ def test_the_answer_names_leaf_and_use_for_each_pod() -> None:
 def test_the_chips_decide_between_nodes_of_a_leaf() -> None:
     cluster = Cluster([atlas("a"), atlas("b"), atlas("c"), atlas("d", {0, 4, 5})])
 
-    answer = job_placement.place_job(job(1, chips=1), cluster, terms=large())
+    answer = job_placement.place_job(job_of(ATLAS, 1), cluster, terms=large())
 
     assert where(answer) == [("pod-0", "d", 0, "1")]
 
@@ -79,7 +72,7 @@ def test_the_chips_decide_between_nodes_of_a_leaf() -> None:
 def test_a_refusal_counts_the_nodes_that_could_take_a_pod() -> None:
     cluster = Cluster([atlas("a"), atlas("b", ()), atlas("c"), atlas("d", ())])
 
-    assert job_placement.place_job(job(2), cluster, terms=large()) == Rejection(
+    assert job_placement.place_job(TWO, cluster, terms=large()) == Rejection(
         job="no leaf switch has 2 nodes that can take a pod",
         reasons=(
             ("can take a pod, but its leaf switch does not suit the job", 2),
@@ -89,7 +82,7 @@ def test_a_refusal_counts_the_nodes_that_could_take_a_pod() -> None:
 
 
 def test_affinity_without_a_description_of_the_leaves_is_refused() -> None:
-    answer = job_placement.place_job(job(2), EVERY, terms=large(None))
+    answer = job_placement.place_job(TWO, EVERY, terms=large(None))
 
     assert answer == Rejection(
         job="switch affinity is asked for, but basic-tor-node-cm is not imported",
@@ -99,15 +92,13 @@ def test_affinity_without_a_description_of_the_leaves_is_refused() -> None:
 
 @pytest.mark.seed("004-08")
 def test_a_job_that_breaks_its_rule_is_refused_before_any_node_is_looked_at() -> None:
-    answer = job_placement.place_job(job(2, chips=4), EVERY)
+    answer = job_placement.place_job(HALVES, EVERY)
 
     assert answer == Rejection(
         job="up to 8 chips must be one pod, found 2 pods", reasons=()
     )
     assert where(
-        job_placement.place_job(
-            job(2, chips=4), EVERY, terms=Terms(profile=Profile.PER_POD)
-        )
+        job_placement.place_job(HALVES, EVERY, terms=Terms(profile=Profile.PER_POD))
     ) == [("pod-0", "a", 0, ""), ("pod-1", "a", 1, "")]
 
 
@@ -115,10 +106,10 @@ def test_who_has_a_place_keeps_it() -> None:
     had = Placement(node="d", chips=tuple(range(8)), reason="before")
     cluster = Cluster([atlas("a"), atlas("b"), atlas("d", ())])
 
-    answer = job_placement.place_job(job(2), cluster, places={"pod-0": had})
+    answer = job_placement.place_job(TWO, cluster, places={"pod-0": had})
 
     assert where(answer) == [("pod-0", "d", 0, ""), ("pod-1", "a", 1, "")]
 
 
 def test_a_job_without_chips_needs_no_place() -> None:
-    assert job_placement.place_job(job(1, chips=0), EVERY) == JobPlacement(pods=())
+    assert job_placement.place_job(job_of(ATLAS, 0), EVERY) == JobPlacement(pods=())

@@ -11,16 +11,12 @@ from scheduler_core.placement.job_rules import (
 )
 from scheduler_core.products import lookup, table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
+from tests.scheduler_core.jobs import job_of
 
 A3 = table.by_key("atlas-a3-16")
 SUPERPOD = table.by_key("atlas-a3-16-superpod")
 DUO = table.by_key("atlas-300i-duo-distributed")
 FLAT = table.by_key("flat-8")
-
-
-def job(row: table.Product | None, *chips: int, block: int | None = None) -> Job:
-    pods = tuple(Pod(name=f"pod-{i}", chips=n) for i, n in enumerate(chips))
-    return Job(row=row, pods=pods, sp_block=block)
 
 
 def texts(given: Job, profile: Profile = Profile.SEED) -> list[str]:
@@ -61,20 +57,20 @@ def texts(given: Job, profile: Profile = Profile.SEED) -> list[str]:
 def test_a_training_job_is_one_pod_or_whole_nodes(
     chips: tuple[int, ...], said: list[str]
 ) -> None:
-    assert texts(job(ATLAS, *chips)) == said
+    assert texts(job_of(ATLAS, *chips)) == said
 
 
 @pytest.mark.parametrize("chips", [(1, 1), (4, 4), (8, 4), (2, 4, 8)])
 def test_the_relaxed_profile_asks_for_legal_counts_only(chips: tuple[int, ...]) -> None:
-    assert texts(job(ATLAS, *chips), Profile.PER_POD) == []
-    assert texts(job(ATLAS, 3, *chips), Profile.PER_POD) == [
+    assert texts(job_of(ATLAS, *chips), Profile.PER_POD) == []
+    assert texts(job_of(ATLAS, 3, *chips), Profile.PER_POD) == [
         "a pod cannot have 3 chips of an Atlas 800 training server: pod-0"
     ]
 
 
 def test_the_rule_of_training_jobs_is_not_that_of_other_products() -> None:
-    assert texts(job(FLAT, 1, 1)) == []
-    assert texts(job(table.by_key("atlas-800-training-half"), 1, 2)) == []
+    assert texts(job_of(FLAT, 1, 1)) == []
+    assert texts(job_of(table.by_key("atlas-800-training-half"), 1, 2)) == []
 
 
 @pytest.mark.seed("001-04")
@@ -91,14 +87,14 @@ def test_the_rule_of_training_jobs_is_not_that_of_other_products() -> None:
 def test_an_a3_gives_one_chip_only_to_a_job_of_one(
     chips: tuple[int, ...], said: list[str]
 ) -> None:
-    assert texts(job(A3, *chips)) == said
-    assert texts(job(A3, *chips), Profile.PER_POD) == said
+    assert texts(job_of(A3, *chips)) == said
+    assert texts(job_of(A3, *chips), Profile.PER_POD) == said
 
 
 @pytest.mark.seed("001-06")
 def test_distributed_inference_is_one_pod() -> None:
-    assert texts(job(DUO, 4)) == []
-    assert texts(job(DUO, 4, 4)) == ["distributed inference is one pod, found 2"]
+    assert texts(job_of(DUO, 4)) == []
+    assert texts(job_of(DUO, 4, 4)) == ["distributed inference is one pod, found 2"]
 
 
 @pytest.mark.seed("001-13")
@@ -139,7 +135,7 @@ def test_distributed_inference_is_one_pod() -> None:
 def test_a_job_of_superpods_fills_them_with_whole_nodes(
     chips: tuple[int, ...], block: int | None, said: list[str]
 ) -> None:
-    assert texts(job(SUPERPOD, *chips, block=block)) == said
+    assert texts(job_of(SUPERPOD, *chips, sp_block=block)) == said
 
 
 def test_who_says_that_it_needs_no_chips_is_excused() -> None:
@@ -163,11 +159,7 @@ def test_missing_and_ending_pods_are_named() -> None:
 
 
 def test_counts_that_contradict_each_other_are_named() -> None:
-    pods = (Pod(name="a", chips=8), Pod(name="b", chips=8))
-
-    said = problems(
-        Job(row=ATLAS, pods=pods, min_available=3, replicas=1, total_chips=24)
-    )
+    said = problems(job_of(ATLAS, 8, 8, min_available=3, replicas=1, total_chips=24))
 
     assert said == (
         Problem(fault=Fault.PODS_MISSING, text="1 of 3 pods do not exist yet"),
@@ -177,7 +169,7 @@ def test_counts_that_contradict_each_other_are_named() -> None:
         ),
         Problem(fault=Fault.COUNTS_CONTRADICT, text="it has 1 pods, but 2 exist"),
     )
-    assert texts(Job(row=ATLAS, pods=pods, total_chips=24)) == [
+    assert texts(job_of(ATLAS, 8, 8, total_chips=24)) == [
         "it asks for 24 chips, but its pods for 16"
     ]
 
@@ -186,14 +178,14 @@ def test_counts_that_contradict_each_other_are_named() -> None:
 def test_of_a_virtual_device_a_pod_has_one() -> None:
     row = lookup.find_virtual_row("huawei.com/Ascend910-4c")
 
-    assert texts(job(row, 1)) == []
-    assert texts(job(row, 2)) == [
+    assert texts(job_of(row, 1)) == []
+    assert texts(job_of(row, 2)) == [
         "a pod cannot have 2 chips of a static virtual device: pod-0"
     ]
 
 
 def test_a_job_that_no_row_serves_is_refused() -> None:
-    assert problems(job(None, 8)) == (
+    assert problems(job_of(None, 8)) == (
         Problem(
             fault=Fault.NO_ROW,
             text="no kind of server that we know serves such a job",

@@ -10,11 +10,12 @@ from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.pod import Placement, Rejection, place
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.machines import EIGHT, atlas, mask, node_state
+from tests.scheduler_core.jobs import place_of
 
 
-def put(cluster: Cluster, placement: Placement | Rejection) -> tuple[int, ...]:
+def put(cluster: Cluster, answer: Placement | Rejection) -> tuple[int, ...]:
     """Take the placed chips out of the index, and say which they were."""
-    assert isinstance(placement, Placement)
+    placement = place_of(answer)
     state = cluster.nodes(PRODUCT)[placement.node]
     free = state.free & ~mask(placement.chips)
     cluster.put(replace(state, free=free))
@@ -74,8 +75,7 @@ def test_the_reason_is_a_sentence(
         PRODUCT.resource, count, Cluster([atlas("n", free, healthy=healthy)])
     )
 
-    assert isinstance(answer, Placement)
-    assert answer.reason == reason
+    assert place_of(answer).reason == reason
 
 
 @pytest.mark.seed("004-12")
@@ -99,8 +99,7 @@ def test_chips_are_chosen_on_the_state_of_the_moment() -> None:
     later = place(PRODUCT, 2, cluster)
 
     assert guess == again
-    assert isinstance(later, Placement)
-    assert later.chips == (2, 3)
+    assert place_of(later).chips == (2, 3)
 
 
 @pytest.mark.seed("004-09")

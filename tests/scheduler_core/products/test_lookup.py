@@ -1,10 +1,11 @@
 import pytest
 
 from scheduler_core.index.cluster import Cluster
-from scheduler_core.placement.pod import Placement, place
+from scheduler_core.placement.pod import place
 from scheduler_core.products import lookup, table
 from scheduler_core.products.lookup import Traits
 from tests.machines import node_state
+from tests.scheduler_core.jobs import place_of
 
 RESOURCE = "huawei.com/Ascend910"
 
@@ -217,7 +218,6 @@ def test_a_node_of_npu_serves_the_row_that_a_jobs_policy_means(key: str) -> None
 
     answer = place(row, 4, Cluster([node]))
 
-    assert isinstance(answer, Placement)
-    assert answer.node == "a"
+    assert place_of(answer).node == "a"
     assert lookup.resolve_job("huawei.com/npu", policy(row.policies[0])) is row
     assert lookup.resolve_job("huawei.com/npu", Traits()) is None

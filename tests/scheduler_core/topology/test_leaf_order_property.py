@@ -8,14 +8,8 @@ from hypothesis import strategies as st
 
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.topology import leaf_order
-from scheduler_core.topology.leaves import (
-    Leaf,
-    Network,
-    Schema,
-    Server,
-    Tenant,
-    Version,
-)
+from scheduler_core.topology.leaves import Network, Schema, Tenant, Version
+from tests.scheduler_core.leaf_parts import leaf
 
 
 @st.composite
@@ -36,9 +30,9 @@ def questions(
         )
     )
     leaves = [
-        Leaf(
-            name=name,
-            servers=tuple(Server(node=f"{name}{p}", slice_id=p) for p in range(width)),
+        leaf(
+            name,
+            width,
             use=draw(st.sampled_from(LeafUse)),
             healthy=draw(st.booleans()),
         )
