@@ -1,8 +1,11 @@
-"""Nothing is remembered when the tests of the core begin."""
+"""Files for commands; and nothing is remembered when the tests of the core begin."""
 
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.scheduler_core.files import Files
 
 #: what these remember are rows, which are told apart by identity
 _ROWS = (
@@ -10,6 +13,11 @@ _ROWS = (
     "scheduler_core.products.lookup",
     "scheduler_core.products.table",
 )
+
+
+@pytest.fixture
+def files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Files:
+    return Files(tmp_path, capsys)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,6 @@
 """The commands on files, as a person and as a program read them."""
 
 import json
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,77 +9,33 @@ from scheduler_core.node.decision import Rejection
 from scheduler_core.node.reasons import Reason
 from scheduler_core.preemption.relaxations import Advice, ConfirmPod
 from scheduler_core.products import table
-from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from scheduler_core.snapshot import answers
-from scheduler_core.snapshot import document as snapshot_document
 from scheduler_core.snapshot.document import (
     Snapshot,
     SnapshotNode,
     SnapshotPod,
     SnapshotSwitches,
 )
-from scheduler_core.topology.leaves import Leaf, Server
 from tests.machines import EIGHT
+from tests.scheduler_core.files import Files
+from tests.scheduler_core.leaf_parts import leaf_of
+from tests.scheduler_core.snapshot.documents import node
 
 A3 = table.by_key("atlas-a3-8-superpod")
 CARDS = table.by_key("atlas-310p")
-
-
-def node(
-    name: str,
-    *,
-    product: Product = ATLAS_800_TRAINING,
-    unhealthy: tuple[int, ...] = (),
-    network_unhealthy: tuple[int, ...] = (),
-    barred: Reason | None = None,
-    superpod: int = -1,
-) -> SnapshotNode:
-    return SnapshotNode(
-        name=name,
-        product=product,
-        chips=EIGHT,
-        unhealthy=unhealthy,
-        network_unhealthy=network_unhealthy,
-        barred=barred,
-        superpod=superpod,
-    )
 
 
 SOME = Snapshot(
     nodes=(
         node("node-1"),
         node("node-2", unhealthy=(7,)),
-        replace(node("node-3"), held=EIGHT),
+        node("node-3", held=EIGHT),
     ),
     pods=(
         SnapshotPod(name="default/a", node="node-1", chips=(0,)),
         SnapshotPod(name="default/b", node="node-2", chips=(0, 1, 2, 3)),
     ),
 )
-
-
-class Files:
-    """A snapshot and a job in a directory, and what commands say of them."""
-
-    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._directory = directory
-        self._capsys = capsys
-
-    def say(
-        self, command: str, cluster: Snapshot, *more: str, **job: object
-    ) -> tuple[int, str]:
-        found, asked = self._directory / "cluster.json", self._directory / "job.json"
-        found.write_text(snapshot_document.render(cluster), encoding="utf-8")
-        said = {"version": 1, "resource": "huawei.com/Ascend910", **job}
-        asked.write_text(json.dumps(said), encoding="utf-8")
-        files = [str(found), str(asked)] if job else [str(found)]
-        code = main([command, *files, *more])
-        return code, self._capsys.readouterr().out
-
-
-@pytest.fixture
-def files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Files:
-    return Files(tmp_path, capsys)
 
 
 def test_one_node_is_explained_step_by_step(files: Files) -> None:
@@ -101,7 +55,7 @@ node-2 cannot serve
 def test_a_node_of_two_lines_is_explained_by_the_one_that_is_asked_for(
     files: Files,
 ) -> None:
-    cards = SnapshotNode(name="node-1", product=CARDS, chips=(8, 9))
+    cards = node("node-1", product=CARDS, chips=(8, 9))
     both = Snapshot(nodes=(node("node-1"), cards))
 
     second = files.say("explain", both, "node-1", resource=CARDS.resource, chips=2)
@@ -154,8 +108,8 @@ def test_pods_of_a_job_are_said_line_by_line(files: Files) -> None:
 
 
 def test_a_job_under_a_leaf_and_one_in_a_superpod_say_so_in_json(files: Files) -> None:
-    leaf = Leaf(name="x", servers=(Server(node="a", slice_id=0),))
-    under = Snapshot(nodes=(node("a"),), switches=SnapshotSwitches(leaves=(leaf,)))
+    switches = SnapshotSwitches(leaves=(leaf_of("x", "a"),))
+    under = Snapshot(nodes=(node("a"),), switches=switches)
     joined = Snapshot(
         nodes=tuple(node(name, product=A3, superpod=3) for name in "ab"),
         superpod_reserve=0,

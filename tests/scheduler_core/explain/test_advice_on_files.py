@@ -23,6 +23,7 @@ from scheduler_core.snapshot.document import Snapshot, SnapshotNode, SnapshotPod
 from scheduler_core.snapshot.job import Job
 from scheduler_core.snapshot.questions import Case
 from tests.machines import EIGHT
+from tests.scheduler_core.snapshot.documents import node
 
 ROWS = [table.by_key(key) for key in ("atlas-800-training", "atlas-a3-8", "mesh-8")]
 Chips = tuple[int, ...]
@@ -35,10 +36,9 @@ SOME = st.frozensets(st.sampled_from(EIGHT), max_size=3).map(
 def snapshots(draw: st.DrawFn) -> Snapshot:
     row = draw(st.sampled_from(ROWS))
     nodes = [
-        SnapshotNode(
-            name=name,
+        node(
+            name,
             product=row,
-            chips=EIGHT,
             unhealthy=draw(SOME),
             network_unhealthy=draw(SOME),
             held=draw(SOME),
@@ -48,8 +48,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         for name in draw(st.sampled_from(["", "a", "ab", "abc"]))
     ]
     pods = [
-        SnapshotPod(name=f"{node.name}-{at}", node=node.name, chips=draw(SOME))
-        for node in nodes
+        SnapshotPod(name=f"{one.name}-{at}", node=one.name, chips=draw(SOME))
+        for one in nodes
         for at in range(draw(st.integers(0, 3)))
     ]
     return Snapshot(nodes=tuple(nodes), pods=tuple(pods))
@@ -59,9 +59,7 @@ def done(before: Snapshot, part: Relaxation) -> Snapshot:
     """The file when one part has been done, as a person would do it."""
     match part:
         case AddNode(node=name, row=row):
-            new = SnapshotNode(
-                name=name, product=row, chips=tuple(range(row.chip_count))
-            )
+            new = node(name, product=row, chips=tuple(range(row.chip_count)))
             return replace(before, nodes=(*before.nodes, new))
         case FreeChip(node=name, chip=chip):
             pods = tuple(
@@ -76,25 +74,25 @@ def done(before: Snapshot, part: Relaxation) -> Snapshot:
         case _:
             pass
     nodes = tuple(
-        mended(node, part) if node.name == part.node else node for node in before.nodes
+        mended(one, part) if one.name == part.node else one for one in before.nodes
     )
     return replace(before, nodes=nodes)
 
 
-def mended(node: SnapshotNode, part: Relaxation) -> SnapshotNode:
+def mended(before: SnapshotNode, part: Relaxation) -> SnapshotNode:
     match part:
         case FreeChip(chip=chip):
-            held, releasing = without(node.held, chip), without(node.releasing, chip)
-            return replace(node, held=held, releasing=releasing)
+            held = without(before.held, chip)
+            return replace(before, held=held, releasing=without(before.releasing, chip))
         case HealChip(chip=chip):
-            return replace(node, unhealthy=without(node.unhealthy, chip))
+            return replace(before, unhealthy=without(before.unhealthy, chip))
         case HealNetwork(chip=chip):
-            left = without(node.network_unhealthy, chip)
-            return replace(node, network_unhealthy=left)
+            left = without(before.network_unhealthy, chip)
+            return replace(before, network_unhealthy=left)
         case ReopenNode():
-            return replace(node, barred=None)
+            return replace(before, barred=None)
         case _:
-            return node
+            return before
 
 
 def without(chips: Chips, chip: int) -> Chips:

@@ -1,11 +1,13 @@
-"""Snapshots with everything in them, made by chance."""
+"""Nodes of a snapshot, and snapshots with everything in them, made by chance."""
+
+from typing import Any
 
 from hypothesis import strategies as st
 
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.job_rules import Profile
-from scheduler_core.products.table import PRODUCTS, Product
+from scheduler_core.products.table import ATLAS_800_TRAINING, PRODUCTS, Product
 from scheduler_core.snapshot.document import (
     Snapshot,
     SnapshotBudget,
@@ -15,10 +17,17 @@ from scheduler_core.snapshot.document import (
     SnapshotSwitches,
 )
 from scheduler_core.topology.leaves import Leaf, Schema, Server, Version
+from tests.machines import EIGHT
 
 _NAMES = st.text(min_size=1, max_size=5)
 _TEXTS = st.dictionaries(_NAMES, st.text(max_size=3), max_size=2)
 _BARS = (Reason.NO_ALLOCATABLE, Reason.AGENT_SILENT, Reason.IDS_LOST)
+
+
+def node(name: str, **more: Any) -> SnapshotNode:
+    """Return an Atlas 800 training server with eight chips; `more` says otherwise."""
+    usual: dict[str, Any] = {"product": ATLAS_800_TRAINING, "chips": EIGHT}
+    return SnapshotNode(name=name, **usual | more)
 
 
 def _some(within: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:

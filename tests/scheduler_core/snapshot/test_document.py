@@ -14,20 +14,13 @@ from scheduler_core.snapshot import document as snapshot_document
 from scheduler_core.snapshot.document import (
     Snapshot,
     SnapshotJob,
-    SnapshotNode,
     SnapshotPod,
     SnapshotSwitches,
 )
-from scheduler_core.topology.leaves import (
-    Leaf,
-    Network,
-    Schema,
-    Server,
-    Tenant,
-    Version,
-)
+from scheduler_core.topology.leaves import Network, Schema, Tenant, Version
 from tests.machines import EIGHT, atlas, mask
-from tests.scheduler_core.snapshot.documents import snapshots
+from tests.scheduler_core.leaf_parts import leaf_of
+from tests.scheduler_core.snapshot.documents import node, snapshots
 
 KEYS = ", ".join(row.key for row in PRODUCTS)
 
@@ -46,18 +39,18 @@ def test_a_snapshot_survives_the_round_trip(some: Snapshot) -> None:
 def test_free_held_and_unhealthy_chips_are_all_chips(some: Snapshot) -> None:
     cluster = snapshot_document.cluster_of(some)
 
-    for node in some.nodes:
-        resource = node.product.resource
-        state = cluster.nodes(resource)[node.name]
-        taken = {*node.held, *node.releasing}
+    for one in some.nodes:
+        resource = one.product.resource
+        state = cluster.nodes(resource)[one.name]
+        taken = {*one.held, *one.releasing}
         for pod in snapshot_document.pods_of(some, resource):
-            if pod.node == node.name and pod.phase != "Succeeded":
+            if pod.node == one.name and pod.phase != "Succeeded":
                 taken |= {*pod.chips}
-        offered = {*node.chips} if node.listed is None else {*node.listed}
-        assert set(ids_of(state.free)) == offered - {*node.unhealthy} - taken
+        offered = {*one.chips} if one.listed is None else {*one.listed}
+        assert set(ids_of(state.free)) == offered - {*one.unhealthy} - taken
         assert set(ids_of(state.taken)) == taken
-        assert state.barred == node.barred
-        assert ids_of(state.network_unhealthy) == node.network_unhealthy
+        assert state.barred == one.barred
+        assert ids_of(state.network_unhealthy) == one.network_unhealthy
 
 
 def test_what_may_be_left_out_is_the_usual() -> None:
@@ -72,20 +65,17 @@ def test_what_may_be_left_out_is_the_usual() -> None:
     read = snapshot_document.parse(text)
 
     assert read == Snapshot(
-        nodes=(SnapshotNode(name="node-1", product=PRODUCT, chips=EIGHT),),
+        nodes=(node("node-1"),),
         pods=(SnapshotPod(name="default/a", node="node-1", chips=(3, 4)),),
     )
-    node = replace(atlas("node-1", {0, 1, 2, 5, 6, 7}), taken=mask((3, 4)))
-    assert list(snapshot_document.cluster_of(read)) == [node]
+    state = replace(atlas("node-1", {0, 1, 2, 5, 6, 7}), taken=mask((3, 4)))
+    assert list(snapshot_document.cluster_of(read)) == [state]
 
 
 def test_the_leaf_switches_know_who_runs_under_them() -> None:
-    leaf = Leaf(name="0", servers=(Server(node="a", slice_id=0),), use=LeafUse.SHARED)
+    leaf = leaf_of("0", "a", use=LeafUse.SHARED)
     some = Snapshot(
-        nodes=(
-            SnapshotNode(name="a", product=PRODUCT, chips=EIGHT),
-            SnapshotNode(name="b", product=PRODUCT, chips=EIGHT),
-        ),
+        nodes=(node("a"), node("b")),
         pods=(
             SnapshotPod(name="train-0", node="a", chips=EIGHT, job="train"),
             SnapshotPod(name="train-1", node="b", chips=EIGHT, job="train"),
@@ -111,10 +101,7 @@ def test_the_leaf_switches_know_who_runs_under_them() -> None:
 
 def test_nodes_are_joined_to_superpods() -> None:
     some = Snapshot(
-        nodes=(
-            SnapshotNode(name="a", product=PRODUCT, chips=EIGHT, superpod=0),
-            SnapshotNode(name="b", product=PRODUCT, chips=EIGHT),
-        ),
+        nodes=(node("a", superpod=0), node("b")),
         superpod_reserve=0,
     )
 
@@ -277,8 +264,8 @@ def test_a_node_of_two_resources_stands_there_for_each() -> None:
     cards = by_key("atlas-310p")
     some = Snapshot(
         nodes=(
-            SnapshotNode(name="a", product=PRODUCT, chips=EIGHT),
-            SnapshotNode(name="a", product=cards, chips=(8, 9), held=(9,)),
+            node("a"),
+            node("a", product=cards, chips=(8, 9), held=(9,)),
         ),
         pods=(
             SnapshotPod(name="p", node="a", chips=(0, 1), resource=PRODUCT.resource),
@@ -289,7 +276,7 @@ def test_a_node_of_two_resources_stands_there_for_each() -> None:
     read = snapshot_document.parse(snapshot_document.render(some))
 
     assert read == some
-    free = [ids_of(node.free) for node in snapshot_document.cluster_of(read)]
+    free = [ids_of(state.free) for state in snapshot_document.cluster_of(read)]
     assert free == [(), (2, 3, 4, 5, 6, 7)]
     assert [pod.name for pod in snapshot_document.pods_of(read, cards.resource)] == [
         "q"

@@ -1,14 +1,14 @@
 """Questions to files: every part of a snapshot and of a job reaches its decision."""
 
+from typing import Any
+
 import pytest
 
 from scheduler_core.explain.node import NodeExplanation, Step
-from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
+from scheduler_core.node.decision import LeafUse, Rejection
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.preemption.relaxations import FreeChip
 from scheduler_core.products import table
-from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
-from scheduler_core.products.table import Product
 from scheduler_core.snapshot import questions
 from scheduler_core.snapshot.document import (
     Snapshot,
@@ -20,49 +20,35 @@ from scheduler_core.snapshot.document import (
 )
 from scheduler_core.snapshot.job import Job
 from scheduler_core.snapshot.questions import Case
-from scheduler_core.topology.leaves import Leaf, Server
 from tests.machines import EIGHT
+from tests.scheduler_core.jobs import place_of, places_of
+from tests.scheduler_core.leaf_parts import leaf_of
+from tests.scheduler_core.snapshot.documents import node
 
 RESOURCE = "huawei.com/Ascend910"
 A3 = table.by_key("atlas-a3-8-superpod")
 
 
-def node(
-    name: str,
-    *,
-    product: Product = ATLAS,
-    held: tuple[int, ...] = (),
-    superpod: int = -1,
-    zone: str = "",
-) -> SnapshotNode:
-    return SnapshotNode(
-        name=name,
-        product=product,
-        chips=EIGHT,
-        held=held,
-        superpod=superpod,
-        labels={"zone": zone} if zone else {},
-    )
+X, Y = {"zone": "x"}, {"zone": "y"}
 
 
 def nodes(answer: object) -> list[str]:
-    assert isinstance(answer, JobPlacement), answer
-    return [place.node for place in answer.pods]
+    return [place.node for place in places_of(answer)]
 
 
 def test_one_pod_goes_where_place_lets_it_among_the_nodes_of_its_selector() -> None:
-    found = Snapshot(nodes=(node("a", zone="x"), node("b", zone="y")))
-    job = Job(resource=RESOURCE, chips=8, node_selector={"zone": "y"})
+    found = Snapshot(nodes=(node("a", labels=X), node("b", labels=Y)))
+    job = Job(resource=RESOURCE, chips=8, node_selector=Y)
 
     answer = questions.decide(Case(snapshot=found, job=job))
 
-    assert isinstance(answer, Placement)
-    assert (answer.node, answer.chips) == ("b", EIGHT)
+    place = place_of(answer)
+    assert (place.node, place.chips) == ("b", EIGHT)
 
 
 def test_a_node_that_the_selector_does_not_allow_says_so() -> None:
-    found = Snapshot(nodes=(node("a", zone="x"),))
-    job = Job(resource=RESOURCE, chips=8, node_selector={"zone": "y"})
+    found = Snapshot(nodes=(node("a", labels=X),))
+    job = Job(resource=RESOURCE, chips=8, node_selector=Y)
     case = Case(snapshot=found, job=job)
 
     said = "the job's node selector does not allow it"
@@ -130,9 +116,7 @@ def test_where_no_row_is_meant_the_job_must_say_more(
 
 
 def test_a_job_that_asks_for_it_lies_under_leaf_switches() -> None:
-    leaves = tuple(
-        Leaf(name=name, servers=(Server(node=name, slice_id=0),)) for name in "ba"
-    )
+    leaves = tuple(leaf_of(name, name) for name in "ba")
     found = Snapshot(
         nodes=(node("a"), node("b")), switches=SnapshotSwitches(leaves=leaves)
     )
@@ -140,8 +124,7 @@ def test_a_job_that_asks_for_it_lies_under_leaf_switches() -> None:
 
     answer = questions.decide(Case(snapshot=found, job=job))
 
-    assert isinstance(answer, JobPlacement)
-    (place,) = answer.pods
+    (place,) = places_of(answer)
     assert (place.node, place.leaf, place.leaf_use) == ("a", "a", LeafUse.IDLE)
 
 
@@ -192,13 +175,8 @@ def test_advice_is_given_for_one_pod_and_for_several() -> None:
 
 
 def test_whom_to_evict_is_said_by_priorities_budgets_and_what_jobs_can_spare() -> None:
-    def pod(name: str, first: int, **more: object) -> SnapshotPod:
-        return SnapshotPod(
-            name=name,
-            node="a",
-            chips=tuple(range(first, first + 2)),
-            **more,  # type: ignore[arg-type]  # of different types
-        )
+    def pod(name: str, first: int, **more: Any) -> SnapshotPod:
+        return SnapshotPod(name=name, node="a", chips=(first, first + 1), **more)
 
     found = Snapshot(
         nodes=(node("a"),),
