@@ -11,7 +11,8 @@ from scheduler_core.node import order as node_order
 from scheduler_core.node.order import Rank
 from scheduler_core.node.reasons import Reason, refusal
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from tests.machines import atlas, atlas_with, node_state, variant
+from tests.machines import atlas, atlas_with, variant
+from tests.scheduler_core.indexed import Model, follow, node_states
 
 RESOURCE = PRODUCT.resource
 OTHER = variant(key="atlas-other", resource="huawei.com/Ascend310")
@@ -20,20 +21,7 @@ SISTER = variant(key="atlas-sister")
 masks = st.integers(min_value=0, max_value=0xFF)
 names = st.sampled_from([f"node-{index}" for index in range(8)])
 counts = st.sampled_from([0, 1, 2, 3, 4, 8, 9])
-bars = st.sampled_from([None, None, None, Reason.AGENT_SILENT])
-
-
-@st.composite
-def states(draw: st.DrawFn) -> NodeState:
-    healthy = draw(st.one_of(st.just(0xFF), masks))
-    return node_state(
-        draw(names),
-        draw(st.sampled_from([PRODUCT, PRODUCT, OTHER])),
-        draw(masks),
-        inventory=0xFF,
-        healthy=healthy,
-        barred=draw(bars),
-    )
+states = node_states([PRODUCT, PRODUCT, OTHER], names)
 
 
 def line_of(state: NodeState) -> tuple[str, str]:
@@ -70,7 +58,7 @@ def by_hand(model: Sequence[NodeState], count: int) -> BestNode | None:
 
 @pytest.mark.property
 @given(
-    st.lists(st.one_of(states(), names), max_size=30),
+    st.lists(st.one_of(states, names), max_size=30),
     counts,
     st.lists(names, unique=True),
     st.frozensets(names),
@@ -78,14 +66,9 @@ def by_hand(model: Sequence[NodeState], count: int) -> BestNode | None:
 def test_the_index_answers_as_if_it_had_looked_at_every_node(
     changes: list[NodeState | str], count: int, asked: list[str], avoid: frozenset[str]
 ) -> None:
-    cluster, every = Cluster(), dict[tuple[str, str], NodeState]()
+    cluster, every = Cluster(), Model()
     for change in changes:
-        if isinstance(change, str):
-            cluster.drop(change, RESOURCE)
-            every.pop((change, RESOURCE), None)
-        else:
-            cluster.put(change)
-            every[change.name, change.product.resource] = change
+        follow(cluster, every, change)
     model = {name: state for (name, of), state in every.items() if of == RESOURCE}
     outside = [state for name, state in model.items() if name not in avoid]
     known = [model[name] for name in asked if name in model and name not in avoid]
@@ -119,7 +102,7 @@ def test_the_index_answers_as_if_it_had_looked_at_every_node(
 
 
 @pytest.mark.property
-@given(st.lists(states(), min_size=1, unique_by=line_of), counts)
+@given(st.lists(states, min_size=1, unique_by=line_of), counts)
 def test_the_order_in_which_nodes_came_does_not_matter(
     some: list[NodeState], count: int
 ) -> None:
@@ -130,7 +113,7 @@ def test_the_order_in_which_nodes_came_does_not_matter(
 
 
 @pytest.mark.property
-@given(st.lists(states(), min_size=1), masks, counts)
+@given(st.lists(states, min_size=1), masks, counts)
 def test_taking_chips_and_giving_them_back_changes_nothing(
     some: list[NodeState], free: int, count: int
 ) -> None:
@@ -145,7 +128,7 @@ def test_taking_chips_and_giving_them_back_changes_nothing(
 
 
 @pytest.mark.property
-@given(st.lists(states(), unique_by=lambda state: state.name), counts)
+@given(st.lists(states, unique_by=lambda state: state.name), counts)
 def test_relabelled_nodes_give_the_relabelled_answer(
     some: list[NodeState], count: int
 ) -> None:

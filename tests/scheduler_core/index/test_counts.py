@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.index.counts import Census, Sites, nth_bit, set_bits
-from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import gang
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from tests.machines import atlas, node_state
+from tests.machines import atlas
+from tests.scheduler_core.indexed import Model, follow, node_states
 
 MODULE, BOX = table.by_key("atlas-a2-8"), table.by_key("atlas-a2-box16")
 OWN = (ATLAS, MODULE, BOX)
@@ -29,22 +29,9 @@ GROUPS = (
 OTHERS = (tuple(NAMES[:4]), tuple(NAMES[4:]))
 
 
-@st.composite
-def states(draw: st.DrawFn) -> NodeState:
-    row = draw(st.sampled_from(OWN))
-    masks = st.integers(0, row.all_chips)
-    healthy = draw(st.one_of(st.just(row.all_chips), masks))
-    return node_state(
-        draw(st.sampled_from(NAMES)),
-        row,
-        draw(st.one_of(st.just(healthy), masks)),
-        inventory=draw(st.sampled_from([row.all_chips, healthy])),
-        healthy=healthy,
-        network_unhealthy=draw(st.sampled_from([0, 0, 1])),
-        barred=draw(st.sampled_from([None, None, Reason.AGENT_SILENT])),
-    )
-
-
+#: sites, resource or row, chips, whether the job has several pods
+Question = tuple[tuple[tuple[str, ...], ...], Product | str, int, bool]
+states = node_states(OWN, st.sampled_from(NAMES))
 questions = st.tuples(
     st.sampled_from([GROUPS, OTHERS]),
     st.sampled_from(WANTED),
@@ -54,8 +41,7 @@ questions = st.tuples(
 
 
 def counted(
-    cluster: Cluster,
-    question: tuple[tuple[tuple[str, ...], ...], Product | str, int, bool],
+    cluster: Cluster, question: Question
 ) -> tuple[list[int], list[int], list[int]]:
     groups, wanted, count, in_network = question
     census = cluster.census(groups, wanted, count, in_network=in_network)
@@ -64,24 +50,18 @@ def counted(
 
 @pytest.mark.property
 @given(
-    st.lists(st.one_of(states(), st.sampled_from(NAMES), questions), max_size=30),
+    st.lists(st.one_of(states, st.sampled_from(NAMES), questions), max_size=30),
     questions,
 )
 def test_a_census_that_was_followed_equals_one_made_anew(
-    changes: list[
-        NodeState | str | tuple[tuple[tuple[str, ...], ...], Product | str, int, bool]
-    ],
-    question: tuple[tuple[tuple[str, ...], ...], Product | str, int, bool],
+    changes: list[NodeState | str | Question],
+    question: Question,
 ) -> None:
     """Whenever the questions came, also of rows that no node had yet."""
-    cluster, model, asked = Cluster(), dict[tuple[str, str], NodeState](), [question]
+    cluster, model, asked = Cluster(), Model(), [question]
     for change in changes:
-        if isinstance(change, NodeState):
-            cluster.put(change)
-            model[change.name, change.product.resource] = change
-        elif isinstance(change, str):
-            cluster.drop(change, ATLAS)
-            model.pop((change, ATLAS.resource), None)
+        if isinstance(change, NodeState | str):
+            follow(cluster, model, change)
         else:
             counted(cluster, change)
             asked.append(change)
@@ -91,10 +71,10 @@ def test_a_census_that_was_followed_equals_one_made_anew(
 
 
 @pytest.mark.property
-@given(st.lists(states(), max_size=12), questions)
+@given(st.lists(states, max_size=12), questions)
 def test_a_slot_is_a_node_that_can_serve(
     some: list[NodeState],
-    question: tuple[tuple[tuple[str, ...], ...], Product | str, int, bool],
+    question: Question,
 ) -> None:
     cluster = Cluster(some)
     groups, wanted, count, in_network = question
@@ -159,11 +139,11 @@ def test_members_of_a_mask_are_found_one_by_one_and_by_their_number(
     assert [nth_bit(mask, index) for index in range(len(members))] == sorted(members)
 
 
-@given(st.lists(states(), max_size=8), st.sets(st.sampled_from(NAMES)), questions)
+@given(st.lists(states, max_size=8), st.sets(st.sampled_from(NAMES)), questions)
 def test_of_the_nodes_that_are_offered_those_count_that_can(
     there: list[NodeState],
     offered: set[str],
-    question: tuple[tuple[tuple[str, ...], ...], Product | str, int, bool],
+    question: Question,
 ) -> None:
     groups, wanted, count, in_network = question
     cluster, names = Cluster(there), tuple(offered)

@@ -1,6 +1,6 @@
 """Nodes that serve by another row than their own, and jobs of several pods."""
 
-from dataclasses import replace
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import Product
 from tests.machines import node_state
+from tests.scheduler_core.indexed import Model, follow, node_states
 from tests.scheduler_core.jobs import place_of
 
 ATLAS, FLAT_8 = table.ATLAS_800_TRAINING, table.by_key("flat-8")
@@ -26,26 +27,12 @@ OWN = (ATLAS, HALF, MODULE, BOX, A3, P310, DUO_CHIP)
 WANTED = (*OWN, FLAT_8, DISTRIBUTED)
 
 
-def node(
-    name: str, row: Product, free: int, *, bad: int = 0, deaf: int = 0
-) -> NodeState:
-    healthy = row.all_chips & ~bad
-    return node_state(name, row, free, healthy=healthy, network_unhealthy=deaf)
-
-
 names = st.sampled_from([f"node-{index}" for index in range(6)])
-masks = st.integers(0, (1 << 64) - 1)
-
-
-@st.composite
-def states(draw: st.DrawFn) -> NodeState:
-    row = draw(st.sampled_from(OWN))
-    state = node(draw(names), row, draw(masks), bad=draw(masks) & draw(masks))
-    return replace(state, network_unhealthy=draw(masks) & row.all_chips)
+states = node_states(OWN, names)
 
 
 def by_hand(
-    model: list[NodeState], wanted: Product | str, count: int, *, in_network: bool
+    model: Iterable[NodeState], wanted: Product | str, count: int, *, in_network: bool
 ) -> tuple[str, tuple[int, ...]] | None:
     """Node and chips by looking at all nodes."""
     keyed = []
@@ -55,7 +42,7 @@ def by_hand(
             row = own if own.resource == wanted else None
         else:
             row = wanted if state.serves(wanted) else None
-        if row is None:
+        if row is None or state.barred:
             continue
         row = distributed(row) if in_network else row
         free = state.free & state.usable(row)
@@ -71,7 +58,7 @@ def by_hand(
 
 @pytest.mark.property
 @given(
-    st.lists(st.one_of(states(), names), max_size=12),
+    st.lists(st.one_of(states, names), max_size=12),
     st.sampled_from([*WANTED, ATLAS.resource, P310.resource]),
     st.integers(1, 16),
     st.booleans(),
@@ -85,17 +72,12 @@ def test_whatever_is_asked_the_index_answers_as_if_it_had_looked_at_every_node(
     asked_at: int,
 ) -> None:
     """Also when the question came first, before or between the changes."""
-    cluster, model = Cluster(), dict[tuple[str, str], NodeState]()
+    cluster, model = Cluster(), Model()
     for index, change in enumerate(changes):
         if index == asked_at:
             place(wanted, count, cluster, in_network=in_network)
-        if isinstance(change, str):
-            cluster.drop(change, ATLAS)
-            model.pop((change, ATLAS.resource), None)
-        else:
-            cluster.put(change)
-            model[change.name, change.product.resource] = change
-    expected = by_hand(list(model.values()), wanted, count, in_network=in_network)
+        follow(cluster, model, change)
+    expected = by_hand(model.values(), wanted, count, in_network=in_network)
 
     answer = place(wanted, count, cluster, in_network=in_network)
     named = place(wanted, count, cluster, names=cluster.names, in_network=in_network)
@@ -110,22 +92,17 @@ def test_whatever_is_asked_the_index_answers_as_if_it_had_looked_at_every_node(
 
 @pytest.mark.property
 @given(
-    st.lists(st.one_of(states(), names), max_size=12),
+    st.lists(st.one_of(states, names), max_size=12),
     st.sampled_from([*WANTED, ATLAS.resource, P310.resource]),
     st.booleans(),
 )
 def test_an_index_that_was_kept_up_to_date_answers_as_one_made_anew(
     changes: list[NodeState | str], wanted: Product | str, in_network: bool
 ) -> None:
-    cluster, model = Cluster(), dict[tuple[str, str], NodeState]()
+    cluster, model = Cluster(), Model()
     for change in changes:
         cluster.best(wanted, 1, in_network=in_network)
-        if isinstance(change, str):
-            cluster.drop(change, ATLAS)
-            model.pop((change, ATLAS.resource), None)
-        else:
-            cluster.put(change)
-            model[change.name, change.product.resource] = change
+        follow(cluster, model, change)
     anew = Cluster(model[name] for name in sorted(model))
 
     for count in range(66):
@@ -139,7 +116,9 @@ def test_an_index_that_was_kept_up_to_date_answers_as_one_made_anew(
 
 
 def test_a_row_is_served_by_all_nodes_that_can_a_resource_by_own_rows() -> None:
-    cluster = Cluster([node("atlas", ATLAS, 0b0000_0111), node("a2", MODULE, 0b1111)])
+    cluster = Cluster(
+        [node_state("atlas", ATLAS, 0b0000_0111), node_state("a2", MODULE, 0b1111)]
+    )
 
     by_row = place_of(place(FLAT_8, 3, cluster))
     by_own = place_of(place(ATLAS.resource, 3, cluster))
@@ -149,7 +128,7 @@ def test_a_row_is_served_by_all_nodes_that_can_a_resource_by_own_rows() -> None:
 
 
 def test_a_node_with_more_chips_than_the_row_knows_does_not_serve_it() -> None:
-    cluster = Cluster([node("box", BOX, 0xFFFF), node("half", HALF, 0b1)])
+    cluster = Cluster([node_state("box", BOX, 0xFFFF), node_state("half", HALF, 0b1)])
 
     assert place(HALF, 2, cluster) == Rejection(
         reasons=(("no such NPU", 1), ("without 2 free chips", 1))
@@ -157,14 +136,16 @@ def test_a_node_with_more_chips_than_the_row_knows_does_not_serve_it() -> None:
 
 
 def test_a_row_that_demands_a_label_is_served_by_nodes_that_carry_it() -> None:
-    cluster = Cluster([node("plain", P310, 0b1111), node("duo", DUO_CHIP, 0b11)])
+    cluster = Cluster(
+        [node_state("plain", P310, 0b1111), node_state("duo", DUO_CHIP, 0b11)]
+    )
 
     assert place_of(place(DISTRIBUTED, 2, cluster)).node == "duo"
     assert isinstance(place(DISTRIBUTED, 4, cluster), Rejection)
 
 
 def test_chips_with_a_faulty_network_are_not_for_jobs_of_several_pods() -> None:
-    cluster = Cluster([node("a", ATLAS, 0x0F, deaf=0x01)])
+    cluster = Cluster([node_state("a", ATLAS, 0x0F, network_unhealthy=0x01)])
 
     assert isinstance(place(ATLAS, 4, cluster), Placement)
     assert place(ATLAS, 8, cluster, in_network=True) == Rejection(
@@ -180,7 +161,7 @@ def test_chips_with_a_faulty_network_are_not_for_jobs_of_several_pods() -> None:
 
 
 def test_a_faulty_network_does_not_matter_where_the_row_says_so() -> None:
-    cluster = Cluster([node("a", P310, 0x0F, deaf=0x01)])
+    cluster = Cluster([node_state("a", P310, 0x0F, network_unhealthy=0x01)])
 
     answer = place(P310, 4, cluster, in_network=True)
 
@@ -230,14 +211,14 @@ def test_a_faulty_network_does_not_matter_where_the_row_says_so() -> None:
 def test_the_reason_is_said_in_the_words_of_the_product(
     row: Product, free: int, count: int, reason: str
 ) -> None:
-    answer = place(row, count, Cluster([node("n", row, free)]))
+    answer = place(row, count, Cluster([node_state("n", row, free)]))
 
     assert place_of(answer).reason == reason
 
 
 def test_pods_of_a_distributed_job_on_a_box_are_said_to_be_split_by_number() -> None:
     free = 0b1111_1000_0001_1111
-    answer = place(BOX, 10, Cluster([node("n", BOX, free)]), in_network=True)
+    answer = place(BOX, 10, Cluster([node_state("n", BOX, free)]), in_network=True)
 
     assert place_of(answer).reason == (
         "5 chips of each HCCS ring, on a node with all 16 chips healthy"

@@ -1,16 +1,15 @@
-from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.node import chips
 from scheduler_core.node.chip_mask import ids_of
 from scheduler_core.node.soonest_free import find_cheapest, price
 from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from tests.machines import mask
+from tests.scheduler_core.legal_sets import legal_sets
 
 SMALL = [row for row in table.PRODUCTS if row.chip_count <= 8]
 BOX = table.by_key("atlas-a2-box16")
@@ -18,11 +17,7 @@ BOX = table.by_key("atlas-a2-box16")
 
 def brute_force(row: Product, tiers: tuple[int, ...], count: int) -> int:
     """The cheapest of all legal sets, of equals that of the lowest ids."""
-    legal = [
-        some
-        for chosen in combinations(ids_of(sum(tiers)), count)
-        if chips.is_legal(row, some := mask(chosen))
-    ]
+    legal = legal_sets(row, sum(tiers), count)
     return min(legal, key=lambda some: (price(tiers, some), ids_of(some)), default=0)
 
 

@@ -1,6 +1,5 @@
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
 from tests.machines import EIGHT, atlas, mask, node_state
 from tests.scheduler_core.jobs import places_of
+from tests.scheduler_core.legal_sets import legal_sets
 
 A3 = table.by_key("atlas-a3-8")
 MESH = table.by_key("mesh-8")
@@ -38,13 +38,12 @@ def can_all_be_placed(row: Product, frees: list[int], sizes: list[int]) -> bool:
     size, *rest = sorted(sizes, reverse=True)
     seen = set()
     for index, free in enumerate(frees):
-        for some in combinations(chips.ids_of(free), size):
-            if chips.is_legal(row, mask(some)):
-                left = [*frees[:index], free & ~mask(some), *frees[index + 1 :]]
-                if (key := tuple(sorted(left))) not in seen:
-                    seen.add(key)
-                    if can_all_be_placed(row, left, rest):
-                        return True
+        for some in legal_sets(row, free, size):
+            left = [*frees[:index], free & ~some, *frees[index + 1 :]]
+            if (key := tuple(sorted(left))) not in seen:
+                seen.add(key)
+                if can_all_be_placed(row, left, rest):
+                    return True
     return False
 
 

@@ -1,7 +1,6 @@
 """An overlay answers as an index would that has its nodes; the index stays as it is."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.index.queries import NodeIndex
-from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import gang
 from scheduler_core.placement.overlay import Overlay
 from scheduler_core.placement.pod import place
@@ -17,7 +15,8 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
-from tests.machines import atlas
+from tests.machines import atlas, node_state
+from tests.scheduler_core.indexed import node_states
 
 FLAT_8, BOX = table.by_key("flat-8"), table.by_key("atlas-a2-box16")
 DUO_CHIP = table.by_key("atlas-300i-duo-chip")
@@ -27,25 +26,10 @@ NAMES = [f"node-{index}" for index in range(8)]
 GROUPS = (tuple(NAMES[:3]), (), ("node-3", "", "node-0", "node-5"))
 
 
-@st.composite
-def states(draw: st.DrawFn) -> NodeState:
-    row = draw(st.sampled_from(OWN))
-    masks = st.integers(0, row.all_chips)
-    healthy = draw(st.one_of(st.just(row.all_chips), masks))
-    return NodeState(
-        name=draw(st.sampled_from(NAMES)),
-        product=row,
-        inventory=draw(st.sampled_from([row.all_chips, healthy])),
-        healthy=healthy,
-        free=draw(st.one_of(st.just(healthy), masks)) & healthy,
-        network_unhealthy=draw(st.sampled_from([0, 0, 1])),
-        barred=draw(st.sampled_from([None, None, Reason.AGENT_SILENT])),
-    )
-
-
-clusters = st.lists(states(), max_size=12)
+states = node_states(OWN, st.sampled_from(NAMES))
+clusters = st.lists(states, max_size=12)
 #: states of one overlay, and of each further one that lies on the one before
-overlays = st.lists(st.lists(states(), max_size=4), min_size=1, max_size=3)
+overlays = st.lists(st.lists(states, max_size=4), min_size=1, max_size=3)
 questions = st.tuples(
     st.sampled_from(WANTED), st.sampled_from([0, 1, 2, 8, 12]), st.booleans()
 )
@@ -111,7 +95,7 @@ def test_an_overlay_answers_as_an_index_with_its_nodes(
 
 
 @pytest.mark.property
-@given(clusters, overlays, states(), questions, some_names)
+@given(clusters, overlays, states, questions, some_names)
 def test_a_later_change_of_the_index_shows_through(
     nodes: list[NodeState],
     layers: list[list[NodeState]],
@@ -167,9 +151,7 @@ def test_chips_are_free_on_the_overlay_only() -> None:
 
 def test_a_node_that_the_index_lacks_is_there_on_the_overlay() -> None:
     cluster = Cluster([atlas("a", ())])
-    other = replace(
-        atlas("new"), product=FLAT_8, inventory=FLAT_8.all_chips, healthy=0xFF
-    )
+    other = node_state("new", FLAT_8)
 
     overlay = Overlay(cluster, [other])
 

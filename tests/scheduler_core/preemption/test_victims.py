@@ -1,6 +1,8 @@
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain, combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,6 +27,8 @@ BUDGETS = {"one": 1, "none": 0}
 #: pods that a gang can go on without
 SPARE = {"h": 1}
 LIMITS = Limits(allowed=BUDGETS, spare=SPARE)
+#: of a pod: number of chips, priority, start, gang, budgets
+Lived = tuple[int, int, int, str, tuple[str, ...]]
 PODS = st.lists(
     st.tuples(
         st.integers(1, 3),
@@ -37,9 +41,7 @@ PODS = st.lists(
 )
 
 
-def laid(
-    pods: list[tuple[int, int, int, str, tuple[str, ...]]], node: str
-) -> list[RunningPod]:
+def laid(pods: list[Lived], node: str) -> list[RunningPod]:
     """Pods on the chips of a node, one after the other, as far as they fit."""
     left = list(EIGHT)
     found = []
@@ -47,11 +49,11 @@ def laid(
         own, left = left[:count], left[count:]
         if own:
             found.append(
-                RunningPod(
-                    name=f"{node}/{at}",
-                    chips=mask(own),
+                runner(
+                    f"{node}/{at}",
+                    own,
                     priority=priority,
-                    start_time=started,
+                    started=started,
                     gang=gang,
                     budgets=budgets,
                 )
@@ -120,7 +122,7 @@ def order(victims: tuple[RunningPod, ...]) -> tuple[float, ...]:
 )
 def test_the_best_of_all_smallest_sets_of_victims_is_found(
     row: Product,
-    pods: list[list[tuple[int, int, int, str, tuple[str, ...]]]],
+    pods: list[list[Lived]],
     healthy: int,
     count: int,
     priority: int,
@@ -142,21 +144,27 @@ def test_the_best_of_all_smallest_sets_of_victims_is_found(
 
 def runner(
     name: str,
-    own: range,
+    own: Iterable[int],
     *,
     priority: int = 0,
     started: float = 0.0,
-    gang: str = "",
-    budgets: tuple[str, ...] = (),
+    **more: Any,
 ) -> RunningPod:
     return RunningPod(
-        name=name,
-        chips=mask(own),
-        priority=priority,
-        start_time=started,
-        gang=gang,
-        budgets=budgets,
+        name=name, chips=mask(own), priority=priority, start_time=started, **more
     )
+
+
+def evict(
+    *pods: RunningPod,
+    chips: int = 4,
+    priority: int = 9,
+    node: NodeState = atlas("n", ()),  # noqa: B008  # a value
+    **more: Any,
+) -> Eviction | None:
+    """Free chips for a pod on one node, an Atlas 800 with these pods."""
+    pod = Preemptor(wanted=ATLAS, chips=chips, priority=priority)
+    return victim_search.preempt(pod, Cluster([node]), {"n": pods}, **more)
 
 
 LEFT, RIGHT = range(4), range(4, 8)
@@ -190,20 +198,16 @@ LEFT, RIGHT = range(4), range(4, 8)
 def test_victims_are_compared_in_the_order_of_the_rule(
     stays: RunningPod, goes: RunningPod
 ) -> None:
-    pod = Preemptor(wanted=ATLAS, chips=4, priority=9)
-    cluster = Cluster([atlas("n", ())])
-
-    found = victim_search.preempt(pod, cluster, {"n": [stays, goes]})
+    found = evict(stays, goes)
 
     assert found is not None
     assert found.victims == (goes,)
 
 
 def test_one_victim_comes_before_two_of_equal_priority() -> None:
-    pod = Preemptor(wanted=ATLAS, chips=4, priority=9)
     pods = [runner("a", range(2)), runner("b", range(2, 4)), runner("c", RIGHT)]
 
-    found = victim_search.preempt(pod, Cluster([atlas("n", ())]), {"n": pods})
+    found = evict(*pods)
 
     assert found == Eviction(
         node="n",
@@ -220,10 +224,7 @@ def test_one_victim_comes_before_two_of_equal_priority() -> None:
 
 
 def test_equal_priority_is_never_evicted() -> None:
-    pod = Preemptor(wanted=ATLAS, chips=4, priority=1)
-    pods = [runner("a", LEFT, priority=1)]
-
-    assert victim_search.preempt(pod, Cluster([atlas("n", ())]), {"n": pods}) is None
+    assert evict(runner("a", LEFT, priority=1), priority=1) is None
 
 
 def test_nobody_goes_where_there_is_room_already() -> None:
@@ -246,38 +247,26 @@ def test_only_the_nodes_asked_about_and_none_that_is_out_of_use() -> None:
 
 
 def test_chips_of_victims_that_are_not_healthy_make_no_room() -> None:
-    pod = Preemptor(wanted=ATLAS, chips=4, priority=1)
-    node = atlas("n", (), healthy=range(1, 4))
+    hurt = atlas("n", (), healthy=range(1, 4))
 
-    assert (
-        victim_search.preempt(pod, Cluster([node]), {"n": [runner("a", LEFT)]}) is None
-    )
+    assert evict(runner("a", LEFT), priority=1, node=hurt) is None
 
 
 def test_a_gang_is_broken_only_by_more_than_it_can_spare() -> None:
-    pod = Preemptor(wanted=ATLAS, chips=4, priority=9)
     pods = [
         runner("a", LEFT, gang="whole", started=2.0),
         runner("b", RIGHT, gang="elastic", started=1.0),
     ]
-    cluster = Cluster([atlas("n", ())])
 
-    found = [
-        victim_search.preempt(pod, cluster, {"n": pods}, limits=Limits(spare=spare))
-        for spare in ({}, {"elastic": 1})
-    ]
+    found = [evict(*pods, limits=Limits(spare=spare)) for spare in ({}, {"elastic": 1})]
 
     assert [each and each.victims for each in found] == [(pods[0],), (pods[1],)]
 
 
 def test_violations_are_the_evictions_beyond_what_a_budget_allows() -> None:
-    pod = Preemptor(wanted=ATLAS, chips=8, priority=9)
     pods = [runner(f"p{at}", range(at, at + 2), budgets=("b",)) for at in (0, 2, 4, 6)]
-    limits = Limits(allowed={"b": 1})
 
-    found = victim_search.preempt(
-        pod, Cluster([atlas("n", ())]), {"n": pods}, limits=limits
-    )
+    found = evict(*pods, chips=8, limits=Limits(allowed={"b": 1}))
 
     assert found is not None
     assert (found.victims, found.violations) == (tuple(pods), 3)

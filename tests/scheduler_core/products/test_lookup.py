@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from scheduler_core.index.cluster import Cluster
@@ -107,32 +109,28 @@ def test_duo_chips_are_only_on_nodes_that_say_so(
     assert lookup.resolve_job(resource, job) is on_duo
 
 
+BLOCK = {"sp-block": "32"}
+
+
 @pytest.mark.parametrize(
-    ("annotations", "key"),
+    ("job", "key"),
     [
-        ({}, "atlas-800-training"),
-        ({"sp-block": "32"}, "atlas-a3-16-superpod"),
+        (Traits(), "atlas-800-training"),
+        (Traits(annotations=BLOCK), "atlas-a3-16-superpod"),
         (
-            {"sp-block": "32", "huawei.com/schedule_policy": "chip8-node8"},
+            replace(selector("module-a3-8-super-pod"), annotations=BLOCK),
+            "atlas-a3-8-superpod",
+        ),
+        (
+            Traits(annotations={**BLOCK, "huawei.com/schedule_policy": "chip8-node8"}),
             "atlas-a2-8",
         ),
     ],
 )
 def test_a_block_means_superpods_unless_a_policy_says_otherwise(
-    annotations: dict[str, str], key: str
+    job: Traits, key: str
 ) -> None:
-    job = Traits(annotations=annotations)
-
     assert lookup.find_row(RESOURCE, {}, job) is table.by_key(key)
-
-
-def test_a_block_on_the_smaller_a3_means_its_superpods() -> None:
-    job = Traits(
-        annotations={"sp-block": "32"},
-        node_selector={"accelerator-type": "module-a3-8-super-pod"},
-    )
-
-    assert lookup.find_row(RESOURCE, {}, job) is table.by_key("atlas-a3-8-superpod")
 
 
 def test_what_the_job_leaves_open_the_node_says() -> None:
