@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -166,25 +167,25 @@ def test_no_fewer_parts_would_do(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "count", "expected", "text"),
+    ("nodes", "asked", "expected", "text"),
     [
         pytest.param(
             [atlas("a", (0, 4, 5)), atlas("b", (0, 1, 2))],
-            4,
+            {"count": 4},
             (FreeChip(node="b", chip=3),),
             "chip 3 of b was free",
             id="where the fewest chips are missing",
         ),
         pytest.param(
             [atlas("a", RINGS[0][:3], healthy={*EIGHT} - {3}), atlas("b", (0, 1, 2))],
-            4,
+            {"count": 4},
             (FreeChip(node="b", chip=3),),
             "chip 3 of b was free",
             id="of equals where none is to be healed",
         ),
         pytest.param(
             [atlas("a", (0, 1), healthy={*EIGHT} - {2})],
-            8,
+            {"count": 8},
             (
                 *(FreeChip(node="a", chip=chip) for chip in range(3, 8)),
                 HealChip(node="a", chip=2),
@@ -194,65 +195,66 @@ def test_no_fewer_parts_would_do(
         ),
         pytest.param(
             [atlas("a", barred=Reason.AGENT_SILENT), atlas("b", ())],
-            2,
+            {"count": 2},
             (FreeChip(node="b", chip=0), FreeChip(node="b", chip=1)),
             "chips 0, 1 of b were free",
             id="chips before a node that is out of use",
         ),
         pytest.param(
             [atlas("a", barred=Reason.AGENT_SILENT)],
-            2,
+            {"count": 2},
             (ReopenNode(node="a", bar=Reason.AGENT_SILENT),),
             "the agent of a reported again",
             id="a node that is out of use",
         ),
         pytest.param(
             [],
-            2,
+            {"count": 2},
             (AddNode(node="new-1", row=ATLAS),),
             "there was one more node (Atlas 800 training server)",
             id="no node at all",
         ),
+        pytest.param(
+            [atlas("a")],
+            {"count": 2, "avoid": {"a"}},
+            (ConfirmPod(node="a"),),
+            "the pod that waits on a had its chips",
+            id="a node to be avoided is waited for",
+        ),
+        pytest.param(
+            [replace(atlas("a", (0, 1, 2), healthy={0, 1, 2}), taken=0x08)],
+            {"count": 4},
+            (FreeChip(node="a", chip=3), HealChip(node="a", chip=3)),
+            "chip 3 of a was free; and chip 3 of a was healthy",
+            id="a chip that is not healthy and that somebody has",
+        ),
+        pytest.param(
+            [node("a", ATLAS, (0xFF, 0x0F, 0x01, False))],
+            {"count": 4, "in_network": True},
+            (HealNetwork(node="a", chip=0),),
+            "chip 0 of a had a healthy network",
+            id="a faulty network, for jobs of several pods",
+        ),
+        pytest.param(
+            [atlas("a", (0, 1, 2)), atlas("b", ())],
+            {"count": 4, "names": ["b"]},
+            tuple(FreeChip(node="b", chip=chip) for chip in RINGS[0]),
+            "chips 0, 1, 2, 3 of b were free",
+            id="only the nodes that are asked about",
+        ),
     ],
 )
 def test_the_least_trouble_is_advised(
-    nodes: list[NodeState], count: int, expected: tuple[Relaxation, ...], text: str
+    nodes: list[NodeState],
+    asked: dict[str, Any],
+    expected: tuple[Relaxation, ...],
+    text: str,
 ) -> None:
-    found = advice.advise_pod(ATLAS, count, Cluster(nodes))
+    found = advice.advise_pod(ATLAS, cluster=Cluster(nodes), **asked)
 
     assert found is not None
     assert set(found.parts) == set(expected)
     assert found.text == f"it would fit if {text}"
-
-
-def test_a_node_to_be_avoided_is_waited_for() -> None:
-    found = advice.advise_pod(ATLAS, 2, Cluster([atlas("a")]), avoid={"a"})
-
-    assert found == Advice(parts=(ConfirmPod(node="a"),))
-    assert found.text == "it would fit if the pod that waits on a had its chips"
-
-
-def test_a_chip_that_is_not_healthy_and_that_somebody_has_is_to_be_freed_as_well() -> (
-    None
-):
-    had = replace(atlas("a", (0, 1, 2), healthy={0, 1, 2}), taken=0x08)
-
-    found = advice.advise_pod(ATLAS, 4, Cluster([had]))
-
-    assert found is not None
-    assert set(found.parts) == {FreeChip(node="a", chip=3), HealChip(node="a", chip=3)}
-    assert found.text == (
-        "it would fit if chip 3 of a was free; and chip 3 of a was healthy"
-    )
-
-
-def test_a_faulty_network_is_to_be_healed_for_jobs_of_several_pods() -> None:
-    bad = node("a", ATLAS, (0xFF, 0x0F, 0x01, False))
-
-    found = advice.advise_pod(ATLAS, 4, Cluster([bad]), in_network=True)
-
-    assert found == Advice(parts=(HealNetwork(node="a", chip=0),))
-    assert found.text == "it would fit if chip 0 of a had a healthy network"
 
 
 def test_nodes_of_another_kind_are_no_help() -> None:
@@ -273,16 +275,6 @@ def test_for_a_resource_another_kind_of_server_is_advised_if_only_that_serves() 
 
     a2 = table.by_key("a300t")
     assert found == Advice(parts=(AddNode(node="new-1", row=a2),))
-
-
-def test_only_the_nodes_that_are_asked_about_are_advised() -> None:
-    cluster = Cluster([atlas("a", (0, 1, 2)), atlas("b", ())])
-
-    found = advice.advise_pod(ATLAS, 4, cluster, names=["b"])
-
-    assert found == Advice(
-        parts=tuple(FreeChip(node="b", chip=chip) for chip in RINGS[0])
-    )
 
 
 def test_of_many_clauses_only_the_number_is_said() -> None:

@@ -1,6 +1,5 @@
 """How the chips of a pod lie, beyond the choice of all at once (`test_rows.py`)."""
 
-
 import pytest
 
 from scheduler_core.node import chips
