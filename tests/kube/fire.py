@@ -157,8 +157,12 @@ async def served(bed: Bed) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def burning(seed: int = 1) -> AsyncIterator[Bed]:
-    """Have a server whose pods change all the time, and somebody who follows them."""
+async def burning(seed: int = 1, *, first_s: float = 0.0) -> AsyncIterator[Bed]:
+    """Have a server whose pods change all the time, and somebody who follows them.
+
+    Args:
+        first_s: Seconds of peace before the test goes on.
+    """
     bed = Bed()
     async with served(bed) as client:
         chance = random.Random(seed)  # noqa: S311  # jitter, not a secret
@@ -168,6 +172,7 @@ async def burning(seed: int = 1) -> AsyncIterator[Bed]:
                 group.create_task(bed.churn(seed)),
                 group.create_task(bed.watch.run(bed.mirror.take)),
             ]
+            await asyncio.sleep(first_s)
             try:
                 yield bed
             finally:

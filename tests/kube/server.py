@@ -43,10 +43,11 @@ class Request:
 
 
 class Script:
-    """What the server will answer, and what it was asked."""
+    """What the server will answer, and what it was asked; and a client of it."""
 
     def __init__(self) -> None:
         self.url = ""
+        self.client: Client
         self.answers: deque[Answer | Watch] = deque()
         self.requests: list[Request] = []
         self.headers: list[Mapping[str, str]] = []
@@ -101,7 +102,10 @@ async def scripted() -> AsyncIterator[Script]:
     script = Script()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", script.handle)
-    async with listening(app, shutdown_s=0.01) as script.url:
+    async with (
+        listening(app, shutdown_s=0.01) as script.url,
+        client_of(script) as script.client,
+    ):
         yield script
 
 

@@ -1,100 +1,77 @@
 """The whole package against an API server that was written without it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
 
 import pytest
 
 from kube import configmaps, events, leases, nodes, objects, pods
-from kube.client import Client, object_path
+from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import ConflictError, NotFoundError
 from kube.objects import LeaseSpec, Pod
-from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import ListWatch
 from sandbox.apiserver.server import ApiServer
+from tests.kube.fire import Mirror
+from tests.support import objects as made
+from tests.support.servers import api_server
+from tests.support.tasks import in_background
+from tests.support.until import equal, until
 
 
 @pytest.fixture
 async def api() -> AsyncIterator[ApiServer]:
-    server = ApiServer(bookmark_period_s=0.05)
-    await server.start()
-    yield server
-    await server.stop()
+    async with api_server() as server:
+        yield server
 
 
 @pytest.fixture
 async def client(api: ApiServer) -> AsyncIterator[Client]:
-    async with Client(Credentials(api.url)) as made:
-        yield made
+    async with Client(Credentials(api.url)) as found:
+        yield found
 
 
 async def create_pod(client: Client, name: str) -> Pod:
-    spec: dict[str, Any] = {"containers": [{"name": "main", "image": "none"}]}
-    body = objects.encode({"metadata": {"name": name}, "spec": spec})
-    await client.request(
-        "POST", object_path("pods", "", namespace="default"), body=body
-    )
+    await client.request("POST", made.PODS, body=objects.encode(made.pod(name)))
     return await pods.get(client, "default", name)
 
 
+async def uid_of_new_pod(client: Client, name: str) -> str:
+    return (await create_pod(client, name)).metadata.uid
+
+
 async def delete_pod(client: Client, name: str) -> None:
-    path = object_path("pods", name, namespace="default")
+    path = f"{made.PODS}/{name}"
     await client.request("DELETE", path, params={"gracePeriodSeconds": "0"})
 
 
 async def create_node(client: Client, name: str) -> None:
-    body = objects.encode({"metadata": {"name": name}})
-    await client.request("POST", object_path("nodes", ""), body=body)
-
-
-class Mirror:
-    """What a consumer of changes believes, and a way to wait for it."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self.synced_count = 0
-        self._changed = asyncio.Event()
-
-    def take(self, change: Change[Pod]) -> None:
-        match change:
-            case Upserted(obj):
-                self.names.add(obj.metadata.name)
-            case Deleted(obj):
-                self.names.discard(obj.metadata.name)
-            case Synced():
-                self.synced_count += 1
-        self._changed.set()
-
-    async def becomes(self, names: set[str], synced_count: int) -> None:
-        async with asyncio.timeout(60):
-            while (self.names, self.synced_count) != (names, synced_count):
-                self._changed.clear()
-                await self._changed.wait()
+    await client.request("POST", made.NODES, body=objects.encode(made.node(name)))
 
 
 async def test_a_watch_survives_an_outage_in_which_history_is_lost(
     api: ApiServer, client: Client
 ) -> None:
     mirror = Mirror()
-    await create_pod(client, "stays")
-    await create_pod(client, "goes")
+    stays, goes = [await uid_of_new_pod(client, name) for name in ("stays", "goes")]
     watch = ListWatch(client, "/api/v1/pods", Pod, page_size=1)
-    task = asyncio.create_task(watch.run(mirror.take))
-    await mirror.becomes({"stays", "goes"}, 1)
-    await create_pod(client, "comes")
-    await mirror.becomes({"stays", "goes", "comes"}, 1)
 
-    await api.pause()
-    await api.resume()
-    await delete_pod(client, "goes")
-    api.expire()
+    async def becomes(uids: set[str], synced_count: int) -> None:
+        wanted = equal((uids, synced_count))
+        await until(lambda: (set(mirror.pods), mirror.synced_count), wanted)
 
-    await mirror.becomes({"stays", "comes"}, 2)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async with in_background(watch.run(mirror.take)):
+        await becomes({stays, goes}, 1)
+        comes = await uid_of_new_pod(client, "comes")
+        await becomes({stays, goes, comes}, 1)
+
+        await api.pause()
+        await api.resume()
+        await delete_pod(client, "goes")
+        api.expire()
+
+        await becomes({stays, comes}, 2)
+    assert mirror.wrong == []
 
 
 async def test_a_decision_is_bound_and_marked_on_the_right_pod_only(
@@ -142,10 +119,10 @@ async def test_own_keys_are_written_and_others_left(client: Client) -> None:
 
     create = partial(configmaps.create, client, namespace="kube-system", name="c")
     patch = partial(configmaps.patch, client, namespace="kube-system", name="c")
-    made = await create(labels={"l": "m"}, data={"a": "1"})
+    first = await create(labels={"l": "m"}, data={"a": "1"})
     await patch(data={"b": "2"})
     with pytest.raises(ConflictError):
-        await patch(data={"b": "3"}, resource_version=made.metadata.resource_version)
+        await patch(data={"b": "3"}, resource_version=first.metadata.resource_version)
 
     found = await configmaps.get(client, "kube-system", "c")
     assert found.data == {"a": "1", "b": "2"}
@@ -169,11 +146,11 @@ async def test_a_lease_is_written_by_one_of_those_who_have_read_it(
     client: Client,
 ) -> None:
     mine, theirs = (LeaseSpec(holder_identity=who) for who in ("me", "another"))
-    made = await leases.create(client, "kube-system", "l", mine, timeout_s=10)
+    lease = await leases.create(client, "kube-system", "l", mine, timeout_s=10)
 
-    written = await leases.write(client, made, theirs, timeout_s=10)
+    written = await leases.write(client, lease, theirs, timeout_s=10)
     with pytest.raises(ConflictError):
-        await leases.write(client, made, mine, timeout_s=10)
+        await leases.write(client, lease, mine, timeout_s=10)
 
     assert written == await leases.get(client, "kube-system", "l", timeout_s=10)
     assert written.spec == theirs

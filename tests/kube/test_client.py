@@ -23,12 +23,10 @@ from kube.errors import (
 from tests.kube.server import Answer, Request, Script, Watch, client_of, refusal
 
 
-async def test_a_request_has_method_path_query_and_body(
-    script: Script, client: Client
-) -> None:
+async def test_a_request_has_method_path_query_and_body(script: Script) -> None:
     script.will(Answer(status=201, raw=b"made"))
 
-    body = await client.request(
+    body = await script.client.request(
         "POST",
         object_path("pods", "a b/c", namespace="n"),
         params={"dryRun": "All", "labelSelector": "a=b,c in (d)"},
@@ -51,16 +49,14 @@ async def test_a_request_has_method_path_query_and_body(
     assert "Authorization" not in sent
 
 
-async def test_one_connection_serves_many_requests(
-    script: Script, client: Client
-) -> None:
+async def test_one_connection_serves_many_requests(script: Script) -> None:
     script.will(*[Answer()] * 4, refusal(404, "NotFound"), Answer())
 
     for _ in range(4):
-        await client.request("GET", "/api/v1/pods")
+        await script.client.request("GET", "/api/v1/pods")
     with pytest.raises(NotFoundError):
-        await client.request("GET", "/api/v1/pods/x")
-    await client.request("GET", "/api/v1/pods")
+        await script.client.request("GET", "/api/v1/pods/x")
+    await script.client.request("GET", "/api/v1/pods")
 
     assert len(script.connections) == 1
 
@@ -80,12 +76,12 @@ async def test_one_connection_serves_many_requests(
     ],
 )
 async def test_each_refusal_has_its_error(
-    script: Script, client: Client, code: int, kind: type[ApiError]
+    script: Script, code: int, kind: type[ApiError]
 ) -> None:
     script.will(refusal(code, "SomeReason", "some sentence", **{"Retry-After": "3"}))
 
     with pytest.raises(ApiError) as caught:
-        await client.request("GET", "/api/v1/pods")
+        await script.client.request("GET", "/api/v1/pods")
 
     error = caught.value
     assert type(error) is kind
@@ -98,31 +94,29 @@ async def test_each_refusal_has_its_error(
     assert str(error) == f"GET /api/v1/pods: {code} SomeReason some sentence"
 
 
-async def test_a_proxys_page_is_shown_by_its_beginning(
-    script: Script, client: Client
-) -> None:
+async def test_a_proxys_page_is_shown_by_its_beginning(script: Script) -> None:
     script.will(Answer(status=502, raw=b"<html>Bad Gateway" + b"!" * 10_000))
 
     with pytest.raises(ApiError) as caught:
-        await client.request("GET", "/api/v1/pods")
+        await script.client.request("GET", "/api/v1/pods")
 
     assert caught.value.message == "<html>Bad Gateway" + "!" * 483
 
 
-async def test_a_redirect_is_not_followed(script: Script, client: Client) -> None:
+async def test_a_redirect_is_not_followed(script: Script) -> None:
     script.will(Answer(status=307, raw=b"", headers={"Location": script.url}))
 
     with pytest.raises(ApiError):
-        await client.request("GET", "/api/v1/pods")
+        await script.client.request("GET", "/api/v1/pods")
 
     assert len(script.requests) == 1
 
 
-async def test_no_answer_in_time_is_unreachable(script: Script, client: Client) -> None:
+async def test_no_answer_in_time_is_unreachable(script: Script) -> None:
     script.will(Answer(after_s=30.0))
 
     with pytest.raises(UnreachableError, match="no answer in time"):
-        await client.request("GET", "/api/v1/pods", timeout_s=0.02)
+        await script.client.request("GET", "/api/v1/pods", timeout_s=0.02)
 
 
 async def test_a_closed_port_is_unreachable() -> None:
@@ -143,9 +137,9 @@ async def test_garbage_instead_of_http_is_unreachable() -> None:
             await client.request("GET", "/x")
 
 
-async def test_an_answer_has_a_largest(script: Script, client: Client) -> None:
+async def test_an_answer_has_a_largest(script: Script) -> None:
     script.will(Answer(raw=b"x" * 1000))
-    async with client.stream("/x", params={}) as stream:
+    async with script.client.stream("/x", params={}) as stream:
         with pytest.raises(MalformedError, match="more than 999 bytes"):
             await client_module._read_bounded(stream._response, 999, "GET /x")
 
@@ -179,12 +173,10 @@ async def test_requests_are_counted_by_verb_resource_and_code(script: Script) ->
     ]
 
 
-async def test_a_streams_bytes_come_as_they_are_sent(
-    script: Script, client: Client
-) -> None:
+async def test_a_streams_bytes_come_as_they_are_sent(script: Script) -> None:
     script.will(Watch(chunks=(b"one",), end="silence"))
 
-    async with client.stream("/x", params={"watch": "1"}) as stream:
+    async with script.client.stream("/x", params={"watch": "1"}) as stream:
         assert await stream.read(1.0) == b"one"
         with pytest.raises(SilentError):
             await stream.read(0.02)
@@ -223,17 +215,15 @@ async def test_a_client_outside_its_context_says_so() -> None:
         await client.request("GET", "/x")
 
 
-async def test_cancelling_a_request_leaves_the_client_usable(
-    script: Script, client: Client
-) -> None:
+async def test_cancelling_a_request_leaves_the_client_usable(script: Script) -> None:
     script.will(Answer(after_s=30.0), Answer(raw=b"ok"))
-    task = asyncio.create_task(client.request("GET", "/slow"))
+    task = asyncio.create_task(script.client.request("GET", "/slow"))
     await script.asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert await client.request("GET", "/x") == b"ok"
+    assert await script.client.request("GET", "/x") == b"ok"
 
 
 async def test_a_server_that_accepts_and_says_nothing_times_out() -> None:

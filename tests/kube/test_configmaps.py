@@ -1,7 +1,6 @@
 import pytest
 
 from kube import configmaps
-from kube.client import Client
 from kube.errors import ConflictError, MalformedError
 from tests.kube.server import Answer, Request, Script, refusal
 
@@ -9,21 +8,21 @@ RAW = {"metadata": {"name": "c", "resourceVersion": "7"}, "data": {"a": "1"}}
 PATH = "/api/v1/namespaces/kube-system/configmaps"
 
 
-async def test_a_config_map_is_read(script: Script, client: Client) -> None:
+async def test_a_config_map_is_read(script: Script) -> None:
     script.will(Answer(body=RAW))
 
-    found = await configmaps.get(client, "kube-system", "c")
+    found = await configmaps.get(script.client, "kube-system", "c")
 
     assert (found.metadata.resource_version, found.data) == ("7", {"a": "1"})
     assert script.requests[0].path == f"{PATH}/c"
 
 
-async def test_a_config_map_is_made(script: Script, client: Client) -> None:
+async def test_a_config_map_is_made(script: Script) -> None:
     script.will(Answer(status=201, body=RAW), refusal(409, "AlreadyExists"))
 
     async def create() -> None:
         await configmaps.create(
-            client,
+            script.client,
             namespace="kube-system",
             name="c",
             labels={"l": "m"},
@@ -53,14 +52,14 @@ async def test_a_config_map_is_made(script: Script, client: Client) -> None:
     )
 
 
-async def test_only_our_own_keys_are_patched(script: Script, client: Client) -> None:
+async def test_only_our_own_keys_are_patched(script: Script) -> None:
     script.will(Answer(body=RAW), Answer(body=RAW))
 
     await configmaps.patch(
-        client, namespace="kube-system", name="c", data={"a": "2", "b": None}
+        script.client, namespace="kube-system", name="c", data={"a": "2", "b": None}
     )
     await configmaps.patch(
-        client,
+        script.client,
         namespace="kube-system",
         name="c",
         data={"a": "3"},
@@ -82,8 +81,8 @@ async def test_only_our_own_keys_are_patched(script: Script, client: Client) -> 
     ]
 
 
-async def test_a_strange_answer_is_malformed(script: Script, client: Client) -> None:
+async def test_a_strange_answer_is_malformed(script: Script) -> None:
     script.will(Answer(raw=b'{"data": {"a": 1}}'))
 
     with pytest.raises(MalformedError, match="configmaps/c"):
-        await configmaps.get(client, "kube-system", "c")
+        await configmaps.get(script.client, "kube-system", "c")

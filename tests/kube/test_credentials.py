@@ -11,6 +11,7 @@ from kube.client import Client
 from kube.credentials import from_settings, from_url, in_cluster, kubeconfig
 from kube.errors import CredentialsError, UnreachableError
 from service.settings import SettingsError
+from tests.service import authorities
 from tests.support.clock import Time
 
 ENVIRON = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -18,16 +19,9 @@ ENVIRON = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "44
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with `ca.crt` and `key`, good for 127.0.0.1 and `api.test`."""
+    """Return a folder with `ca.crt` and `ca.key`, good for 127.0.0.1 and `api.test`."""
     folder = tmp_path_factory.mktemp("authority")
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-        " -subj /CN=test -addext subjectAltName=IP:127.0.0.1,DNS:api.test"
-        " -keyout key -out ca.crt"
-    )
-    subprocess.run(  # noqa: S603  # our own words
-        command.split(), cwd=folder, check=True, capture_output=True
-    )
+    authorities.make(folder, "ca")
     return folder
 
 
@@ -162,7 +156,7 @@ async def answer_ok(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 async def serve_tls(authority: Path) -> asyncio.Server:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authority / "ca.crt", authority / "key")
+    context.load_cert_chain(authority / "ca.crt", authority / "ca.key")
     return await asyncio.start_server(answer_ok, "127.0.0.1", 0, ssl=context)
 
 
@@ -245,7 +239,7 @@ async def test_a_kubeconfig_with_client_certificates(
 ) -> None:
     user = {
         "client-certificate": str(authority / "ca.crt"),
-        "client-key": str(authority / "key"),
+        "client-key": str(authority / "ca.key"),
     }
     cluster = {"server": "https://127.0.0.1:6443", "insecure-skip-tls-verify": True}
 

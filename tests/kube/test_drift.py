@@ -208,16 +208,14 @@ async def test_what_is_to_be_mended_while_a_watch_is_being_opened_is_mended(
     assert watch.relists == 2
 
 
-async def test_what_was_lost_is_named_with_both_versions(
-    script: Script, client: Client
-) -> None:
+async def test_what_was_lost_is_named_with_both_versions(script: Script) -> None:
     bookmark = line("BOOKMARK", pod("", 9))
     script.will(
         page(5, pod("changed", 1), pod("gone", 2), pod("same", 3)),
         Watch(chunks=(bookmark,), end="silence"),
         page(8, pod("changed", 6), pod("new", 7), pod("same", 3)),
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
     async with watching(watch):
         await script.silent.wait()
 
@@ -235,18 +233,14 @@ async def test_what_was_lost_is_named_with_both_versions(
     assert script.headers[-1]["Accept"] == METADATA
 
 
-async def test_without_an_open_watch_nothing_is_asked(
-    script: Script, client: Client
-) -> None:
-    assert await watch_of(client).compare() is None
+async def test_without_an_open_watch_nothing_is_asked(script: Script) -> None:
+    assert await watch_of(script).compare() is None
     assert script.requests == []
 
 
-async def test_a_list_of_a_server_that_lags_says_nothing(
-    script: Script, client: Client
-) -> None:
+async def test_a_list_of_a_server_that_lags_says_nothing(script: Script) -> None:
     script.will(page(5, pod("a", 1)), Watch(end="silence"), page(4, pod("b", 2)))
-    watch = watch_of(client)
+    watch = watch_of(script)
     async with watching(watch):
         await script.silent.wait()
 

@@ -1,15 +1,14 @@
-import asyncio
 import random  # noqa: TID251  # a fixed seed: the test knows the jitter
 from typing import Any
 
 import pytest
 
-from kube.client import Client
 from kube.events import Recorder, Regarding, node_reference, pod_reference
 from kube.objects import Meta, Node, Pod
 from service.backoff import Backoff
-from tests.kube.server import Answer, Script, client_of, refusal
+from tests.kube.server import Answer, Script, refusal
 from tests.support.clock import Time
+from tests.support.tasks import in_background
 
 POD = Regarding(kind="Pod", name="p", namespace="ns", uid="u1")
 MADE = Answer(status=201)
@@ -21,10 +20,10 @@ def clock() -> Time:
 
 
 @pytest.fixture
-def recorder(client: Client, clock: Time) -> Recorder:
+def recorder(script: Script, clock: Time) -> Recorder:
     rng = random.Random(1)  # noqa: S311  # jitter, not a secret
     return Recorder(
-        client,
+        script.client,
         component="ascend-agent",
         host="node-1",
         wall_s=clock,
@@ -189,12 +188,11 @@ async def test_the_queue_has_a_bound_and_the_oldest_goes(recorder: Recorder) -> 
 
 
 async def test_events_are_spaced_where_there_is_a_lot_to_say(script: Script) -> None:
-    async with client_of(script) as client:
-        recorder = Recorder(client, component="test", spacing_s=0.05)
-        script.will(MADE)
-        say(recorder)
+    recorder = Recorder(script.client, component="test", spacing_s=0.05)
+    script.will(MADE)
+    say(recorder)
 
-        assert (await recorder.attempt(), await recorder.attempt()) == (0.05, 0.0)
+    assert (await recorder.attempt(), await recorder.attempt()) == (0.05, 0.0)
 
 
 async def test_a_long_message_is_cut(script: Script, recorder: Recorder) -> None:
@@ -207,15 +205,11 @@ async def test_a_long_message_is_cut(script: Script, recorder: Recorder) -> None
 
 
 async def test_recording_wakes_the_loop(script: Script) -> None:
-    async with client_of(script) as client:
-        recorder = Recorder(client, component="test")
-        task = asyncio.create_task(recorder.run())
-        script.will(MADE)
-        say(recorder)
+    recorder = Recorder(script.client, component="test")
+    script.will(MADE)
 
+    async with in_background(recorder.run()):
+        say(recorder)
         await script.asked.wait()
 
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
     assert script.requests[0].body["source"] == {"component": "test"}

@@ -1,7 +1,6 @@
 import pytest
 
 from kube import nodes
-from kube.client import Client
 from kube.errors import MalformedError
 from kube.objects import Node
 from tests.kube.server import Answer, Request, Script
@@ -21,10 +20,10 @@ RAW = {
 }
 
 
-async def test_a_node_is_read(script: Script, client: Client) -> None:
+async def test_a_node_is_read(script: Script) -> None:
     script.will(Answer(body=RAW))
 
-    node = await nodes.get(client, "n1")
+    node = await nodes.get(script.client, "n1")
 
     assert script.requests[0].path == "/api/v1/nodes/n1"
     assert (node.labels, node.annotations) == ({"a": "b"}, {"c": "d"})
@@ -41,10 +40,10 @@ def test_a_bare_node_has_empty_fields() -> None:
     assert (node.capacity, node.addresses, node.internal_ip) == ({}, (), "")
 
 
-async def test_only_what_is_given_is_patched(script: Script, client: Client) -> None:
+async def test_only_what_is_given_is_patched(script: Script) -> None:
     script.will(Answer(body=RAW))
 
-    await nodes.patch(client, "n1", annotations={"x": "1", "y": None})
+    await nodes.patch(script.client, "n1", annotations={"x": "1", "y": None})
 
     assert script.requests == [
         Request(
@@ -56,8 +55,8 @@ async def test_only_what_is_given_is_patched(script: Script, client: Client) -> 
     ]
 
 
-async def test_a_strange_answer_is_malformed(script: Script, client: Client) -> None:
+async def test_a_strange_answer_is_malformed(script: Script) -> None:
     script.will(Answer(raw=b"[]"))
 
     with pytest.raises(MalformedError, match="/api/v1/nodes/n1"):
-        await nodes.get(client, "n1")
+        await nodes.get(script.client, "n1")

@@ -19,12 +19,10 @@ from tests.kube.server import (
 from tests.kube.watches import steps, watch_of
 
 
-async def test_overload_asks_us_to_wait_and_we_do(
-    script: Script, client: Client
-) -> None:
+async def test_overload_asks_us_to_wait_and_we_do(script: Script) -> None:
     busy = refusal(429, "TooManyRequests", **{"Retry-After": "17"})
     script.will(busy, page(5), busy, Watch())
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     assert await watch.attempt(lambda _: None) == 17.0
     with pytest.raises(TooManyRequestsError):
@@ -33,33 +31,27 @@ async def test_overload_asks_us_to_wait_and_we_do(
     assert watch.relists == 2
 
 
-async def test_pauses_grow_to_thirty_seconds_while_the_server_is_away() -> None:
-    async with Client(Credentials("http://127.0.0.1:1")) as client:
-        watch = watch_of(client)
-
-        pauses = [await watch.attempt(lambda _: None) for _ in range(7)]
-
-    ceilings = [1, 2, 4, 8, 16, 30, 30]
-    assert all(c / 2 <= p <= c for p, c in zip(pauses, ceilings, strict=True)), pauses
-
-
-async def test_pauses_grow_no_further_than_they_may() -> None:
-    async with Client(Credentials("http://127.0.0.1:1")) as client:
-        watch = watch_of(client, pause_s=5.0)
-
-        pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
-
-    ceilings = [1, 2, 4, 5, 5]
-    assert all(c / 2 <= p <= c for p, c in zip(pauses, ceilings, strict=True)), pauses
-
-
-async def test_it_is_known_for_how_long_nothing_was_followed(
-    script: Script, client: Client
+@pytest.mark.parametrize(
+    ("given", "ceilings"),
+    [({}, [1, 2, 4, 8, 16, 30, 30]), ({"pause_s": 5.0}, [1, 2, 4, 5, 5])],
+    ids=["to thirty seconds", "no further than they may"],
+)
+async def test_pauses_grow_while_the_server_is_away(
+    given: dict[str, float], ceilings: list[float]
 ) -> None:
+    async with Client(Credentials("http://127.0.0.1:1")) as client:
+        watch = watch_of(client, **given)
+
+        pauses = [await watch.attempt(lambda _: None) for _ in ceilings]
+
+    assert all(c / 2 <= p <= c for p, c in zip(pauses, ceilings, strict=True)), pauses
+
+
+async def test_it_is_known_for_how_long_nothing_was_followed(script: Script) -> None:
     first = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
     later = Watch(chunks=(line("ADDED", pod("b", 7)),))
     script.will(page(5), first, refusal(503, "ServiceUnavailable"), later)
-    watch = watch_of(client)
+    watch = watch_of(script)
     loop = asyncio.get_running_loop()
     seen_s: list[float] = []
 
@@ -76,12 +68,12 @@ async def test_it_is_known_for_how_long_nothing_was_followed(
 
 
 async def test_a_watch_that_brings_nothing_but_a_refusal_has_shown_nothing(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     first = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
     expired = Watch(chunks=(line("ERROR", status(410, "Expired")),))
     script.will(page(5), first, expired)
-    watch = watch_of(client)
+    watch = watch_of(script)
     loop = asyncio.get_running_loop()
 
     await watch.attempt(lambda _: None)
@@ -94,12 +86,12 @@ async def test_a_watch_that_brings_nothing_but_a_refusal_has_shown_nothing(
 
 
 async def test_a_server_that_says_expired_works_again_so_the_pauses_start_anew(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     down = refusal(503, "ServiceUnavailable")
     expired = Watch(chunks=(line("ERROR", status(410, "Expired")),))
     script.will(page(5), Watch(end="cut"), down, down, down, expired, page(9))
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
 
@@ -107,13 +99,11 @@ async def test_a_server_that_says_expired_works_again_so_the_pauses_start_anew(
     assert 0.5 <= pauses[4] <= 1.0
 
 
-async def test_a_watch_that_worked_starts_the_pauses_anew(
-    script: Script, client: Client
-) -> None:
+async def test_a_watch_that_worked_starts_the_pauses_anew(script: Script) -> None:
     down = refusal(503, "ServiceUnavailable")
     worked = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
     script.will(down, down, down, page(5), worked, down)
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
 
@@ -122,11 +112,9 @@ async def test_a_watch_that_worked_starts_the_pauses_anew(
     assert pauses[4] <= 2.0
 
 
-async def test_watches_that_end_at_once_do_not_spin(
-    script: Script, client: Client
-) -> None:
+async def test_watches_that_end_at_once_do_not_spin(script: Script) -> None:
     script.will(page(5), *[Watch()] * 4)
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     pauses = [await watch.attempt(lambda _: None) for _ in range(4)]
 
@@ -134,12 +122,10 @@ async def test_watches_that_end_at_once_do_not_spin(
     assert pauses[3] >= 4.0
 
 
-async def test_a_server_that_always_expires_does_not_spin(
-    script: Script, client: Client
-) -> None:
+async def test_a_server_that_always_expires_does_not_spin(script: Script) -> None:
     for _ in range(4):
         script.will(page(5), refusal(410, "Expired"))
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     pauses = [await watch.attempt(lambda _: None) for _ in range(4)]
 
@@ -147,13 +133,13 @@ async def test_a_server_that_always_expires_does_not_spin(
 
 
 async def test_a_server_that_brings_one_event_and_expires_does_not_spin(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     gone = line("ERROR", status(410, "Expired"))
     for version in range(5, 50, 10):
         event = line("ADDED", pod("a", version + 1))
         script.will(page(version), Watch(chunks=(event + gone,)))
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
 

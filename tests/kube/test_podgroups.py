@@ -1,7 +1,6 @@
 import pytest
 
 from kube import podgroups
-from kube.client import Client
 from kube.errors import ConflictError, MalformedError
 from tests.kube.server import Answer, Request, Script
 
@@ -9,42 +8,38 @@ PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ml/podgroups/train"
 CONDITION = {"type": "Unschedulable", "status": "True", "reason": "Why", "more": [1]}
 
 
-async def test_of_a_podgroup_version_and_conditions_are_read(
-    script: Script, client: Client
-) -> None:
+async def test_of_a_podgroup_version_and_conditions_are_read(script: Script) -> None:
     meta = {"name": "train", "resourceVersion": "7"}
     status = {"phase": "Pending", "conditions": [CONDITION]}
     script.will(Answer(body={"metadata": meta, "status": status}))
 
-    found = await podgroups.get(client, "ml", "train")
+    found = await podgroups.get(script.client, "ml", "train")
 
     assert script.requests[0].path == PATH
     assert (found.metadata.resource_version, found.conditions) == ("7", [CONDITION])
 
 
-async def test_a_new_podgroup_has_no_conditions(script: Script, client: Client) -> None:
+async def test_a_new_podgroup_has_no_conditions(script: Script) -> None:
     script.will(Answer(body={"metadata": {"name": "train"}}))
 
-    assert (await podgroups.get(client, "ml", "train")).conditions == ()
+    assert (await podgroups.get(script.client, "ml", "train")).conditions == ()
 
 
-async def test_conditions_that_are_none_are_malformed(
-    script: Script, client: Client
-) -> None:
+async def test_conditions_that_are_none_are_malformed(script: Script) -> None:
     script.will(Answer(body={"status": {"conditions": "many"}}))
 
     with pytest.raises(MalformedError, match=r"conditions"):
-        await podgroups.get(client, "ml", "train")
+        await podgroups.get(script.client, "ml", "train")
 
 
 async def test_conditions_are_written_on_top_of_one_version_only(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     script.will(Answer(status=409, body={"reason": "Conflict"}))
 
     with pytest.raises(ConflictError):
         await podgroups.set_conditions(
-            client,
+            script.client,
             namespace="ml",
             name="train",
             resource_version="7",

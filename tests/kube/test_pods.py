@@ -5,7 +5,6 @@ import msgspec
 import pytest
 
 from kube import kubelet_pods, pods
-from kube.client import Client
 from kube.errors import (
     ConflictError,
     ForbiddenError,
@@ -15,6 +14,7 @@ from kube.errors import (
     UnreachableError,
 )
 from kube.objects import Pod
+from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed
 from tests.kube.server import Answer, Request, Script, pod, refusal
 
@@ -24,6 +24,13 @@ OTHER = "huawei.com/Ascend310P"
 
 def decoded(raw: dict[str, Any]) -> Pod:
     return msgspec.json.decode(json.dumps(raw).encode(), type=Pod)
+
+
+def npu_pod(raw: dict[str, Any]) -> NpuPod:
+    """Return a pod that asks for chips, as pairing sees it."""
+    seen = pods.npu_pod(decoded(raw), NPU)
+    assert seen is not None
+    return seen
 
 
 def asking(name: str, count: object, **more: Any) -> dict[str, Any]:
@@ -76,9 +83,8 @@ def full_pod() -> dict[str, Any]:
 
 
 def test_a_pod_is_seen_as_pairing_sees_it() -> None:
-    seen = pods.npu_pod(decoded(full_pod()), NPU)
+    seen = npu_pod(full_pod())
 
-    assert seen is not None
     assert (seen.uid, seen.namespace, seen.name) == ("uid-train-0", "ns", "train-0")
     assert (seen.node, seen.phase, seen.deleting) == ("node-1", "Running", False)
     assert seen.admitted
@@ -97,10 +103,7 @@ def test_a_pod_is_admitted_when_its_kubelet_has_said_so() -> None:
     raw = full_pod()
     raw["status"] = {"phase": "Pending"}
 
-    seen = pods.npu_pod(decoded(raw), NPU)
-
-    assert seen is not None
-    assert not seen.admitted
+    assert not npu_pod(raw).admitted
 
 
 def test_containers_served_by_dra_are_not_ours() -> None:
@@ -113,10 +116,7 @@ def test_containers_served_by_dra_are_not_ours() -> None:
         ],
     }
 
-    seen = pods.npu_pod(decoded(raw), NPU)
-
-    assert seen is not None
-    assert [need.name for need in seen.needs] == ["proxy", "main"]
+    assert [need.name for need in npu_pod(raw).needs] == ["proxy", "main"]
 
 
 def test_chips_of_another_line_that_dra_serves_are_no_second_kind() -> None:
@@ -127,16 +127,12 @@ def test_chips_of_another_line_that_dra_serves_are_no_second_kind() -> None:
             {"name": "infer", "resources": {"limits": {OTHER: "1"}}},
         ]
     }
-    asked = pods.npu_pod(decoded(raw), NPU)
-    assert asked is not None
-    assert asked.problem.startswith("a pod gets NPUs of one kind")
+    assert npu_pod(raw).problem.startswith("a pod gets NPUs of one kind")
 
     served = {"containerName": "infer", "resourceName": OTHER, "requestName": "r"}
     claim = {"resourceClaimName": "c", "requestMappings": [served]}
     raw["status"] = {"extendedResourceClaimStatus": claim}
-    asked = pods.npu_pod(decoded(raw), NPU)
-    assert asked is not None
-    assert not asked.problem
+    assert not npu_pod(raw).problem
 
 
 @pytest.mark.parametrize(
@@ -158,28 +154,29 @@ def test_a_pod_being_deleted_says_so() -> None:
     raw["metadata"]["deletionTimestamp"] = "2026-11-21T03:05:00Z"
     raw["metadata"]["ownerReferences"] = None
 
-    seen = pods.npu_pod(decoded(raw), NPU)
+    seen = npu_pod(raw)
 
-    assert seen is not None
     assert (seen.deleting, seen.owner) == (True, "")
 
 
-async def test_a_pod_is_read(script: Script, client: Client) -> None:
+async def test_a_pod_is_read(script: Script) -> None:
     script.will(Answer(body=pod("a", 3)))
 
-    found = await pods.get(client, "ns", "a")
+    found = await pods.get(script.client, "ns", "a")
 
     assert (found.metadata.name, found.metadata.resource_version) == ("a", "3")
     assert script.requests[0].path == "/api/v1/namespaces/ns/pods/a"
 
 
-async def test_annotations_are_patched_on_one_uid_only(
-    script: Script, client: Client
-) -> None:
+async def test_annotations_are_patched_on_one_uid_only(script: Script) -> None:
     script.will(Answer(body=pod("a", 4)))
 
     patched = await pods.patch_annotations(
-        client, namespace="ns", name="a", uid="u1", annotations={"x": "1", "y": None}
+        script.client,
+        namespace="ns",
+        name="a",
+        uid="u1",
+        annotations={"x": "1", "y": None},
     )
 
     assert patched.metadata.resource_version == "4"
@@ -210,23 +207,21 @@ OTHER_UID = 'Pod "a" is invalid: metadata.uid: Invalid value: "u1": field is imm
     ],
 )
 async def test_another_uid_is_a_conflict_whatever_the_server_calls_it(
-    script: Script, client: Client, answer: Answer, error: type[Exception]
+    script: Script, answer: Answer, error: type[Exception]
 ) -> None:
     script.will(answer)
 
     with pytest.raises(error):
         await pods.patch_annotations(
-            client, namespace="ns", name="a", uid="u1", annotations={"x": "1"}
+            script.client, namespace="ns", name="a", uid="u1", annotations={"x": "1"}
         )
 
 
-async def test_decision_and_binding_are_one_call(
-    script: Script, client: Client
-) -> None:
+async def test_decision_and_binding_are_one_call(script: Script) -> None:
     script.will(Answer(status=201, body={"kind": "Status", "status": "Success"}))
 
     await pods.bind(
-        client,
+        script.client,
         namespace="ns",
         name="a",
         uid="u1",
@@ -258,11 +253,13 @@ async def test_decision_and_binding_are_one_call(
     ("rehearse", "query"), [(False, {}), (True, {"dryRun": "All"})]
 )
 async def test_an_eviction_means_one_uid(
-    script: Script, client: Client, rehearse: bool, query: dict[str, str]
+    script: Script, rehearse: bool, query: dict[str, str]
 ) -> None:
     script.will(Answer(status=201, body={"kind": "Status", "status": "Success"}))
 
-    await pods.evict(client, namespace="ns", name="a", uid="u1", dry_run=rehearse)
+    await pods.evict(
+        script.client, namespace="ns", name="a", uid="u1", dry_run=rehearse
+    )
 
     assert script.requests == [
         Request(
@@ -296,9 +293,9 @@ async def test_a_kubelet_without_pods_has_none(script: Script) -> None:
 
 
 async def test_a_slow_or_strange_kubelet_fails_soon(script: Script) -> None:
-    script.will(Answer(after_s=30.0), Answer(raw=b'{"items": 7}'))
+    script.will(Answer(raw=b'{"items": 7}'), Answer(after_s=30.0))
 
-    with pytest.raises(UnreachableError):
-        await kubelet_pods.pods(script.url, timeout_s=0.02)
     with pytest.raises(MalformedError):
         await kubelet_pods.pods(script.url)
+    with pytest.raises(UnreachableError):
+        await kubelet_pods.pods(script.url, timeout_s=0.02)

@@ -1,7 +1,6 @@
 import msgspec
 import pytest
 
-from kube.client import Client
 from kube.errors import (
     SilentError,
     UnreachableError,
@@ -18,23 +17,21 @@ from tests.kube.server import (
 from tests.kube.watches import steps, told, watch_of
 
 
-async def test_events_are_delivered_in_order(script: Script, client: Client) -> None:
+async def test_events_are_delivered_in_order(script: Script) -> None:
     events = (
         line("ADDED", pod("b", 6))
         + line("MODIFIED", pod("a", 7))
         + line("DELETED", pod("b", 8))
     )
     script.will(page(5, pod("a", 1)), Watch(chunks=(events,)))
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     assert await steps(watch) == ["+a1", "=5", "+b6", "+a7", "-b8"]
     assert [obj.metadata.name for obj in watch.objects()] == ["a"]
     assert watch.event_count == 3
 
 
-async def test_a_watch_goes_on_from_the_last_version_seen(
-    script: Script, client: Client
-) -> None:
+async def test_a_watch_goes_on_from_the_last_version_seen(script: Script) -> None:
     bookmark = line("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "70"}})
     script.will(
         page(5),
@@ -42,7 +39,7 @@ async def test_a_watch_goes_on_from_the_last_version_seen(
         Watch(chunks=(bookmark,)),
         Watch(),
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     assert await steps(watch, 3) == ["=5", "+a6"]
     versions = [r.query.get("resourceVersion") for r in script.requests]
@@ -50,34 +47,32 @@ async def test_a_watch_goes_on_from_the_last_version_seen(
     assert (watch.restarts, watch.relists) == (3, 1)
 
 
-async def test_lines_may_come_byte_by_byte(script: Script, client: Client) -> None:
+async def test_lines_may_come_byte_by_byte(script: Script) -> None:
     events = line("ADDED", pod("a", 6)) + line("DELETED", pod("a", 7))
     chunks = tuple(bytes([byte]) for byte in events)
     script.will(page(5), Watch(chunks=chunks))
 
-    assert await steps(watch_of(client)) == ["=5", "+a6", "-a7"]
+    assert await steps(watch_of(script)) == ["=5", "+a6", "-a7"]
 
 
-async def test_a_line_may_have_megabytes(script: Script, client: Client) -> None:
+async def test_a_line_may_have_megabytes(script: Script) -> None:
     large = pod("a", 6, annotations={"big": "x" * (5 << 20)})
     script.will(page(5), Watch(chunks=(line("ADDED", large),)))
-    watch = watch_of(client)
+    watch = watch_of(script)
 
     assert await steps(watch) == ["=5", "+a6"]
     (known,) = watch.objects()
     assert known.metadata.annotations == {"big": "x" * (5 << 20)}
 
 
-async def test_a_cut_in_the_middle_of_a_line_loses_nothing(
-    script: Script, client: Client
-) -> None:
+async def test_a_cut_in_the_middle_of_a_line_loses_nothing(script: Script) -> None:
     second = line("ADDED", pod("b", 7))
     script.will(
         page(5),
         Watch(chunks=(line("ADDED", pod("a", 6)), second[:20]), end="cut"),
         Watch(chunks=(second,)),
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
     changes: list[Change[Pod]] = []
     with pytest.raises(UnreachableError):
         await watch.step(changes.append)
@@ -88,13 +83,13 @@ async def test_a_cut_in_the_middle_of_a_line_loses_nothing(
     assert script.requests[2].query["resourceVersion"] == "6"
 
 
-async def test_a_silent_watch_is_given_up(script: Script, client: Client) -> None:
+async def test_a_silent_watch_is_given_up(script: Script) -> None:
     script.will(
         page(5),
         Watch(chunks=(line("ADDED", pod("a", 6)),), end="silence"),
         Watch(chunks=(line("ADDED", pod("b", 7)),)),
     )
-    watch = watch_of(client, idle_s=0.05)
+    watch = watch_of(script, idle_s=0.05)
     changes: list[Change[Pod]] = []
 
     pauses = [await watch.attempt(changes.append) for _ in range(2)]
@@ -105,11 +100,9 @@ async def test_a_silent_watch_is_given_up(script: Script, client: Client) -> Non
     assert watch.relists == 1
 
 
-async def test_a_watch_that_never_said_anything_is_silent(
-    script: Script, client: Client
-) -> None:
+async def test_a_watch_that_never_said_anything_is_silent(script: Script) -> None:
     script.will(page(5), *[Watch(end="silence")] * 3)
-    watch = watch_of(client, idle_s=0.02)
+    watch = watch_of(script, idle_s=0.02)
     with pytest.raises(SilentError, match=r"^WATCH /api/v1/pods: silent for 0\.02 s$"):
         await watch.step(lambda _: None)
 
@@ -119,7 +112,7 @@ async def test_a_watch_that_never_said_anything_is_silent(
     assert pauses[1] >= 1.0
 
 
-async def test_the_loop_carries_on_by_itself(script: Script, client: Client) -> None:
+async def test_the_loop_carries_on_by_itself(script: Script) -> None:
     script.will(
         page(5),
         Watch(chunks=(line("ADDED", pod("a", 6)),)),
@@ -137,13 +130,13 @@ async def test_the_loop_carries_on_by_itself(script: Script, client: Client) -> 
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        await watch_of(client).run(deliver)
+        await watch_of(script).run(deliver)
 
     assert told(seen) == ["=5", "+a6", "+b7", "+stop8"]
 
 
 async def test_of_each_object_is_delivered_and_known_what_is_to_be_kept(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     def labelled(pod: Pod) -> Pod:
         meta = msgspec.structs.replace(pod.metadata, labels={"kept": "yes"})
@@ -151,7 +144,7 @@ async def test_of_each_object_is_delivered_and_known_what_is_to_be_kept(
 
     event = line("ADDED", pod("b", 6))
     script.will(page(5, pod("a", 1)), Watch(chunks=(event,)))
-    watch = ListWatch(client, "/api/v1/pods", Pod, transform=labelled)
+    watch = ListWatch(script.client, "/api/v1/pods", Pod, transform=labelled)
     changes: list[Change[Pod]] = []
     await watch.step(changes.append)
 

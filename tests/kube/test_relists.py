@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube.client import Client
 from kube.errors import (
     ApiError,
     GoneError,
@@ -14,7 +13,6 @@ from tests.kube.server import (
     Request,
     Script,
     Watch,
-    client_of,
     line,
     page,
     pod,
@@ -25,16 +23,14 @@ from tests.kube.server import (
 from tests.kube.watches import PODS, seeded, steps, told, watch_of
 
 
-async def test_a_list_of_three_pages_is_one_list(
-    script: Script, client: Client
-) -> None:
+async def test_a_list_of_three_pages_is_one_list(script: Script) -> None:
     script.will(
         page(9, pod("a", 1), more="t1"),
         page(9, pod("b", 2), more="t2"),
         page(9, pod("c", 3)),
         Watch(),
     )
-    watch = watch_of(client, params={"fieldSelector": "spec.nodeName=n1"})
+    watch = watch_of(script, params={"fieldSelector": "spec.nodeName=n1"})
 
     words = await steps(watch)
 
@@ -60,18 +56,16 @@ async def test_a_list_of_three_pages_is_one_list(
     ]
 
 
-async def test_a_list_that_never_ends_is_refused(
-    script: Script, client: Client
-) -> None:
+async def test_a_list_that_never_ends_is_refused(script: Script) -> None:
     again = page(9, pod("a", 1), more="t1")
     script.will(again, again, again)
 
     with pytest.raises(MalformedError, match="another page, found the same again"):
-        await steps(watch_of(client))
+        await steps(watch_of(script))
 
 
 async def test_a_page_whose_token_expired_lists_again_with_larger_pages(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     script.will(
         page(9, pod("a", 1), more="t1"),
@@ -80,7 +74,7 @@ async def test_a_page_whose_token_expired_lists_again_with_larger_pages(
         page(11, pod("a", 1), pod("b", 10)),
         Watch(),
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
     with pytest.raises(GoneError):
         await steps(watch)
     assert not watch.synced
@@ -91,27 +85,25 @@ async def test_a_page_whose_token_expired_lists_again_with_larger_pages(
     assert script.requests[3].query == {"limit": "2000"}
 
 
-async def test_a_list_without_items_is_empty(script: Script, client: Client) -> None:
+async def test_a_list_without_items_is_empty(script: Script) -> None:
     answer = page(4)
     answer.body["items"] = None
     script.will(answer, Watch())
 
-    assert await steps(watch_of(client)) == ["=4"]
+    assert await steps(watch_of(script)) == ["=4"]
 
 
-async def test_a_list_without_a_version_is_refused(
-    script: Script, client: Client
-) -> None:
+async def test_a_list_without_a_version_is_refused(script: Script) -> None:
     answer = page(4, pod("a", 1))
     del answer.body["metadata"]
     script.will(answer)
 
     with pytest.raises(MalformedError, match=r"no metadata\.resourceVersion"):
-        await steps(watch_of(client))
+        await steps(watch_of(script))
 
 
 async def test_what_vanished_while_we_were_away_is_deleted_after_410(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     script.will(
         page(5, pod("a", 1), pod("b", 2), pod("c", 3)),
@@ -119,16 +111,14 @@ async def test_what_vanished_while_we_were_away_is_deleted_after_410(
         page(99, pod("a", 1), pod("c", 77), pod("d", 80)),
         Watch(),
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
     with pytest.raises(GoneError):
         await steps(watch)
 
     assert await steps(watch) == ["-b2", "+c77", "+d80", "=99"]
 
 
-async def test_410_in_the_middle_of_a_watch_lists_again(
-    script: Script, client: Client
-) -> None:
+async def test_410_in_the_middle_of_a_watch_lists_again(script: Script) -> None:
     expired = status(410, "Expired", "too old resource version")
     script.will(
         page(5, pod("a", 1)),
@@ -136,7 +126,7 @@ async def test_410_in_the_middle_of_a_watch_lists_again(
         page(9, pod("b", 6)),
         Watch(),
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
     changes: list[Change[Pod]] = []
 
     pause_s = await watch.attempt(changes.append)
@@ -146,14 +136,12 @@ async def test_410_in_the_middle_of_a_watch_lists_again(
     assert await steps(watch) == ["-a1", "=9"]
 
 
-async def test_another_error_event_lists_again_too(
-    script: Script, client: Client
-) -> None:
+async def test_another_error_event_lists_again_too(script: Script) -> None:
     broken = status(500, "InternalError", "etcd: corrupt")
     script.will(
         page(5, pod("a", 1)), Watch(chunks=(line("ERROR", broken),)), page(9), Watch()
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
     with pytest.raises(ApiError, match="etcd: corrupt") as caught:
         await steps(watch)
     assert caught.value.status == 500
@@ -174,11 +162,9 @@ async def test_another_error_event_lists_again_too(
         b'{"type":"ADDED","object":{"spec":' + b"[" * 9999 + b"\n",
     ],
 )
-async def test_garbage_in_a_watch_lists_again(
-    script: Script, client: Client, garbage: bytes
-) -> None:
+async def test_garbage_in_a_watch_lists_again(script: Script, garbage: bytes) -> None:
     script.will(page(5, pod("a", 1)), Watch(chunks=(garbage,)), page(9), Watch())
-    watch = watch_of(client)
+    watch = watch_of(script)
     with pytest.raises(MalformedError):
         await steps(watch)
 
@@ -186,7 +172,7 @@ async def test_garbage_in_a_watch_lists_again(
 
 
 async def test_a_new_object_of_the_old_name_is_deleted_then_added(
-    script: Script, client: Client
+    script: Script,
 ) -> None:
     script.will(
         page(5, pod("a", 1, uid="old")),
@@ -194,7 +180,7 @@ async def test_a_new_object_of_the_old_name_is_deleted_then_added(
         page(9, pod("a", 8, uid="new")),
         Watch(),
     )
-    watch = watch_of(client)
+    watch = watch_of(script)
     with pytest.raises(GoneError):
         await steps(watch)
 
@@ -225,8 +211,8 @@ async def test_after_each_list_a_mirror_equals_the_server(
             case Synced():
                 at_sync.append(dict(mirror))
 
-    async with scripted() as script, client_of(script) as client:
-        watch = watch_of(client)
+    async with scripted() as script:
+        watch = watch_of(script)
         for version, there in enumerate(states, start=1):
             items = [pod(name, changed) for name, changed in there.items()]
             script.will(page(version, *items), refusal(410, "Expired"))

@@ -82,8 +82,7 @@ ROWS = (
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 async def test_after_a_fault_the_cache_is_what_the_server_has(row: Row) -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         lists, watches = bed.count("list"), bed.count("watch")
         ends = [bed.troubles.begin(trouble) for trouble in row.troubles]
         await asyncio.sleep(row.lasts_s)
@@ -97,8 +96,7 @@ async def test_after_a_fault_the_cache_is_what_the_server_has(row: Row) -> None:
 
 
 async def test_a_server_that_is_down_is_asked_seldom_and_listed_never() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         bed.pipes.go_down()
         await asyncio.sleep(60)
         bed.pipes.is_down = False
@@ -110,8 +108,7 @@ async def test_a_server_that_is_down_is_asked_seldom_and_listed_never() -> None:
 
 
 async def test_a_history_that_was_forgotten_costs_one_list() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         bed.pipes.go_down()
         await asyncio.sleep(20)
         bed.hub.expire()
@@ -123,8 +120,7 @@ async def test_a_history_that_was_forgotten_costs_one_list() -> None:
 
 
 async def test_what_retry_after_asks_for_is_waited() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         bed.troubles.begin(CUT_ONCE)
         bed.troubles.begin(refused(429, retry_after_s=17, count=3))
         await asyncio.sleep(80)
@@ -138,8 +134,7 @@ async def test_what_retry_after_asks_for_is_waited() -> None:
 
 
 async def test_who_needs_what_was_not_seen_ends_the_pause() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         bed.pipes.go_down()
         await asyncio.sleep(60)
         bed.pipes.is_down = False
@@ -166,8 +161,7 @@ async def test_who_needs_what_was_never_seen_ends_the_pause_as_well() -> None:
 
 
 async def test_hurry_skips_one_pause_and_none_while_a_watch_is_open() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         bed.watch.retry_now()
         bed.troubles.begin(CUT_ONCE)
         bed.troubles.begin(refused(503, verbs=WATCH))
@@ -186,8 +180,7 @@ async def test_hurry_skips_one_pause_and_none_while_a_watch_is_open() -> None:
 
 
 async def test_no_pause_is_skipped_that_the_server_has_asked_for() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         bed.troubles.begin(CUT_ONCE)
         bed.troubles.begin(refused(429, retry_after_s=17, count=1))
         await asyncio.sleep(10)
@@ -200,8 +193,7 @@ async def test_no_pause_is_skipped_that_the_server_has_asked_for() -> None:
 
 
 async def test_a_watch_that_is_always_broken_is_followed_by_a_list_in_the_end() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         bed.troubles.begin(CUT_ONCE)
         bed.troubles.begin(refused(500, verbs=WATCH))
         await asyncio.sleep(60)
@@ -213,8 +205,7 @@ async def test_a_watch_that_is_always_broken_is_followed_by_a_list_in_the_end() 
 
 
 async def test_a_history_that_stays_older_is_believed_after_a_minute() -> None:
-    async with burning() as bed:
-        await asyncio.sleep(20)
+    async with burning(first_s=20) as bed:
         was = bed.at_server()
         bed.troubles.begin(Trouble(what=What.STALE))
         await asyncio.sleep(20)

@@ -6,6 +6,7 @@ from typing import Any
 from kube.client import Client
 from kube.objects import Pod
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
+from tests.kube.server import Script
 
 PODS = "/api/v1/pods"
 
@@ -28,7 +29,8 @@ def seeded() -> random.Random:
     return random.Random(1)  # noqa: S311  # jitter, not a secret
 
 
-def watch_of(client: Client, **more: Any) -> ListWatch[Pod]:
+def watch_of(server: Client | Script, **more: Any) -> ListWatch[Pod]:
+    client = server.client if isinstance(server, Script) else server
     return ListWatch(client, PODS, Pod, rng=seeded(), **more)
 
 

@@ -1,12 +1,12 @@
-"""Certificates for tests, each its own authority, good for this machine."""
+"""Certificates for tests, each its own authority, good for 127.0.0.1 and `api.test`."""
 
 import subprocess
 from pathlib import Path
 
 _MAKE = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    " -addext subjectAltName=IP:127.0.0.1 -keyout {name}.key -out {name}.crt"
-    " -subj /CN={name}"
+    " -addext subjectAltName=IP:127.0.0.1,DNS:api.test -subj /CN={name}"
+    " -keyout {name}.key -out {name}.crt"
 )
 
 
