@@ -36,6 +36,7 @@ from scheduler_core.topology.leaves import Network, Schema
 from tests.machines import EIGHT, RINGS, atlas, node_state
 from tests.scheduler_core.jobs import job_of
 from tests.scheduler_core.leaf_parts import leaf_of
+from tests.support.rows import rows
 
 ROWS = [
     table.by_key(key)
@@ -166,24 +167,22 @@ def test_no_fewer_parts_would_do(
             assert not simulation.passes(some, fits)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("nodes", "asked", "expected", "text"),
-    [
-        pytest.param(
+    {
+        "where the fewest chips are missing": (
             [atlas("a", (0, 4, 5)), atlas("b", (0, 1, 2))],
             {"count": 4},
             (FreeChip(node="b", chip=3),),
             "chip 3 of b was free",
-            id="where the fewest chips are missing",
         ),
-        pytest.param(
+        "of equals where none is to be healed": (
             [atlas("a", RINGS[0][:3], healthy={*EIGHT} - {3}), atlas("b", (0, 1, 2))],
             {"count": 4},
             (FreeChip(node="b", chip=3),),
             "chip 3 of b was free",
-            id="of equals where none is to be healed",
         ),
-        pytest.param(
+        "a chip to be healed among others": (
             [atlas("a", (0, 1), healthy={*EIGHT} - {2})],
             {"count": 8},
             (
@@ -191,58 +190,50 @@ def test_no_fewer_parts_would_do(
                 HealChip(node="a", chip=2),
             ),
             "chips 3, 4, 5, 6, 7 of a were free; and chip 2 of a was healthy",
-            id="a chip to be healed among others",
         ),
-        pytest.param(
+        "chips before a node that is out of use": (
             [atlas("a", barred=Reason.AGENT_SILENT), atlas("b", ())],
             {"count": 2},
             (FreeChip(node="b", chip=0), FreeChip(node="b", chip=1)),
             "chips 0, 1 of b were free",
-            id="chips before a node that is out of use",
         ),
-        pytest.param(
+        "a node that is out of use": (
             [atlas("a", barred=Reason.AGENT_SILENT)],
             {"count": 2},
             (ReopenNode(node="a", bar=Reason.AGENT_SILENT),),
             "the agent of a reported again",
-            id="a node that is out of use",
         ),
-        pytest.param(
+        "no node at all": (
             [],
             {"count": 2},
             (AddNode(node="new-1", row=ATLAS),),
             "there was one more node (Atlas 800 training server)",
-            id="no node at all",
         ),
-        pytest.param(
+        "a node to be avoided is waited for": (
             [atlas("a")],
             {"count": 2, "avoid": {"a"}},
             (ConfirmPod(node="a"),),
             "the pod that waits on a had its chips",
-            id="a node to be avoided is waited for",
         ),
-        pytest.param(
+        "a chip that is not healthy and that somebody has": (
             [replace(atlas("a", (0, 1, 2), healthy={0, 1, 2}), taken=0x08)],
             {"count": 4},
             (FreeChip(node="a", chip=3), HealChip(node="a", chip=3)),
             "chip 3 of a was free; and chip 3 of a was healthy",
-            id="a chip that is not healthy and that somebody has",
         ),
-        pytest.param(
+        "a faulty network, for jobs of several pods": (
             [node("a", ATLAS, (0xFF, 0x0F, 0x01, False))],
             {"count": 4, "in_network": True},
             (HealNetwork(node="a", chip=0),),
             "chip 0 of a had a healthy network",
-            id="a faulty network, for jobs of several pods",
         ),
-        pytest.param(
+        "only the nodes that are asked about": (
             [atlas("a", (0, 1, 2)), atlas("b", ())],
             {"count": 4, "names": ["b"]},
             tuple(FreeChip(node="b", chip=chip) for chip in RINGS[0]),
             "chips 0, 1, 2, 3 of b were free",
-            id="only the nodes that are asked about",
         ),
-    ],
+    },
 )
 def test_the_least_trouble_is_advised(
     nodes: list[NodeState],
@@ -338,14 +329,14 @@ def test_a_gang_is_told_of_as_few_nodes_to_be_added_as_can_be() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     "given",
-    [
-        pytest.param(job_of(ATLAS, 4, 4), id="up to 8 chips must be one pod"),
-        pytest.param(job_of(ATLAS, 3), id="a count that is never given"),
-        pytest.param(job_of(None), id="no such server"),
-        pytest.param(job_of(ATLAS, 8), id="it has a place"),
-    ],
+    {
+        "up to 8 chips must be one pod": job_of(ATLAS, 4, 4),
+        "a count that is never given": job_of(ATLAS, 3),
+        "no such server": job_of(None),
+        "it has a place": job_of(ATLAS, 8),
+    },
 )
 def test_there_is_no_advice_for_a_job_that_is_wrong_itself_or_that_has_a_place(
     given: Job,

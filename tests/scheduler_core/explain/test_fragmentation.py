@@ -14,6 +14,7 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import Way, distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from tests.machines import RINGS, atlas, mask
+from tests.support.rows import rows
 
 OWN = [row for row in table.PRODUCTS if row.resource != "huawei.com/npu"]
 ROWS = [*OWN, *(distributed(row) for row in OWN if distributed(row) is not row)]
@@ -81,15 +82,15 @@ def test_a_group_loses_the_counts_that_it_cannot_serve_although_not_empty(
     assert table.by_key(key).group_loss == losses
 
 
-@pytest.mark.parametrize(
+@rows(
     ("free", "expected"),
-    [
-        pytest.param((), 0, id="an empty node"),
-        pytest.param(range(8), 0, id="a whole node"),
-        pytest.param(RINGS[1], 1, id="a whole ring beside an empty one"),
-        pytest.param((0, 1, 2, 5), 1 + 2 + 1, id="three and one"),
-        pytest.param((0, 1, 2, 3, 4, 6), 0 + 1 + 1, id="four and two"),
-    ],
+    {
+        "an empty node": ((), 0),
+        "a whole node": (range(8), 0),
+        "a whole ring beside an empty one": (RINGS[1], 1),
+        "three and one": ((0, 1, 2, 5), 1 + 2 + 1),
+        "four and two": ((0, 1, 2, 3, 4, 6), 0 + 1 + 1),
+    },
 )
 def test_a_node_adds_one_to_its_rings_unless_it_is_empty_or_whole(
     free: Iterable[int], expected: int
@@ -145,15 +146,15 @@ def test_no_legal_choice_is_closer(row: Product) -> None:
             assert not others or distance(row, chosen) == min(others), (free, count)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("count", "expected"),
-    [
-        pytest.param(1, 0, id="every free chip serves one"),
-        pytest.param(2, 1 + 1, id="one of three, and one alone"),
-        pytest.param(4, 4 + 2, id="no ring of the first, two of the second"),
-        pytest.param(8, 10, id="all of them"),
-        pytest.param(3, 10, id="a count that is never given strands all"),
-    ],
+    {
+        "every free chip serves one": (1, 0),
+        "one of three, and one alone": (2, 1 + 1),
+        "no ring of the first, two of the second": (4, 4 + 2),
+        "all of them": (8, 10),
+        "a count that is never given strands all": (3, 10),
+    },
 )
 def test_stranded_are_the_free_chips_that_pods_of_a_count_cannot_use(
     count: int, expected: int

@@ -10,6 +10,7 @@ from scheduler_core.products.table import PRODUCTS, Product
 from tests.machines import RINGS, mask, rings_of_three, three_rings
 from tests.scheduler_core import seed_rule
 from tests.scheduler_core.legal_sets import legal_sets
+from tests.support.rows import rows
 
 ALL_MASKS = range(256)
 ALL_COUNTS = range(1, 9)
@@ -36,18 +37,18 @@ def test_every_free_set_and_count_agrees_with_the_rule_of_the_seeds() -> None:
 
 
 @pytest.mark.seed("004-01")
-@pytest.mark.parametrize(
+@rows(
     ("free", "count", "expected"),
-    [
-        pytest.param({0, 1, 2, 3, 7}, 1, (7,), id="the last chip of a ring"),
-        pytest.param({0, 1, 4, 5, 6}, 1, (4,), id="one of three before one of two"),
-        pytest.param({0, 1, 2, 3, 4, 5}, 1, (4,), id="one of two before one of four"),
-        pytest.param({0, 1, 2, 6, 7}, 2, (6, 7), id="the last two of a ring"),
-        pytest.param({0, 1, 2, 4, 5, 6, 7}, 2, (4, 5), id="two of four before three"),
-        pytest.param({1, 2, 3, 5, 6, 7}, 2, (1, 2), id="equal rings: the lower one"),
-        pytest.param({0, 4, 5, 6, 7}, 4, (4, 5, 6, 7), id="four only of a whole ring"),
-        pytest.param(set(range(8)), 8, tuple(range(8)), id="eight is the whole node"),
-    ],
+    {
+        "the last chip of a ring": ({0, 1, 2, 3, 7}, 1, (7,)),
+        "one of three before one of two": ({0, 1, 4, 5, 6}, 1, (4,)),
+        "one of two before one of four": ({0, 1, 2, 3, 4, 5}, 1, (4,)),
+        "the last two of a ring": ({0, 1, 2, 6, 7}, 2, (6, 7)),
+        "two of four before three": ({0, 1, 2, 4, 5, 6, 7}, 2, (4, 5)),
+        "equal rings: the lower one": ({1, 2, 3, 5, 6, 7}, 2, (1, 2)),
+        "four only of a whole ring": ({0, 4, 5, 6, 7}, 4, (4, 5, 6, 7)),
+        "eight is the whole node": (set(range(8)), 8, tuple(range(8))),
+    },
 )
 def test_the_tightest_ring_by_the_preference_is_chosen(
     free: set[int], count: int, expected: tuple[int, ...]
@@ -115,17 +116,17 @@ def test_there_is_a_reason_exactly_when_there_is_no_choice() -> None:
                 assert served == (reason is None)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("free", "healthy", "count", "reason"),
-    [
-        pytest.param(0, 0, 3, Reason.ILLEGAL_COUNT, id="count before everything"),
-        pytest.param(0, 0xF0, 8, Reason.CHIP_UNHEALTHY, id="health before occupancy"),
-        pytest.param(0x77, 0x77, 4, Reason.CHIP_UNHEALTHY, id="both rings are hurt"),
-        pytest.param(0x07, 0xF7, 4, Reason.TOO_FEW_FREE, id="the other ring is whole"),
-        pytest.param(0, 0xFF, 1, Reason.TOO_FEW_FREE, id="nothing free"),
-        pytest.param(0x33, 0xFF, 4, Reason.GROUP_TOO_SMALL, id="enough, but apart"),
-        pytest.param(0x0F, 0xFF, 4, None, id="a whole ring"),
-    ],
+    {
+        "count before everything": (0, 0, 3, Reason.ILLEGAL_COUNT),
+        "health before occupancy": (0, 0xF0, 8, Reason.CHIP_UNHEALTHY),
+        "both rings are hurt": (0x77, 0x77, 4, Reason.CHIP_UNHEALTHY),
+        "the other ring is whole": (0x07, 0xF7, 4, Reason.TOO_FEW_FREE),
+        "nothing free": (0, 0xFF, 1, Reason.TOO_FEW_FREE),
+        "enough, but apart": (0x33, 0xFF, 4, Reason.GROUP_TOO_SMALL),
+        "a whole ring": (0x0F, 0xFF, 4, None),
+    },
 )
 def test_the_first_reason_that_is_true_is_given(
     free: int, healthy: int, count: int, reason: Reason | None

@@ -10,6 +10,7 @@ from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import Product
 from tests.machines import mask
 from tests.scheduler_core.legal_sets import legal_sets
+from tests.support.rows import rows
 
 BOX = table.by_key("atlas-a2-box16")
 DUO = table.by_key("atlas-300i-duo-distributed")
@@ -29,73 +30,55 @@ def test_of_all_that_could_complete_the_lowest_ids_are_taken(key: str) -> None:
                 assert answer == next(iter(legal), 0)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("row", "free", "taken", "count", "expected"),
-    [
-        pytest.param(DUO, {0, 2, 3, 5}, {4}, 2, {0, 5}, id="by ids, not as numbers"),
-        pytest.param(DUO, {5}, {4}, 2, (), id="a whole card, but no chip beside it"),
-        pytest.param(
+    {
+        "by ids, not as numbers": (DUO, {0, 2, 3, 5}, {4}, 2, {0, 5}),
+        "a whole card, but no chip beside it": (DUO, {5}, {4}, 2, ()),
+        "pairs that are begun, then the lowest": (
             BOX,
             EVERY,
             {0, 9},
             8,
             {1, 2, 3, 4, 8, 10, 11, 12},
-            id="pairs that are begun, then the lowest",
         ),
-        pytest.param(BOX, EVERY - {8}, {0}, 9, (), id="a pair that cannot be had"),
-        pytest.param(
-            BOX, EVERY, {0, 1, 2, 3, 4, 13}, 4, (), id="more pairs begun than wanted"
-        ),
-        pytest.param(
-            BOX,
-            {1, 2, 3, 8, 9, 10, 11},
-            {0},
-            9,
-            (),
-            id="fewer pairs than wanted",
-        ),
-        pytest.param(
+        "a pair that cannot be had": (BOX, EVERY - {8}, {0}, 9, ()),
+        "more pairs begun than wanted": (BOX, EVERY, {0, 1, 2, 3, 4, 13}, 4, ()),
+        "fewer pairs than wanted": (BOX, {1, 2, 3, 8, 9, 10, 11}, {0}, 9, ()),
+        "the other half of each pair": (
             BOX,
             {8, 9, 10, 11, 12},
             {0, 1, 2, 3, 4},
             5,
             {8, 9, 10, 11, 12},
-            id="the other half of each pair",
         ),
-        pytest.param(
+        "halves: what each ring lacks": (
             BOTH,
             EVERY,
             {0, 1},
             8,
             {2, 3, 4, 8, 9, 10, 11, 12},
-            id="halves: what each ring lacks",
         ),
-        pytest.param(
+        "halves: one ring lacks nothing": (
             BOTH,
             EVERY,
             {3, 4, 5, 6, 7},
             5,
             {8, 9, 10, 11, 12},
-            id="halves: one ring lacks nothing",
         ),
-        pytest.param(
+        "halves: one ring lacks one": (
             BOTH,
             EVERY,
             {1, 2, 3, 4},
             6,
             {0, 8, 9, 10, 11, 12},
-            id="halves: one ring lacks one",
         ),
-        pytest.param(
-            BOTH, EVERY, {0, 1, 2, 3, 4, 5}, 4, (), id="halves: one ring has too many"
-        ),
-        pytest.param(
-            BOTH, {2, 3, 4, 8, 9, 10, 11}, {0, 1}, 8, (), id="halves: one has too few"
-        ),
-        pytest.param(FLAT, {1, 4, 5, 6, 7}, {0, 2}, 2, {1, 4}, id="flat: the lowest"),
-        pytest.param(FLAT, {0, 1}, {8}, 1, (), id="chips that are not the server's"),
-        pytest.param(FLAT, {2, 3}, {0, 1}, -1, (), id="fewer than there are"),
-    ],
+        "halves: one ring has too many": (BOTH, EVERY, {0, 1, 2, 3, 4, 5}, 4, ()),
+        "halves: one has too few": (BOTH, {2, 3, 4, 8, 9, 10, 11}, {0, 1}, 8, ()),
+        "flat: the lowest": (FLAT, {1, 4, 5, 6, 7}, {0, 2}, 2, {1, 4}),
+        "chips that are not the server's": (FLAT, {0, 1}, {8}, 1, ()),
+        "fewer than there are": (FLAT, {2, 3}, {0, 1}, -1, ()),
+    },
 )
 def test_a_pod_that_has_chips_gets_the_rest(
     row: Product,

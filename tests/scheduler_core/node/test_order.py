@@ -7,6 +7,7 @@ from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.machines import atlas_with, mask, three_rings, variant
 from tests.scheduler_core import seed_rule
+from tests.support.rows import rows
 
 #: every (healthy, free) that a node can have
 STATES = [
@@ -159,61 +160,51 @@ def test_of_a_box_a_missing_chip_weighs_as_much_as_one_left_over() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("key", "count", "frees"),
-    [
-        pytest.param(
+    {
+        "A3, one chip: a module in use first, then fewer free": (
             "atlas-a3-16",
             1,
             [0b1, 0b111, 0b11111, 0b11, 0b1111],
-            id="A3, one chip: a module in use first, then fewer free",
         ),
-        pytest.param(
+        "A3, two chips: the fewest left over": (
             "atlas-a3-16",
             2,
             [0b11, 0b1011, 0b1111, 0b111111],
-            id="A3, two chips: the fewest left over",
         ),
-        pytest.param(
+        "meshes: fewest that could serve, then fewest left over": (
             "mesh-16",
             2,
             [0b0011, 0b0111, 0b0001_0111, 0b0011_0011, 0b1111_1111],
-            id="meshes: fewest that could serve, then fewest left over",
         ),
-        pytest.param(
+        "meshes: fewest whole ones beyond the need": (
             "mesh-16",
             8,
             [0xFF, 0x1FF, 0xFFF, 0xFFFF],
-            id="meshes: fewest whole ones beyond the need",
         ),
-        pytest.param(
-            "mesh-8", 5, [0x37, 0x3F, 0x7F, 0xFF], id="meshes: five, the fewest left"
-        ),
-        pytest.param(
+        "meshes: five, the fewest left": ("mesh-8", 5, [0x37, 0x3F, 0x7F, 0xFF]),
+        "300I: 1, 3, 2, 4 on the card": (
             "atlas-300i-card",
             1,
             [0b1, 0b10001, 0b0111, 0b0011, 0b1111],
-            id="300I: 1, 3, 2, 4 on the card",
         ),
-        pytest.param(
+        "Duo: a card with one left first": (
             "atlas-300i-duo-chip",
             1,
             [0b1, 0b1101, 0b11, 0b1111],
-            id="Duo: a card with one left first",
         ),
-        pytest.param(
+        "Duo: one whole card first": (
             "atlas-300i-duo-chip",
             2,
             [0b11, 0b1110, 0b101, 0b10101],
-            id="Duo: one whole card first",
         ),
-        pytest.param(
+        "Duo, distributed: a card with one left first": (
             "atlas-300i-duo-distributed",
             3,
             [0b1101, 0b110101, 0b1111, 0b111111],
-            id="Duo, distributed: a card with one left first",
         ),
-    ],
+    },
 )
 def test_nodes_of_this_row_are_preferred_in_this_order(
     key: str, count: int, frees: list[int]

@@ -16,6 +16,7 @@ from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import Product
 from tests.machines import mask
+from tests.support.rows import rows
 
 BOX = table.by_key("atlas-a2-box16")
 #: free chips, chips missing, chips wanted -> points
@@ -79,14 +80,14 @@ def best_first(pairs: Iterable[tuple[Rank, int]]) -> list[tuple[Rank, int]]:
 
 
 @pytest.mark.seed("002-02")
-@pytest.mark.parametrize(
+@rows(
     ("row", "score"),
-    [
-        pytest.param(BOX, of_a_box(one_pod=True), id="box, one pod"),
-        pytest.param(distributed(BOX), of_a_box(one_pod=False), id="box, several"),
-        pytest.param(table.by_key("mesh-8"), of_meshes(8), id="8 in meshes"),
-        pytest.param(table.by_key("mesh-16"), of_meshes(16), id="16 in meshes"),
-    ],
+    {
+        "box, one pod": (BOX, of_a_box(one_pod=True)),
+        "box, several": (distributed(BOX), of_a_box(one_pod=False)),
+        "8 in meshes": (table.by_key("mesh-8"), of_meshes(8)),
+        "16 in meshes": (table.by_key("mesh-16"), of_meshes(16)),
+    },
 )
 def test_a_smaller_key_means_more_points(row: Product, score: Score) -> None:
     for count in row.counts:

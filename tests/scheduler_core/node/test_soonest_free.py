@@ -9,6 +9,7 @@ from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from tests.machines import mask
 from tests.scheduler_core.legal_sets import legal_sets
+from tests.support.rows import rows
 
 SMALL = [row for row in table.PRODUCTS if row.chip_count <= 8]
 BOX = table.by_key("atlas-a2-box16")
@@ -36,24 +37,16 @@ def test_the_cheapest_legal_set_is_found(row: Product, data: st.DataObject) -> N
     assert find_cheapest(row, tiers, count) == brute_force(row, tiers, count)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("row", "tiers", "count", "expected"),
-    [
-        pytest.param(
-            BOX, (0x0F0F, 0xF0F0), 10, 0x1F1F, id="four pairs are free, one is bought"
-        ),
-        pytest.param(
-            BOX, (0x0FF0, 0xF00F), 10, 0x1F1F, id="each pair has one that is free"
-        ),
-        pytest.param(
-            distributed(BOX), (0x0FF0, 0xF00F), 10, 0x1FF1, id="halves at any positions"
-        ),
-        pytest.param(BOX, (0x0001, 0x00FE), 10, 0, id="no chip of the other ring"),
-        pytest.param(
-            ATLAS_800_TRAINING, (0x70, 0x8F), 4, 0xF0, id="the ring that lacks one"
-        ),
-        pytest.param(ATLAS_800_TRAINING, (0xFF,), 3, 0, id="a count never given"),
-    ],
+    {
+        "four pairs are free, one is bought": (BOX, (0x0F0F, 0xF0F0), 10, 0x1F1F),
+        "each pair has one that is free": (BOX, (0x0FF0, 0xF00F), 10, 0x1F1F),
+        "halves at any positions": (distributed(BOX), (0x0FF0, 0xF00F), 10, 0x1FF1),
+        "no chip of the other ring": (BOX, (0x0001, 0x00FE), 10, 0),
+        "the ring that lacks one": (ATLAS_800_TRAINING, (0x70, 0x8F), 4, 0xF0),
+        "a count never given": (ATLAS_800_TRAINING, (0xFF,), 3, 0),
+    },
 )
 def test_what_is_bought_makes_up_what_is_missing(
     row: Product, tiers: tuple[int, ...], count: int, expected: int

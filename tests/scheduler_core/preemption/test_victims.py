@@ -18,6 +18,7 @@ from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
 from tests.machines import EIGHT, atlas, mask, node_state
+from tests.support.rows import rows
 
 ROWS = [
     table.by_key(key)
@@ -170,30 +171,23 @@ def evict(
 LEFT, RIGHT = range(4), range(4, 8)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("stays", "goes"),
-    [
-        pytest.param(
+    {
+        "budgets before priorities": (
             runner("a", LEFT, budgets=("none",)),
             runner("b", RIGHT, priority=5),
-            id="budgets before priorities",
         ),
-        pytest.param(
+        "priorities before gangs": (
             runner("a", LEFT, priority=2),
             runner("b", RIGHT, priority=1, gang="g"),
-            id="priorities before gangs",
         ),
-        pytest.param(
-            runner("a", LEFT, gang="g"),
-            runner("b", RIGHT),
-            id="gangs before starts",
-        ),
-        pytest.param(
+        "gangs before starts": (runner("a", LEFT, gang="g"), runner("b", RIGHT)),
+        "who started last goes first": (
             runner("a", LEFT, started=1.0),
             runner("b", RIGHT, started=2.0),
-            id="who started last goes first",
         ),
-    ],
+    },
 )
 def test_victims_are_compared_in_the_order_of_the_rule(
     stays: RunningPod, goes: RunningPod
@@ -303,16 +297,15 @@ def victims(found: Eviction | None) -> list[str]:
     return sorted(victim.name for victim in found.victims)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pods", "expected"),
-    [
-        pytest.param(11, ["wide"], id="of 12 pods all sets are tried"),
-        pytest.param(
+    {
+        "of 12 pods all sets are tried": (11, ["wide"]),
+        "of 13 the most important is spared although it would do alone": (
             12,
             ["p08", "p09", "p10", "p11"],
-            id="of 13 the most important is spared although it would do alone",
         ),
-    ],
+    },
 )
 def test_of_many_pods_not_all_sets_are_tried(pods: int, expected: list[str]) -> None:
     wide = runner("wide", range(12, 16), started=-1.0)

@@ -15,6 +15,7 @@ from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import Product
 from tests.machines import mask
 from tests.scheduler_core.product_rules import RULES, box
+from tests.support.rows import rows
 
 ROWS = [row for row in table.PRODUCTS if row.key in RULES]
 SMALL = [row for row in ROWS if row.chip_count <= 8]
@@ -226,23 +227,21 @@ def test_sets_of_one_shape_are_served_alike(row: Product, data: st.DataObject) -
 
 
 @pytest.mark.seed("001-03")
-@pytest.mark.parametrize(
+@rows(
     ("free", "one_pod", "expected"),
-    [
-        pytest.param(range(10), (), (), id="ten, but only two in the other ring"),
-        pytest.param(
+    {
+        "ten, but only two in the other ring": (range(10), (), ()),
+        "five and five, not at matching positions": (
             {0, 1, 2, 3, 4, 11, 12, 13, 14, 15},
             (),
             (0, 1, 2, 3, 4, 11, 12, 13, 14, 15),
-            id="five and five, not at matching positions",
         ),
-        pytest.param(
+        "six pairs: the lowest five": (
             {0, *range(2, 7), 8, *range(10, 15)},
             (0, 2, 3, 4, 5, 8, 10, 11, 12, 13),
             (0, 2, 3, 4, 5, 8, 10, 11, 12, 13),
-            id="six pairs: the lowest five",
         ),
-    ],
+    },
 )
 def test_ten_chips_of_a_box_are_split_evenly(
     free: set[int], one_pod: tuple[int, ...], expected: tuple[int, ...]

@@ -5,6 +5,7 @@ import pytest
 
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.snapshot import batch
+from tests.support.rows import rows
 
 
 def asked(count: int = 2, pods: int = 1, **more: Any) -> dict[str, Any]:
@@ -41,42 +42,38 @@ def test_a_case_is_answered_with_row_chips_and_score() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("case", "row", "job_valid", "chips", "reason"),
-    [
-        pytest.param(
+    {
+        "the node does not serve": (
             asked(count=4),
             "atlas-800-training",
             True,
             [],
             "without 4 free chips",
-            id="the node does not serve",
         ),
-        pytest.param(
+        "the job breaks its rule": (
             asked(pods=2),
             "atlas-800-training",
             False,
             [0, 1],
             "up to 8 chips must be one pod, found 2 pods",
-            id="the job breaks its rule",
         ),
-        pytest.param(
+        "another row": (
             asked(annotations={"huawei.com/schedule_policy": "chip1-node8"}, count=3),
             "flat-8",
             True,
             [0, 1, 4],
             "",
-            id="another row",
         ),
-        pytest.param(
+        "no row": (
             asked(resource="nvidia.com/gpu"),
             None,
             False,
             [],
             "no kind of server that we know serves such a job",
-            id="no row",
         ),
-        pytest.param(
+        "a node that is too large for the row": (
             asked(
                 node_selector={"accelerator-type": "half"},
                 node={"chips": 8, "free": [0]},
@@ -86,9 +83,8 @@ def test_a_case_is_answered_with_row_chips_and_score() -> None:
             True,
             [],
             "more chips than any Atlas 800 training server with 4 chips has",
-            id="a node that is too large for the row",
         ),
-        pytest.param(
+        "a block that is no number": (
             asked(
                 annotations={"sp-block": "x"},
                 node={"chips": 16, "free": list(range(16))},
@@ -98,9 +94,8 @@ def test_a_case_is_answered_with_row_chips_and_score() -> None:
             False,
             list(range(16)),
             "annotation sp-block: expected a whole number, found 'x'",
-            id="a block that is no number",
         ),
-    ],
+    },
 )
 def test_what_stands_against_a_case_is_said(
     case: dict[str, Any],

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from scheduler_core.explain.node import NodeExplanation, Step
 from scheduler_core.node.decision import LeafUse, Rejection
 from scheduler_core.placement.job_rules import Profile
@@ -24,6 +22,7 @@ from tests.machines import EIGHT
 from tests.scheduler_core.jobs import place_of, places_of
 from tests.scheduler_core.leaf_parts import leaf_of
 from tests.scheduler_core.snapshot.documents import node
+from tests.support.rows import rows
 
 RESOURCE = "huawei.com/Ascend910"
 A3 = table.by_key("atlas-a3-8-superpod")
@@ -80,29 +79,28 @@ def test_the_rules_over_a_job_hold_as_the_snapshot_says() -> None:
     assert nodes(placed) == ["a", "a"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("given", "job", "text"),
-    [
-        pytest.param(
+    {
+        "several kinds": (
             (node("a"), node("b", product=A3)),
             Job(resource=RESOURCE, chips=8, pods=2),
-            "a job of several pods must say by accelerator-type which it means: Atlas "
-            "800 training server, Atlas A3 server with 8 chips in a SuperPoD",
-            id="several kinds",
+            (
+                "a job of several pods must say by accelerator-type which it means: "
+                "Atlas 800 training server, Atlas A3 server with 8 chips in a SuperPoD"
+            ),
         ),
-        pytest.param(
+        "none": (
             (),
             Job(resource=RESOURCE, chips=8, pods=2),
             "no node offers huawei.com/Ascend910",
-            id="none",
         ),
-        pytest.param(
+        "no row": (
             (node("a"),),
             Job(resource="huawei.com/npu", chips=1),
             "no kind of server that we know serves such a job",
-            id="no row",
         ),
-    ],
+    },
 )
 def test_where_no_row_is_meant_the_job_must_say_more(
     given: tuple[SnapshotNode, ...], job: Job, text: str

@@ -15,6 +15,7 @@ from scheduler_core.topology.leaves import (
     schema_of,
 )
 from tests.scheduler_core.leaf_parts import free, leaf
+from tests.support.rows import rows
 
 LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
 IDLE, SHARED, EXCLUSIVE = LeafUse.IDLE, LeafUse.SHARED, LeafUse.EXCLUSIVE
@@ -45,23 +46,18 @@ NO_ROOM = "no 5 nodes that load the spine switches evenly can take a pod"
 @pytest.mark.seed("003-05")
 @pytest.mark.seed("003-06")
 @pytest.mark.seed("001-10")
-@pytest.mark.parametrize(
+@rows(
     ("slots", "pods", "expected"),
-    [
-        pytest.param(
-            free(a="0123", b="012", c="01"), 2, ["c0 c1"], id="the smallest that fits"
-        ),
-        pytest.param(
-            free(a="012", b="012", c="0"), 2, ["b0 b1"], id="of equals the later"
-        ),
-        pytest.param(free(a="0123", b="13"), 2, ["b1 b3"], id="what is free of it"),
-        pytest.param(
+    {
+        "the smallest that fits": (free(a="0123", b="012", c="01"), 2, ["c0 c1"]),
+        "of equals the later": (free(a="012", b="012", c="0"), 2, ["b0 b1"]),
+        "what is free of it": (free(a="0123", b="13"), 2, ["b1 b3"]),
+        "under one leaf or not at all": (
             free(a="01", b="01", c="01"),
             3,
             ["no leaf switch has 3 nodes that can take a pod"],
-            id="under one leaf or not at all",
         ),
-    ],
+    },
 )
 def test_a_filler_job_lies_under_one_leaf(
     slots: dict[str, tuple[str, int]], pods: int, expected: list[str]
@@ -71,28 +67,21 @@ def test_a_filler_job_lies_under_one_leaf(
 
 @pytest.mark.seed("003-07")
 @pytest.mark.seed("001-08")
-@pytest.mark.parametrize(
+@rows(
     ("slots", "pods", "expected"),
-    [
-        pytest.param(
-            free(a="012", b="0123", c="0123"),
-            4,
-            ["b0 b1 b2 b3"],
-            id="a whole leaf",
-        ),
-        pytest.param(
+    {
+        "a whole leaf": (free(a="012", b="0123", c="0123"), 4, ["b0 b1 b2 b3"]),
+        "whole leaves from the beginning, the rest on the next": (
             free(a="0123", b="0123", c="0123"),
             6,
             ["a0 a1 a2 a3", "b0 b1"],
-            id="whole leaves from the beginning, the rest on the next",
         ),
-        pytest.param(
+        "only leaves that are whole": (
             free(a="01", b="0123", c="0123"),
             8,
             ["b0 b1 b2 b3", "c0 c1 c2 c3"],
-            id="only leaves that are whole",
         ),
-    ],
+    },
 )
 def test_a_large_model_job_takes_whole_leaves(
     slots: dict[str, tuple[str, int]], pods: int, expected: list[str]
@@ -147,25 +136,15 @@ COMMON = Tenant(schema=NORMAL, nodes=frozenset({"b0", "x0"}))
 
 @pytest.mark.seed("003-04")
 @pytest.mark.seed("001-10")
-@pytest.mark.parametrize(
+@rows(
     ("tenant", "schema", "pods", "expected"),
-    [
-        pytest.param(
-            SPANNING, LARGE, 6, ["a0 a1 a2 a3", "c0 c1"], id="one job uses the spine"
-        ),
-        pytest.param(
-            INSIDE, LARGE, 6, ["a0 a1 a2 a3", "b0 b1"], id="a job that lies under it"
-        ),
-        pytest.param(
-            SPANNING, LARGE, 2, ["c0 c1"], id="who fits under it may, but need not"
-        ),
-        pytest.param(
-            COMMON, LARGE, 6, ["a0 a1 a2 a3", "c0 c1"], id="also beside a common job"
-        ),
-        pytest.param(
-            COMMON, NORMAL, 6, ["a0 a1 a2 a3", "b0 b1"], id="common jobs go together"
-        ),
-    ],
+    {
+        "one job uses the spine": (SPANNING, LARGE, 6, ["a0 a1 a2 a3", "c0 c1"]),
+        "a job that lies under it": (INSIDE, LARGE, 6, ["a0 a1 a2 a3", "b0 b1"]),
+        "who fits under it may, but need not": (SPANNING, LARGE, 2, ["c0 c1"]),
+        "also beside a common job": (COMMON, LARGE, 6, ["a0 a1 a2 a3", "c0 c1"]),
+        "common jobs go together": (COMMON, NORMAL, 6, ["a0 a1 a2 a3", "b0 b1"]),
+    },
 )
 def test_of_the_jobs_on_a_leaf_one_uses_the_spine(
     tenant: Tenant, schema: Schema, pods: int, expected: list[str]
@@ -226,51 +205,42 @@ def test_under_2_0_leaves_in_use_are_tried_before_idle_ones() -> None:
 
 @pytest.mark.seed("003-09")
 @pytest.mark.seed("001-11")
-@pytest.mark.parametrize(
+@rows(
     ("shared", "slots", "pods", "expected"),
-    [
-        pytest.param(
+    {
+        "idle leaves first": (
             2,
             free(a="0123", b="0123", s="012", t="01"),
             8,
             [("a", EXCLUSIVE, 4), ("b", EXCLUSIVE, 4)],
-            id="idle leaves first",
         ),
-        pytest.param(
+        "then the smallest shared one that takes the rest": (
             2,
             free(a="0123", s="012", t="01"),
             6,
             [("a", EXCLUSIVE, 4), ("t", SHARED, 2)],
-            id="then the smallest shared one that takes the rest",
         ),
-        pytest.param(
+        "at most two": (
             2,
             free(a="0123", s="012", t="01"),
             8,
             [("a", EXCLUSIVE, 4), ("t", SHARED, 2), ("s", SHARED, 2)],
-            id="at most two",
         ),
-        pytest.param(
-            1, free(a="0123", s="012", t="01"), 8, None, id="at most one, so set"
-        ),
-        pytest.param(
-            2, free(a="0123", s="012", t="01", v="0"), 10, None, id="never three"
-        ),
-        pytest.param(
+        "at most one, so set": (1, free(a="0123", s="012", t="01"), 8, None),
+        "never three": (2, free(a="0123", s="012", t="01", v="0"), 10, None),
+        "or an idle leaf becomes shared": (
             2,
             free(a="0123", b="0123", t="0"),
             6,
             [("a", EXCLUSIVE, 4), ("b", SHARED, 2)],
-            id="or an idle leaf becomes shared",
         ),
-        pytest.param(
+        "a crowded leaf is not for a large model": (
             2,
             free(a="0123", u="0123"),
             6,
             None,
-            id="a crowded leaf is not for a large model",
         ),
-    ],
+    },
 )
 def test_under_2_0_a_large_model_job_shares_a_limited_number_of_leaves(
     shared: int,

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.topology import superpods
 from scheduler_core.topology.superpods import Block, Request
+from tests.support.rows import rows
 
 
 def pool(*sizes: int) -> dict[int, list[str]]:
@@ -63,43 +64,28 @@ def test_the_whole_job_lies_in_the_first_of_that_order() -> None:
 
 @pytest.mark.seed("003-11")
 @pytest.mark.seed("003-13")
-@pytest.mark.parametrize(
+@rows(
     ("sizes", "blocks", "expected"),
-    [
-        pytest.param(
+    {
+        "queue 1: one block each, the smallest remainder first": (
             (10, 17, 12),
             2,
             [{0: 8}, {2: 8}],
-            id="queue 1: one block each, the smallest remainder first",
         ),
-        pytest.param(
+        "queue 1: most blocks first": (
             (10, 27, 10),
             4,
             [{1: 8}, {1: 8}, {1: 8}, {0: 8}],
-            id="queue 1: most blocks first",
         ),
-        pytest.param(
-            (9, 10),
-            2,
-            [{1: 8}, {0: 8}],
-            id="then queue 2, which uses the reserve",
-        ),
-        pytest.param(
-            (8, 9), 2, [{1: 8}, {0: 8}], id="queue 2 descending, by what is free"
-        ),
-        pytest.param(
-            (16,),
-            2,
-            [{0: 8}, {0: 8}],
-            id="after a block a SuperPoD is classed anew",
-        ),
-        pytest.param(
+        "then queue 2, which uses the reserve": ((9, 10), 2, [{1: 8}, {0: 8}]),
+        "queue 2 descending, by what is free": ((8, 9), 2, [{1: 8}, {0: 8}]),
+        "after a block a SuperPoD is classed anew": ((16,), 2, [{0: 8}, {0: 8}]),
+        "queue 3 is not for the hard policy": (
             (7, 9),
             2,
             "1 of 2 logical SuperPoDs of 8 nodes fit",
-            id="queue 3 is not for the hard policy",
         ),
-    ],
+    },
 )
 def test_a_job_is_split_over_superpods_when_it_must(
     sizes: tuple[int, ...], blocks: int, expected: list[dict[int, int]] | str

@@ -17,6 +17,7 @@ from scheduler_core.topology.leaves import (
 )
 from tests.scheduler_core.leaf_parts import Slots, free, leaf
 from tests.scheduler_core.topology import switch_rules
+from tests.support.rows import rows
 
 LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
 IDLE, SHARED, EXCLUSIVE = LeafUse.IDLE, LeafUse.SHARED, LeafUse.EXCLUSIVE
@@ -138,24 +139,19 @@ def test_under_a_single_layer_a_leaf_gives_no_more_than_is_asked() -> None:
     assert found == (Part(nodes=(("a", "a0"), ("a", "a1"), ("a", "a2"))),)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("slots", "pods", "expected"),
-    [
-        pytest.param(
-            free(u="0123", h="012"), 2, ["u0 u1"], id="crowded before healthy"
-        ),
-        pytest.param(free(a="0123", e="0123"), 4, ["a0 a1 a2 a3"], id="a whole leaf"),
-        pytest.param(free(a="0123", h="0"), 5, ["a0 a1 a2 a3", "h0"], id="one slot"),
-        pytest.param(
-            free(a="0123", h="012"), 5, ["a0 a1 a2 a3", "h0"], id="no more of it"
-        ),
-        pytest.param(
+    {
+        "crowded before healthy": (free(u="0123", h="012"), 2, ["u0 u1"]),
+        "a whole leaf": (free(a="0123", e="0123"), 4, ["a0 a1 a2 a3"]),
+        "one slot": (free(a="0123", h="0"), 5, ["a0 a1 a2 a3", "h0"]),
+        "no more of it": (free(a="0123", h="012"), 5, ["a0 a1 a2 a3", "h0"]),
+        "all of two": (
             free(a="0123", h="012", s="01"),
             9,
             ["a0 a1 a2 a3", "s0 s1", "h0 h1 h2"],
-            id="all of two",
         ),
-    ],
+    },
 )
 def test_under_2_0_shared_leaves_give_what_is_missing(
     slots: Slots, pods: int, expected: list[str]

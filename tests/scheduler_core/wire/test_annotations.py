@@ -17,6 +17,7 @@ from scheduler_core.wire.annotations import (
     render_chips,
 )
 from scheduler_core.wire.quote import quote_value
+from tests.support.rows import rows
 
 A_CHIP = "a chip from Ascend910-0 to Ascend910-7"
 WHERE = "metadata.annotations['huawei.com/Ascend910']"
@@ -37,44 +38,35 @@ def test_a_list_of_chips_is_read_in_any_order(
     assert parse_chips(text, PRODUCT) == chips
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "index", "expected", "found"),
-    [
-        pytest.param("", 0, A_CHIP, "", id="empty"),
-        pytest.param(" Ascend910-0", 0, A_CHIP, " Ascend910-0", id="blank before"),
-        pytest.param("Ascend910-0 ", 0, A_CHIP, "Ascend910-0 ", id="blank after"),
-        pytest.param(
-            "Ascend910-0, Ascend910-1", 1, A_CHIP, " Ascend910-1", id="blank between"
-        ),
-        pytest.param("Ascend910-0,", 1, A_CHIP, "", id="trailing comma"),
-        pytest.param(",Ascend910-0", 0, A_CHIP, "", id="leading comma"),
-        pytest.param(
-            "Ascend910-1,Ascend910-1", 1, "each chip once", "Ascend910-1", id="twice"
-        ),
-        pytest.param("Ascend910-8", 0, A_CHIP, "Ascend910-8", id="unknown chip"),
-        pytest.param("Ascend310-1", 0, A_CHIP, "Ascend310-1", id="wrong prefix"),
-        pytest.param("ascend910-1", 0, A_CHIP, "ascend910-1", id="wrong case"),
-        pytest.param("1", 0, A_CHIP, "1", id="no prefix"),
-        pytest.param("Ascend910-", 0, A_CHIP, "Ascend910-", id="no id"),
-        pytest.param("Ascend910-01", 0, A_CHIP, "Ascend910-01", id="leading zero"),
-        pytest.param("Ascend910--1", 0, A_CHIP, "Ascend910--1", id="negative"),
-        pytest.param("Ascend910-+1", 0, A_CHIP, "Ascend910-+1", id="sign"),
-        pytest.param(
-            "Ascend910-\u0661", 0, A_CHIP, "Ascend910-\u0661", id="foreign digit"
-        ),
-        pytest.param("Ascend910-1\n", 0, A_CHIP, "Ascend910-1\n", id="line end"),
-        pytest.param("Ascend910-1;2", 0, A_CHIP, "Ascend910-1;2", id="separator"),
-        pytest.param(
-            "Ascend910-2c-100-1", 0, A_CHIP, "Ascend910-2c-100-1", id="virtual"
-        ),
-        pytest.param(
+    {
+        "empty": ("", 0, A_CHIP, ""),
+        "blank before": (" Ascend910-0", 0, A_CHIP, " Ascend910-0"),
+        "blank after": ("Ascend910-0 ", 0, A_CHIP, "Ascend910-0 "),
+        "blank between": ("Ascend910-0, Ascend910-1", 1, A_CHIP, " Ascend910-1"),
+        "trailing comma": ("Ascend910-0,", 1, A_CHIP, ""),
+        "leading comma": (",Ascend910-0", 0, A_CHIP, ""),
+        "twice": ("Ascend910-1,Ascend910-1", 1, "each chip once", "Ascend910-1"),
+        "unknown chip": ("Ascend910-8", 0, A_CHIP, "Ascend910-8"),
+        "wrong prefix": ("Ascend310-1", 0, A_CHIP, "Ascend310-1"),
+        "wrong case": ("ascend910-1", 0, A_CHIP, "ascend910-1"),
+        "no prefix": ("1", 0, A_CHIP, "1"),
+        "no id": ("Ascend910-", 0, A_CHIP, "Ascend910-"),
+        "leading zero": ("Ascend910-01", 0, A_CHIP, "Ascend910-01"),
+        "negative": ("Ascend910--1", 0, A_CHIP, "Ascend910--1"),
+        "sign": ("Ascend910-+1", 0, A_CHIP, "Ascend910-+1"),
+        "foreign digit": ("Ascend910-\u0661", 0, A_CHIP, "Ascend910-\u0661"),
+        "line end": ("Ascend910-1\n", 0, A_CHIP, "Ascend910-1\n"),
+        "separator": ("Ascend910-1;2", 0, A_CHIP, "Ascend910-1;2"),
+        "virtual": ("Ascend910-2c-100-1", 0, A_CHIP, "Ascend910-2c-100-1"),
+        "more digits than Python reads": (
             "Ascend910-" + "9" * 5000,
             0,
             A_CHIP,
             "Ascend910-" + "9" * 5000,
-            id="more digits than Python reads",
         ),
-    ],
+    },
 )
 def test_a_list_that_is_not_quite_right_is_refused(
     text: str, index: int, expected: str, found: str
@@ -136,24 +128,24 @@ def test_predicate_time_is_a_number_and_compared_as_one() -> None:
 
 
 @pytest.mark.seed("000-09")
-@pytest.mark.parametrize(
+@rows(
     "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("-1", id="negative"),
-        pytest.param("+1", id="sign"),
-        pytest.param("1_000", id="underscore"),
-        pytest.param("1.0", id="fraction"),
-        pytest.param("1e9", id="exponent"),
-        pytest.param(" 1", id="blank"),
-        pytest.param("1\n", id="line end"),
-        pytest.param("0x10", id="hexadecimal"),
-        pytest.param("\u0661", id="foreign digit"),
-        pytest.param("soon", id="a word"),
-        pytest.param("2024-01-01T00:00:00Z", id="a date"),
-        pytest.param("18446744073709551616", id="two to the 64th"),
-        pytest.param("9" * 5000, id="more digits than Python reads"),
-    ],
+    {
+        "empty": "",
+        "negative": "-1",
+        "sign": "+1",
+        "underscore": "1_000",
+        "fraction": "1.0",
+        "exponent": "1e9",
+        "blank": " 1",
+        "line end": "1\n",
+        "hexadecimal": "0x10",
+        "foreign digit": "\u0661",
+        "a word": "soon",
+        "a date": "2024-01-01T00:00:00Z",
+        "two to the 64th": "18446744073709551616",
+        "more digits than Python reads": "9" * 5000,
+    },
 )
 def test_what_is_not_a_number_of_64_bits_is_refused(text: str) -> None:
     with pytest.raises(WireError) as caught:

@@ -18,6 +18,7 @@ from scheduler_core.wire.deviceinfo import (
     check_code,
     read_sealed_time,
 )
+from tests.support.rows import rows
 
 RESOURCE = PRODUCT.resource
 INFO = DeviceInfo(update_time=1700000000)
@@ -122,16 +123,15 @@ def test_the_documented_report_comes_out_byte_for_byte() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("device_list", "update_time", "code"),
-    [
-        pytest.param(
+    {
+        "nothing": (
             {},
             0,
             "de66ee6ed1e7a46ba95255b4ea0de48d161dc047b75109471eb7b85d1ea230aa",
-            id="nothing",
         ),
-        pytest.param(
+        "eight free chips, keys in another order": (
             {
                 f"{RESOURCE}-Unhealthy": "",
                 f"{RESOURCE}-NetworkUnhealthy": "",
@@ -139,21 +139,18 @@ def test_the_documented_report_comes_out_byte_for_byte() -> None:
             },
             1657527526,
             "6b8de396fd9945be231d24720ca66ed950baf0a5972717f335aad7571cb6457a",
-            id="eight free chips, keys in another order",
         ),
-        pytest.param(
+        "what Go escapes": (
             {RESOURCE: "a&b<c>"},
             1,
             "e3fb699cdece165b68a6a449b3ace42bc33fb555e5c4aa02c9c627a0c4833e57",
-            id="what Go escapes",
         ),
-        pytest.param(
+        "five empty lists": (
             rendered_list(INFO),
             1700000000,
             "f0b75a188d4e86dfa79537146806062e5fb4e262af9b134c283e7020d9ea9169",
-            id="five empty lists",
         ),
-    ],
+    },
 )
 def test_the_check_code_is_the_known_one(
     device_list: dict[str, str], update_time: int, code: str

@@ -4,6 +4,7 @@ import pytest
 
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, RawEnv, npu_pod
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
+from tests.support.rows import rows
 
 RESOURCE = "huawei.com/Ascend910"
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
@@ -71,17 +72,16 @@ def test_a_pod_with_containers_of_every_kind() -> None:
     assert pod.total == 4
 
 
-@pytest.mark.parametrize(
+@rows(
     "containers",
-    [
-        pytest.param((), id="no containers"),
-        pytest.param((RawContainer(name="a"),), id="no limits"),
-        pytest.param((container("a", "0"),), id="zero"),
-        pytest.param(
-            (RawContainer(name="a", limits={"huawei.com/Ascend310": "1"}),),
-            id="another resource",
+    {
+        "no containers": (),
+        "no limits": (RawContainer(name="a"),),
+        "zero": (container("a", "0"),),
+        "another resource": (
+            RawContainer(name="a", limits={"huawei.com/Ascend310": "1"}),
         ),
-    ],
+    },
 )
 def test_a_pod_that_asks_for_no_npu_is_not_ours(
     containers: tuple[RawContainer, ...],
@@ -164,20 +164,18 @@ def test_a_container_without_npus_may_read_the_annotation_too() -> None:
     assert pod_of(container("a", "2"), watcher).shape.reads_annotation
 
 
-@pytest.mark.parametrize(
+@rows(
     ("containers", "problem"),
-    [
-        pytest.param(
+    {
+        "literal": (
             (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES", "0,1")),),
             "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
-            id="literal",
         ),
-        pytest.param(
+        "empty, or from a ConfigMap": (
             (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES")),),
             "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
-            id="empty, or from a ConfigMap",
         ),
-        pytest.param(
+        "from an annotation that comes later": (
             (
                 container(
                     "a",
@@ -189,46 +187,39 @@ def test_a_container_without_npus_may_read_the_annotation_too() -> None:
                 ),
             ),
             "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
-            id="from an annotation that comes later",
         ),
-        pytest.param(
+        "in a container without NPUs": (
             (
                 container("a"),
                 RawContainer(name="b", env=(RawEnv("ASCEND_VISIBLE_DEVICES", "all"),)),
             ),
             "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
-            id="in a container without NPUs",
         ),
-        pytest.param(
+        "part of a chip": (
             (container("a", "1500m"),),
             "huawei.com/Ascend910 must be a whole number of chips",
-            id="part of a chip",
         ),
-        pytest.param(
+        "negative": (
             (container("a", "-1"),),
             "huawei.com/Ascend910 must be a whole number of chips",
-            id="negative",
         ),
-        pytest.param(
+        "more digits than Python reads": (
             (container("a", "1"), container("b", "9" * 5000)),
             "huawei.com/Ascend910 must be a whole number of chips",
-            id="more digits than Python reads",
         ),
-        pytest.param(
+        "init containers only": (
             (starter("a", "1"),),
             "NPUs in init containers only: which pod has them can never be confirmed",
-            id="init containers only",
         ),
-        pytest.param(
+        "a reader beside another": (
             (container("a", "1", FROM_ANNOTATION), container("b", "1")),
-            "a container that reads its chips from the annotation gets all 2 of the "
-            "pod, but another number is asked for",
-            id="a reader beside another",
+            (
+                "a container that reads its chips from the annotation gets all 2 of "
+                "the pod, but another number is asked for"
+            ),
         ),
-        pytest.param(
-            (container("a", "1", RawEnv("PATH", "/bin")),), "", id="other variables"
-        ),
-    ],
+        "other variables": ((container("a", "1", RawEnv("PATH", "/bin")),), ""),
+    },
 )
 def test_a_pod_that_can_never_be_served_says_why(
     containers: tuple[RawContainer, ...], problem: str

@@ -3,6 +3,7 @@ from itertools import product
 import pytest
 
 from scheduler_core.wire.shapes import ContainerKind, Shape, conflict, refusal, total
+from tests.support.rows import rows
 
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
 RESOURCE = "huawei.com/Ascend910"
@@ -40,43 +41,34 @@ def test_a_pod_occupies_its_lasting_containers_or_its_largest_start(
     assert total(needs) == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("one", "other", "expected"),
-    [
-        pytest.param(shape(1), shape(1), False, id="equal pods are interchangeable"),
-        pytest.param(shape(1), shape(2), False, id="told apart by the count"),
-        pytest.param(shape(1), shape(1, 2), True, id="one count in both"),
-        pytest.param(shape(1, 2), shape(2, 1), True, id="another order"),
-        pytest.param(shape(1, 2), shape(1, 2), False, id="equal with two containers"),
-        pytest.param(
-            shape(1, reads=True), shape(1, reads=True), True, id="readers, even equal"
-        ),
-        pytest.param(shape(1, reads=True), shape(1), True, id="a reader and another"),
-        pytest.param(
-            shape(1, reads=True), shape(2, reads=True), False, id="readers, told apart"
-        ),
-        pytest.param(
-            shape(2), shape(2, choice=(("sp-block", "16"),)), True, id="other wishes"
-        ),
-        pytest.param(
+    {
+        "equal pods are interchangeable": (shape(1), shape(1), False),
+        "told apart by the count": (shape(1), shape(2), False),
+        "one count in both": (shape(1), shape(1, 2), True),
+        "another order": (shape(1, 2), shape(2, 1), True),
+        "equal with two containers": (shape(1, 2), shape(1, 2), False),
+        "readers, even equal": (shape(1, reads=True), shape(1, reads=True), True),
+        "a reader and another": (shape(1, reads=True), shape(1), True),
+        "readers, told apart": (shape(1, reads=True), shape(2, reads=True), False),
+        "other wishes": (shape(2), shape(2, choice=(("sp-block", "16"),)), True),
+        "another role": (
             shape(2),
             Shape(resource=RESOURCE, needs=((APP, 2),), role="rank-1"),
             True,
-            id="another role",
         ),
-        pytest.param(
+        "another kind of container": (
             shape(2),
             Shape(resource=RESOURCE, needs=((INIT, 2), (APP, 2))),
             True,
-            id="another kind of container",
         ),
-        pytest.param(
+        "another resource": (
             shape(2, reads=True),
             Shape(resource="huawei.com/Ascend310", needs=((APP, 2),)),
             False,
-            id="another resource",
         ),
-    ],
+    },
 )
 def test_pods_conflict_when_they_differ_and_share_a_count(
     one: Shape, other: Shape, *, expected: bool
