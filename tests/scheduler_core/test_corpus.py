@@ -290,9 +290,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
 }
 
 
-@pytest.mark.seed("004-12")
-@pytest.mark.seed("004-14")
-@pytest.mark.seed("002-02")
+@pytest.mark.seed("004-12", "004-14", "002-02")
 @pytest.mark.parametrize(
     "case", [pytest.param(case, id=case["id"]) for case in corpus.load()]
 )

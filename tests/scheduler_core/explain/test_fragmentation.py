@@ -114,9 +114,7 @@ def test_where_groups_do_not_matter_only_the_node_counts() -> None:
     assert found == [0, 1, 1, 0]
 
 
-@pytest.mark.seed("001-01")
-@pytest.mark.seed("001-02")
-@pytest.mark.seed("001-03")
+@pytest.mark.seed("001-01", "001-02", "001-03")
 @by_row(ROWS)
 def test_no_legal_choice_that_is_as_close_leaves_more_fragments(row: Product) -> None:
     def left(free: int, chosen: int) -> int:

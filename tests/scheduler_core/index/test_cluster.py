@@ -145,8 +145,7 @@ def test_relabelled_nodes_give_the_relabelled_answer(
         )
 
 
-@pytest.mark.seed("004-14")
-@pytest.mark.seed("004-02")
+@pytest.mark.seed("004-14", "004-02")
 def test_first_the_group_then_the_node_in_the_group_then_the_name() -> None:
     wanted = [
         atlas_with("z-one-left", 1, 0),

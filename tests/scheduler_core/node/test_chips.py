@@ -20,8 +20,7 @@ def chosen(free: set[int], count: int) -> tuple[int, ...]:
     return ids_of(chips.choose(PRODUCT, mask(free), count))
 
 
-@pytest.mark.seed("004-01")
-@pytest.mark.seed("001-02")
+@pytest.mark.seed("004-01", "001-02")
 def test_every_free_set_and_count_agrees_with_the_rule_of_the_seeds() -> None:
     answers = {
         (free, count): frozenset(ids_of(chips.choose(PRODUCT, free, count)))

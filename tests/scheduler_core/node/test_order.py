@@ -23,9 +23,7 @@ def rank_of(left: int, right: int, count: int, capacity: int = 8) -> Rank | None
     return node_order.rank(PRODUCT, node.healthy, node.free, count)
 
 
-@pytest.mark.seed("004-02")
-@pytest.mark.seed("004-05")
-@pytest.mark.seed("004-14")
+@pytest.mark.seed("004-02", "004-05", "004-14")
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
 def test_all_states_of_a_node_are_ordered_as_in_the_table_of_the_seeds(
     count: int,

@@ -50,8 +50,7 @@ def where(answer: JobPlacement | Rejection) -> list[tuple[int, int, str]]:
     return [(p.superpod_rank, p.superpod, p.node) for p in places]
 
 
-@pytest.mark.seed("003-12")
-@pytest.mark.seed("001-08")
+@pytest.mark.seed("003-12", "001-08")
 @pytest.mark.parametrize("row", [A3_16, A3_8, EIGHT], ids=lambda row: row.key)
 def test_a_job_lies_in_one_superpod_where_it_can(row: table.Product) -> None:
     cluster, joined = cluster_of(row, {5: 9, 6: 6, 7: 4})

@@ -23,8 +23,7 @@ def texts(given: Job, profile: Profile = Profile.SEED) -> list[str]:
     return [problem.text for problem in problems(given, profile)]
 
 
-@pytest.mark.seed("004-06")
-@pytest.mark.seed("004-08")
+@pytest.mark.seed("004-06", "004-08")
 @pytest.mark.parametrize(
     ("chips", "said"),
     [

@@ -23,8 +23,7 @@ def put(cluster: Cluster, answer: Placement | Rejection) -> tuple[int, ...]:
     return placement.chips
 
 
-@pytest.mark.seed("004-07")
-@pytest.mark.seed("003-01")
+@pytest.mark.seed("004-07", "003-01")
 def test_a_placement_names_node_chips_and_the_reason() -> None:
     node_a = atlas("node-a", {3})
     node_b = atlas("node-b", {0, 1, 4, 5, 6})

@@ -72,8 +72,7 @@ def test_every_free_set_and_count_agrees_with_the_rule(row: Product) -> None:
 
 
 @pytest.mark.property
-@pytest.mark.seed("002-02")
-@pytest.mark.seed("001-01")
+@pytest.mark.seed("002-02", "001-01")
 @by_row(LARGE)
 @given(data=st.data())
 def test_free_sets_of_large_servers_agree_with_the_rule(
@@ -109,9 +108,7 @@ def classes(row: Product) -> list[int]:
     ]
 
 
-@pytest.mark.seed("001-03")
-@pytest.mark.seed("001-04")
-@pytest.mark.seed("001-07")
+@pytest.mark.seed("001-03", "001-04", "001-07")
 @by_row(SIXTEEN)
 def test_every_class_of_free_sets_of_sixteen_agrees_with_the_rule(row: Product) -> None:
     cases = [(free, count) for free in classes(row) for count in range(18)]

@@ -43,9 +43,7 @@ ABC = network(leaf("a"), leaf("b"), leaf("c"))
 NO_ROOM = "no 5 nodes that load the spine switches evenly can take a pod"
 
 
-@pytest.mark.seed("003-05")
-@pytest.mark.seed("003-06")
-@pytest.mark.seed("001-10")
+@pytest.mark.seed("003-05", "003-06", "001-10")
 @rows(
     ("slots", "pods", "expected"),
     {
@@ -65,8 +63,7 @@ def test_a_filler_job_lies_under_one_leaf(
     assert nodes(leaf_order.plan(ABC, LARGE, pods, slots)) == expected
 
 
-@pytest.mark.seed("003-07")
-@pytest.mark.seed("001-08")
+@pytest.mark.seed("003-07", "001-08")
 @rows(
     ("slots", "pods", "expected"),
     {
@@ -134,8 +131,7 @@ INSIDE = Tenant(schema=LARGE, nodes=frozenset({"b0", "b1"}))
 COMMON = Tenant(schema=NORMAL, nodes=frozenset({"b0", "x0"}))
 
 
-@pytest.mark.seed("003-04")
-@pytest.mark.seed("001-10")
+@pytest.mark.seed("003-04", "001-10")
 @rows(
     ("tenant", "schema", "pods", "expected"),
     {
@@ -176,8 +172,7 @@ def two(*leaves: Leaf, shared: int = 2, tenants: tuple[Tenant, ...] = ()) -> Net
     return network(*leaves, version=Version.TWO, shared=shared, tenants=tenants)
 
 
-@pytest.mark.seed("003-06")
-@pytest.mark.seed("001-11")
+@pytest.mark.seed("003-06", "001-11")
 def test_under_2_0_leaves_in_use_are_tried_before_idle_ones() -> None:
     uses = [
         leaf("i"),
@@ -203,8 +198,7 @@ def test_under_2_0_leaves_in_use_are_tried_before_idle_ones() -> None:
     ]
 
 
-@pytest.mark.seed("003-09")
-@pytest.mark.seed("001-11")
+@pytest.mark.seed("003-09", "001-11")
 @rows(
     ("shared", "slots", "pods", "expected"),
     {

@@ -34,8 +34,7 @@ def shape(found: tuple[Block, ...] | str) -> list[dict[int, int]] | str:
 EXAMPLE = Request(blocks=2, block_nodes=8)
 
 
-@pytest.mark.seed("003-12")
-@pytest.mark.seed("001-08")
+@pytest.mark.seed("003-12", "001-08")
 def test_the_order_of_the_documents_example_is_found() -> None:
     keys = {free: superpods.whole_job_key(EXAMPLE, free) for free in range(49)}
     able = {free: key for free, key in keys.items() if key is not None}
@@ -45,8 +44,7 @@ def test_the_order_of_the_documents_example_is_found() -> None:
     assert sorted(able, key=able.__getitem__) == [*first, *range(34, 49)]
 
 
-@pytest.mark.seed("003-12")
-@pytest.mark.seed("001-13")
+@pytest.mark.seed("003-12", "001-13")
 def test_the_whole_job_lies_in_the_first_of_that_order() -> None:
     sizes = [48, 34, 33, 27, 19, 26, 18, 17]
     order = []
@@ -62,8 +60,7 @@ def test_the_whole_job_lies_in_the_first_of_that_order() -> None:
     assert order == [18, 26, 19, 27, 33, 34, 48]
 
 
-@pytest.mark.seed("003-11")
-@pytest.mark.seed("003-13")
+@pytest.mark.seed("003-11", "003-13")
 @rows(
     ("sizes", "blocks", "expected"),
     {

@@ -66,8 +66,7 @@ def question(seed: int) -> tuple[Network, Schema, int, Slots]:
     return network, schema, 1 + next(numbers) % 12, slots
 
 
-@pytest.mark.seed("003-07")
-@pytest.mark.seed("003-08")
+@pytest.mark.seed("003-07", "003-08")
 def test_thousands_of_networks_agree_with_the_rule() -> None:
     seen = set()
     for seed in range(4_000):
