@@ -1,7 +1,6 @@
 import asyncio
 import json
 import ssl
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from kube.errors import CredentialsError, UnreachableError
 from service.settings import SettingsError
 from tests.service import authorities
 from tests.support.clock import Time
+from tests.support.programs import run_python
 
 ENVIRON = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -276,11 +276,8 @@ def test_the_heavy_packages_are_not_imported_for_nothing() -> None:
         " kube.nodes, kube.pods, kube.reflector, service.endpoints, service.process\n"
         "print({'kubernetes', 'pydantic', 'requests', 'yaml'} & set(sys.modules))"
     )
-    done = subprocess.run(  # noqa: S603  # our own words
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
 
-    assert done.stdout == "set()\n"
+    assert run_python("-c", program).stdout == "set()\n"
 
 
 async def test_settings_name_a_url_before_the_cluster_we_run_in(

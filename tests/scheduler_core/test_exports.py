@@ -4,13 +4,12 @@ import ast
 import doctest
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import scheduler_core
+from tests.support.programs import run_python
 
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "scheduler_core" / "README.md").read_text(encoding="utf-8")
@@ -79,12 +78,5 @@ def test_an_import_of_the_package_imports_none_of_its_modules() -> None:
     script = (
         "import scheduler_core, sys; print(*(n for n in sys.modules if 'core.' in n))"
     )
-    done = subprocess.run(  # noqa: S603  # our own
-        [sys.executable, "-c", script],
-        cwd=_ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
 
-    assert done.stdout.strip() == ""
+    assert run_python("-c", script, cwd=_ROOT).stdout.strip() == ""

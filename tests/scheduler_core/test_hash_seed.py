@@ -1,24 +1,18 @@
 """The same decisions in every process: no order of a set of texts reaches them."""
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
+
+from tests.support.programs import run_python
 
 ROOT = Path(__file__).parents[2]
 
 
 def printed(hash_seed: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.scheduler_core.many_placements"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    return done.stdout.splitlines()
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    words = "-m", "tests.scheduler_core.many_placements"
+    return run_python(*words, cwd=ROOT, env=environment).stdout.splitlines()
 
 
 def test_decisions_of_every_kind_do_not_depend_on_the_hash_seed() -> None:

@@ -1,8 +1,9 @@
 """The core needs an interpreter, and nothing that would have to be installed."""
 
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.programs import run_python
 
 _ROOT = Path(__file__).parents[2]
 _IMPORT_ALL = """
@@ -17,12 +18,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 
 def test_all_of_the_core_imports_the_standard_library_only() -> None:
     """Without site-packages, and without the modules of this environment."""
-    done = subprocess.run(  # noqa: S603  # our own
-        [sys.executable, "-I", "-S", "-c", _IMPORT_ALL, str(_ROOT)],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_python("-I", "-S", "-c", _IMPORT_ALL, str(_ROOT))
 
     others = set(done.stdout.split()) - sys.stdlib_module_names
     assert others == {"scheduler_core", "__main__"}

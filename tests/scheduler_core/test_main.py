@@ -1,7 +1,6 @@
 import io
 import json
 import os
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.snapshot.document import Snapshot, SnapshotPod
 from tests.scheduler_core.files import Files
 from tests.scheduler_core.snapshot.documents import node
+from tests.support.programs import run_python
 
 CLUSTER = Snapshot(
     nodes=(
@@ -147,13 +147,9 @@ def test_answers_do_not_depend_on_the_hash_seed(files: Files) -> None:
     for seed in "012":
         for count in (1, 2, 4, 8):
             words = files.write(many, chips=count)
-            ran = subprocess.run(  # noqa: S603  # our own program
-                [sys.executable, "-m", "scheduler_core", "place", *words],
-                env={**os.environ, "PYTHONHASHSEED": seed},
-                capture_output=True,
-                check=False,
-                text=True,
-            )
+            environment = {**os.environ, "PYTHONHASHSEED": seed}
+            command = "-m", "scheduler_core", "place", *words
+            ran = run_python(*command, env=environment, check=False)
             assert ran.stderr == ""
             outputs.add((count, ran.stdout))
 

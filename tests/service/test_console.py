@@ -1,13 +1,18 @@
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.programs import run_python
 
 
 @pytest.mark.parametrize(
     "words",
-    [("-m", "sandbox", "faults"), ("-m", "agent", "--help")],
+    [
+        ("-m", "sandbox", "faults"),
+        ("-m", "agent", "--help"),
+        ("-c", "from tests.service.test_settings import *; load(Settings, ['-h'], {})"),
+    ],
+    ids=["sandbox", "agent", "settings"],
 )
 def test_whoever_does_not_read_to_the_end_sees_no_traceback(
     words: tuple[str, ...],
@@ -15,13 +20,7 @@ def test_whoever_does_not_read_to_the_end_sees_no_traceback(
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = subprocess.run(  # noqa: S603  # our own program
-            [sys.executable, *words],
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = run_python(*words, stdout=writing, check=False)
     finally:
         os.close(writing)
 

@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -235,19 +232,3 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"program {metadata.version('ascend-affinity')}\n"
-
-
-def test_a_reader_who_leaves_early_is_no_failure() -> None:
-    program = "from tests.service.test_settings import *; load(Settings, ['-h'], {})"
-    reader, writer = os.pipe()
-    os.close(reader)
-
-    done = subprocess.run(  # noqa: S603  # our own program
-        [sys.executable, "-c", program],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    os.close(writer)
-
-    assert (done.returncode, done.stderr) == (0, b"")

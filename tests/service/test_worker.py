@@ -1,11 +1,10 @@
 import gc
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from service.worker import Worker
+from tests.support.programs import run_python
 
 HANGS = """
 import asyncio, threading
@@ -53,11 +52,9 @@ async def test_an_outcome_that_nobody_waits_for_any_more_is_nobodys() -> None:
 
 
 def test_a_call_that_hangs_does_not_keep_the_process_from_ending() -> None:
-    ended = subprocess.run(  # noqa: S603  # our own program
-        [sys.executable, "-c", HANGS], timeout=10, check=False, capture_output=True
-    )
+    ended = run_python("-c", HANGS, timeout=10, check=False)
 
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 async def test_no_thread_is_left_of_a_worker_that_is_no_longer_in_use() -> None:

@@ -4,26 +4,21 @@ from tests.contract.apiserver.client import Api, binding, pod
 
 pytestmark = pytest.mark.contract
 
-
-async def test_an_eviction_deletes(api: Api) -> None:
-    await api.create("pods", pod("p"))
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": "p"},
-    }
-
-    code, status = await api.post("pods/p/eviction", eviction)
-    gone, _ = await api.get("pods/p")
-
-    assert (code, status["status"], gone) == (201, "Success", 404)
-
-
 EVICTION = {
     "apiVersion": "policy/v1",
     "kind": "Eviction",
     "metadata": {"name": "p"},
 }
+_DISRUPTED = "DisruptionTarget"
+
+
+async def test_an_eviction_deletes(api: Api) -> None:
+    await api.create("pods", pod("p"))
+
+    code, status = await api.post("pods/p/eviction", EVICTION)
+    gone, _ = await api.get("pods/p")
+
+    assert (code, status["status"], gone) == (201, "Success", 404)
 
 
 async def test_an_eviction_of_a_pod_that_runs_says_so_on_it(
@@ -39,9 +34,6 @@ async def test_an_eviction_of_a_pod_that_runs_says_so_on_it(
     assert "deletionTimestamp" in left["metadata"]
     (said,) = [c for c in left["status"]["conditions"] if c["type"] == _DISRUPTED]
     assert (said["status"], said["reason"]) == ("True", "EvictionByEvictionAPI")
-
-
-_DISRUPTED = "DisruptionTarget"
 
 
 async def test_an_eviction_names_the_pod_by_uid(api: Api, node: str) -> None:

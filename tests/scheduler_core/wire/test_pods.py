@@ -164,16 +164,20 @@ def test_a_container_without_npus_may_read_the_annotation_too() -> None:
     assert pod_of(container("a", "2"), watcher).shape.reads_annotation
 
 
+IS_SET = "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out"
+NOT_WHOLE = "huawei.com/Ascend910 must be a whole number of chips"
+
+
 @rows(
     ("containers", "problem"),
     {
         "literal": (
             (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES", "0,1")),),
-            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            IS_SET,
         ),
         "empty, or from a ConfigMap": (
             (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES")),),
-            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            IS_SET,
         ),
         "from an annotation that comes later": (
             (
@@ -186,26 +190,20 @@ def test_a_container_without_npus_may_read_the_annotation_too() -> None:
                     ),
                 ),
             ),
-            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            IS_SET,
         ),
         "in a container without NPUs": (
             (
                 container("a"),
                 RawContainer(name="b", env=(RawEnv("ASCEND_VISIBLE_DEVICES", "all"),)),
             ),
-            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            IS_SET,
         ),
-        "part of a chip": (
-            (container("a", "1500m"),),
-            "huawei.com/Ascend910 must be a whole number of chips",
-        ),
-        "negative": (
-            (container("a", "-1"),),
-            "huawei.com/Ascend910 must be a whole number of chips",
-        ),
+        "part of a chip": ((container("a", "1500m"),), NOT_WHOLE),
+        "negative": ((container("a", "-1"),), NOT_WHOLE),
         "more digits than Python reads": (
             (container("a", "1"), container("b", "9" * 5000)),
-            "huawei.com/Ascend910 must be a whole number of chips",
+            NOT_WHOLE,
         ),
         "init containers only": (
             (starter("a", "1"),),
