@@ -8,6 +8,7 @@ from kube import objects, pods
 from kube.client import Client, object_path
 from kube.credentials import from_url
 from kube.reflector import Change, ListWatch, Synced, Upserted
+from tests.support.tasks import in_background
 
 SOME = Population(nodes=3, with_chip=1, without=1, gang=2, reported_s=1_764_000_000)
 ANNOTATIONS = {"huawei.com/Ascend910": "Ascend910-0"}
@@ -29,13 +30,11 @@ async def test_lists_come_in_pages_and_a_bind_shows_in_the_watch() -> None:
     news: asyncio.Queue[Change[objects.Pod]] = asyncio.Queue()
     async with serving(SOME) as url, Client(from_url(url)) as client:
         watch = ListWatch(client, object_path("pods", ""), objects.Pod, page_size=3)
-        following = asyncio.create_task(watch.run(news.put_nowait))
-        listed = [await news.get() for _ in range(SOME.pods + 1)]
-        await bind(client, 1, node_name(2))
-        shown = await news.get()
-        read = await pods.get(client, "default", member_name(1))
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        async with in_background(watch.run(news.put_nowait)):
+            listed = [await news.get() for _ in range(SOME.pods + 1)]
+            await bind(client, 1, node_name(2))
+            shown = await news.get()
+            read = await pods.get(client, "default", member_name(1))
 
     assert sum(isinstance(change, Upserted) for change in listed) == SOME.pods
     assert isinstance(listed[-1], Synced)
@@ -50,12 +49,10 @@ async def test_a_report_that_is_asked_for_shows_in_the_watch() -> None:
     async with serving(SOME) as url, Client(from_url(url)) as client:
         path = object_path("configmaps", "", namespace="kube-system")
         watch = ListWatch(client, path, objects.ConfigMap)
-        following = asyncio.create_task(watch.run(news.put_nowait))
-        listed = [await news.get() for _ in range(SOME.nodes + 1)]
-        await client.request("POST", "/benchmark/report/1/broken")
-        shown = await news.get()
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        async with in_background(watch.run(news.put_nowait)):
+            listed = [await news.get() for _ in range(SOME.nodes + 1)]
+            await client.request("POST", "/benchmark/report/1/broken")
+            shown = await news.get()
 
     assert isinstance(listed[-1], Synced)
     assert isinstance(shown, Upserted)

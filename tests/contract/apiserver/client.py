@@ -83,6 +83,8 @@ class Api:
         ) as response:
             document: Object = await response.json(content_type=None)
             self.warnings = response.headers.getall("Warning", [])
+            if document.get("status") == "Failure":
+                assert document["code"] == response.status, document
             return response.status, document
 
     async def get(self, path: str, **query: str) -> tuple[int, Object]:

@@ -176,6 +176,13 @@ NODES: dict[str, tuple[Object, Object, Object]] = {
     "broken": ({}, {}, {"conditions": [{"type": "Ready", "status": "Unknown"}]}),
 }
 
+_OF_NOW: Object = {
+    "type": "Normal",
+    "eventTime": "2020-01-01T00:00:00.000000Z",
+    "reportingComponent": "example.com/some",
+    "reportingInstance": "some-1",
+    "action": "Do",
+}
 #: {name of the event: what is in it besides the object}
 EVENTS: dict[str, Object] = {
     "plain": {
@@ -187,23 +194,11 @@ EVENTS: dict[str, Object] = {
         "lastTimestamp": LONG_AGO,
         "count": 7,
     },
-    "of-now": {
-        "type": "Normal",
-        "reason": "Done",
-        "message": "it worked",
-        "eventTime": "2020-01-01T00:00:00.000000Z",
-        "reportingComponent": "example.com/some",
-        "reportingInstance": "some-1",
-        "action": "Do",
-    },
+    "of-now": {**_OF_NOW, "reason": "Done", "message": "it worked"},
     "series": {
-        "type": "Normal",
+        **_OF_NOW,
         "reason": "Again",
         "message": "and again",
-        "eventTime": "2020-01-01T00:00:00.000000Z",
-        "reportingComponent": "example.com/some",
-        "reportingInstance": "some-1",
-        "action": "Do",
         "series": {"count": 4, "lastObservedTime": "2020-02-01T00:00:00.000000Z"},
     },
     "silent": {},

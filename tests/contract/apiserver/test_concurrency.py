@@ -14,9 +14,8 @@ async def test_an_update_of_a_stale_version_is_a_conflict(api: Api) -> None:
     stale = await api.create("configmaps", config("a"))
     await api.patch("configmaps/a", {"data": {"k": "1"}})
 
-    code, status = await api.put("configmaps/a", {**stale, "data": {"k": "2"}})
+    _, status = await api.put("configmaps/a", {**stale, "data": {"k": "2"}})
 
-    assert code == 409
     assert problem(status) == (409, "Conflict", STALE)
     assert status["details"] == {"name": "a", "kind": "configmaps"}
 
@@ -26,11 +25,10 @@ async def test_a_patch_of_a_stale_version_is_a_conflict(api: Api) -> None:
     await api.patch("configmaps/a", {"data": {"k": "1"}})
     version = {"resourceVersion": made["metadata"]["resourceVersion"]}
 
-    code, status = await api.patch(
+    _, status = await api.patch(
         "configmaps/a", {"metadata": version, "data": {"k": "2"}}
     )
 
-    assert code == 409
     assert problem(status) == (409, "Conflict", STALE)
 
 
@@ -88,9 +86,8 @@ async def test_a_patch_with_another_uid_is_invalid_and_changes_nothing(
     """Not 409, as for PUT: a patch has no preconditions, the uid is just immutable."""
     made = await api.create("configmaps", config("a"))
 
-    code, status = await api.patch("configmaps/a", patch, media_type)
+    _, status = await api.patch("configmaps/a", patch, media_type)
 
-    assert code == 422
     assert problem(status) == (
         422,
         "Invalid",

@@ -57,17 +57,15 @@ async def test_generate_name_adds_five_characters(api: Api) -> None:
 async def test_a_name_that_exists_is_refused(api: Api) -> None:
     await api.create("configmaps", config("a"))
 
-    code, status = await api.post("configmaps", config("a"))
+    _, status = await api.post("configmaps", config("a"))
 
-    assert code == 409
     assert problem(status) == (409, "AlreadyExists", 'configmaps "a" already exists')
     assert status["details"] == {"name": "a", "kind": "configmaps"}
 
 
 async def test_an_object_that_does_not_exist_is_not_found(api: Api) -> None:
-    code, status = await api.get("pods/nobody")
+    _, status = await api.get("pods/nobody")
 
-    assert code == 404
     assert problem(status) == (404, "NotFound", 'pods "nobody" not found')
     assert status["details"] == {"name": "nobody", "kind": "pods"}
 
@@ -75,9 +73,8 @@ async def test_an_object_that_does_not_exist_is_not_found(api: Api) -> None:
 async def test_a_namespace_must_exist(api: Api) -> None:
     api.namespace = "no-such-namespace"
 
-    code, status = await api.post("configmaps", config("a"))
+    _, status = await api.post("configmaps", config("a"))
 
-    assert code == 404
     assert problem(status) == (
         404,
         "NotFound",
@@ -86,9 +83,8 @@ async def test_a_namespace_must_exist(api: Api) -> None:
 
 
 async def test_an_object_without_a_name_is_invalid(api: Api) -> None:
-    code, status = await api.post("configmaps", {"data": {}})
+    _, status = await api.post("configmaps", {"data": {}})
 
-    assert code == 422
     assert problem(status) == (
         422,
         "Invalid",

@@ -23,10 +23,8 @@ async def refusal_of(api: Api, request: Request) -> Refusal:
     await api.create("configmaps", config("a"))
     await api.create("pods", pod("p"))
     media_type = MERGE if request[0] == "PATCH" else "application/json"
-    code, status = await api.call(*request, media_type=media_type)
-    refusal = problem(status)
-    assert refusal[0] == code
-    return refusal
+    _, status = await api.call(*request, media_type=media_type)
+    return problem(status)
 
 
 #: {what is wrong: (request, whole refusal)}

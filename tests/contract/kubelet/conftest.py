@@ -14,6 +14,7 @@ import pytest
 
 from sandbox.apiclient import ApiClient
 from sandbox.kubelet import Kubelet
+from tests.contract.kubelet.plugin import Plugin
 from tests.contract.kubelet.site import Site
 from tests.support.servers import embedded_kubelet
 from tests.support.until import until
@@ -58,6 +59,12 @@ async def site(
             api=api,
             stack=stack,
         )
+
+
+@pytest.fixture
+async def plugin(site: Site) -> Plugin:
+    """Eight devices that the kubelet knows."""
+    return await site.plugin()
 
 
 @pytest.fixture

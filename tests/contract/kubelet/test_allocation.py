@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.kubelet.plugin import Allocate, Preference
+from tests.contract.kubelet.plugin import Allocate, Plugin, Preference
 from tests.contract.kubelet.site import Site
 from tests.support.until import until
 
@@ -16,10 +16,8 @@ def ids(*numbers: int) -> frozenset[str]:
 
 
 async def test_all_free_ids_are_offered_and_the_preferred_ones_allocated(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
-
     await site.running_pod(2)
 
     assert plugin.calls == [
@@ -29,9 +27,8 @@ async def test_all_free_ids_are_offered_and_the_preferred_ones_allocated(
 
 
 async def test_without_the_option_the_plugin_is_not_asked_for_a_preference(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
     await plugin.stop()
     await site.until_counts(capacity=8, allocatable=0)
     other = site.socket.with_suffix(".2.sock")
@@ -46,9 +43,8 @@ async def test_without_the_option_the_plugin_is_not_asked_for_a_preference(
 
 
 async def test_what_the_preference_lacks_is_filled_up_from_the_free_ids(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
     plugin.prefers = lambda _: ["dev-5", "dev-99"]
 
     await site.running_pod(3)
@@ -57,8 +53,9 @@ async def test_what_the_preference_lacks_is_filled_up_from_the_free_ids(
     assert (len(allocated), ids(5) < allocated < ALL) == (3, True)
 
 
-async def test_of_too_many_preferred_ids_only_those_are_taken(site: Site) -> None:
-    plugin = await site.plugin()
+async def test_of_too_many_preferred_ids_only_those_are_taken(
+    site: Site, plugin: Plugin
+) -> None:
     plugin.prefers = lambda _: ["dev-2", "dev-4", "dev-6"]
 
     await site.running_pod(2)
@@ -67,8 +64,9 @@ async def test_of_too_many_preferred_ids_only_those_are_taken(site: Site) -> Non
     assert (len(allocated), allocated < ids(2, 4, 6)) == (2, True)
 
 
-async def test_held_and_unhealthy_ids_are_not_offered(site: Site) -> None:
-    plugin = await site.plugin()
+async def test_held_and_unhealthy_ids_are_not_offered(
+    site: Site, plugin: Plugin
+) -> None:
     await plugin.report(dev_7="Unhealthy")
     await site.until_counts(capacity=8, allocatable=7)
     await site.running_pod(2)
@@ -82,9 +80,8 @@ async def test_held_and_unhealthy_ids_are_not_offered(site: Site) -> None:
 
 
 async def test_all_containers_have_devices_before_the_first_of_them_runs(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
     plugin.open.clear()
 
     pod = await site.pod(1, 2)
@@ -98,10 +95,8 @@ async def test_all_containers_have_devices_before_the_first_of_them_runs(
 
 
 async def test_app_containers_use_the_ids_of_init_containers_without_a_question(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
-
     await site.running_pod(2, init=(2,))
 
     assert plugin.calls == [
@@ -112,9 +107,8 @@ async def test_app_containers_use_the_ids_of_init_containers_without_a_question(
 
 
 async def test_ids_of_init_containers_are_named_as_must_include_if_more_are_needed(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
     await site.running_pod(1)
     plugin.calls.clear()
 
@@ -128,9 +122,9 @@ async def test_ids_of_init_containers_are_named_as_must_include_if_more_are_need
     ]
 
 
-async def test_a_second_init_container_uses_the_ids_of_the_first(site: Site) -> None:
-    plugin = await site.plugin()
-
+async def test_a_second_init_container_uses_the_ids_of_the_first(
+    site: Site, plugin: Plugin
+) -> None:
     await site.running_pod(1, init=(2, 1))
 
     first, second, app = plugin.allocations
@@ -138,9 +132,7 @@ async def test_a_second_init_container_uses_the_ids_of_the_first(site: Site) -> 
     assert (len(app), app < first) == (1, True)
 
 
-async def test_a_sidecar_keeps_its_ids_to_itself(site: Site) -> None:
-    plugin = await site.plugin()
-
+async def test_a_sidecar_keeps_its_ids_to_itself(site: Site, plugin: Plugin) -> None:
     await site.running_pod(1, sidecars=(2,))
 
     assert plugin.calls == [
@@ -151,8 +143,9 @@ async def test_a_sidecar_keeps_its_ids_to_itself(site: Site) -> None:
     ]
 
 
-async def test_a_failed_allocate_ends_the_pod_with_the_plugins_text(site: Site) -> None:
-    plugin = await site.plugin()
+async def test_a_failed_allocate_ends_the_pod_with_the_plugins_text(
+    site: Site, plugin: Plugin
+) -> None:
     plugin.refusal = "chip 3 is held by somebody else"
 
     status = await site.until_phase(await site.pod(2), "Failed")
@@ -165,8 +158,9 @@ async def test_a_failed_allocate_ends_the_pod_with_the_plugins_text(site: Site) 
     )
 
 
-async def test_ids_of_a_failed_allocate_are_free_again(site: Site) -> None:
-    plugin = await site.plugin()
+async def test_ids_of_a_failed_allocate_are_free_again(
+    site: Site, plugin: Plugin
+) -> None:
     plugin.refusal = "no"
     await site.until_phase(await site.pod(8), "Failed")
     plugin.refusal = ""
@@ -198,8 +192,9 @@ async def test_a_pod_for_a_resource_that_no_plugin_serves_runs_without_devices(
     assert await site.shown_by_get(pod) == {"c0": []}
 
 
-async def test_while_one_allocate_hangs_no_other_pod_is_admitted(site: Site) -> None:
-    plugin = await site.plugin()
+async def test_while_one_allocate_hangs_no_other_pod_is_admitted(
+    site: Site, plugin: Plugin
+) -> None:
     plugin.open.clear()
     first = await site.pod(1)
     await plugin.entered.wait()
@@ -216,8 +211,7 @@ async def test_while_one_allocate_hangs_no_other_pod_is_admitted(site: Site) -> 
     assert len(plugin.allocations) == 2
 
 
-async def test_ids_of_a_deleted_pod_go_to_the_next(site: Site) -> None:
-    plugin = await site.plugin()
+async def test_ids_of_a_deleted_pod_go_to_the_next(site: Site, plugin: Plugin) -> None:
     first = await site.running_pod(8)
     await site.delete(first)
 

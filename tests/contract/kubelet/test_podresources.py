@@ -4,6 +4,7 @@ import aiohttp
 import grpc.aio
 import pytest
 
+from tests.contract.kubelet.plugin import Plugin
 from tests.contract.kubelet.site import Site
 
 pytestmark = pytest.mark.contract
@@ -43,8 +44,9 @@ async def test_get_of_an_unknown_pod_is_an_error(site: Site) -> None:
     )
 
 
-async def test_list_shows_running_pods_and_no_rejected_ones(site: Site) -> None:
-    plugin = await site.plugin()
+async def test_list_shows_running_pods_and_no_rejected_ones(
+    site: Site, plugin: Plugin
+) -> None:
     running = await site.running_pod(1)
     plugin.refusal = "no"
     rejected = await site.pod(1)

@@ -11,10 +11,8 @@ pytestmark = pytest.mark.contract
 
 
 async def test_the_kubelet_asks_for_options_first_and_then_for_devices(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
-
     assert plugin.order == ["GetDevicePluginOptions", "ListAndWatch"]
 
 
@@ -25,10 +23,8 @@ async def test_devices_become_capacity_and_allocatable_of_the_node(site: Site) -
 
 
 async def test_an_unhealthy_device_stays_in_capacity_and_leaves_allocatable(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
-
     await plugin.report(dev_3="Unhealthy")
 
     await site.until_counts(capacity=8, allocatable=7)
@@ -63,10 +59,8 @@ async def test_a_resource_without_a_domain_is_refused(site: Site) -> None:
 
 
 async def test_a_plugin_that_goes_leaves_its_capacity_and_nothing_allocatable(
-    site: Site,
+    site: Site, plugin: Plugin
 ) -> None:
-    plugin = await site.plugin()
-
     await plugin.stop()
 
     await site.until_counts(capacity=8, allocatable=0)

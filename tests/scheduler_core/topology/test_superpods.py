@@ -1,5 +1,7 @@
 """Which physical SuperPoDs the logical ones of a job lie in."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,17 +19,11 @@ def pool(*sizes: int) -> dict[int, list[str]]:
     }
 
 
-def shape(found: tuple[Block, ...] | str) -> list[dict[int, int]] | str:
+def shape(found: tuple[Block, ...] | str) -> list[Counter[int]] | str:
     """Of each logical SuperPoD: {physical one: nodes}."""
     if isinstance(found, str):
         return found
-    shapes = []
-    for block in found:
-        parts: dict[int, int] = {}
-        for superpod, _ in block.nodes:
-            parts[superpod] = parts.get(superpod, 0) + 1
-        shapes.append(parts)
-    return shapes
+    return [Counter(superpod for superpod, _ in block.nodes) for block in found]
 
 
 #: two logical SuperPoDs of eight nodes, two in reserve: the document's example
