@@ -10,6 +10,7 @@ from kube.errors import (
 from kube.objects import Pod
 from kube.reflector import Change, Deleted, Synced, Upserted
 from tests.kube.server import (
+    Answer,
     Request,
     Script,
     Watch,
@@ -21,6 +22,7 @@ from tests.kube.server import (
     status,
 )
 from tests.kube.watches import PODS, seeded, steps, told, watch_of
+from tests.support.rows import rows
 
 
 async def test_a_list_of_three_pages_is_one_list(script: Script) -> None:
@@ -102,22 +104,6 @@ async def test_a_list_without_a_version_is_refused(script: Script) -> None:
         await steps(watch_of(script))
 
 
-async def test_what_vanished_while_we_were_away_is_deleted_after_410(
-    script: Script,
-) -> None:
-    script.will(
-        page(5, pod("a", 1), pod("b", 2), pod("c", 3)),
-        refusal(410, "Expired", "too old resource version: 5 (90)"),
-        page(99, pod("a", 1), pod("c", 77), pod("d", 80)),
-        Watch(),
-    )
-    watch = watch_of(script)
-    with pytest.raises(GoneError):
-        await steps(watch)
-
-    assert await steps(watch) == ["-b2", "+c77", "+d80", "=99"]
-
-
 async def test_410_in_the_middle_of_a_watch_lists_again(script: Script) -> None:
     expired = status(410, "Expired", "too old resource version")
     script.will(
@@ -149,6 +135,34 @@ async def test_another_error_event_lists_again_too(script: Script) -> None:
     assert await steps(watch) == ["-a1", "=9"]
 
 
+@rows(
+    ("known", "end", "listed", "words"),
+    {
+        "what vanished while we were away is deleted": (
+            page(5, pod("a", 1), pod("b", 2), pod("c", 3)),
+            refusal(410, "Expired", "too old resource version: 5 (90)"),
+            page(99, pod("a", 1), pod("c", 77), pod("d", 80)),
+            ["-b2", "+c77", "+d80", "=99"],
+        ),
+        "a new object of the old name is deleted, then added": (
+            page(5, pod("a", 1, uid="old")),
+            refusal(410, "Gone"),
+            page(9, pod("a", 8, uid="new")),
+            ["-a1", "+a8", "=9"],
+        ),
+    },
+)
+async def test_after_410_a_list_says_what_happened(
+    script: Script, known: Answer, end: Answer, listed: Answer, words: list[str]
+) -> None:
+    script.will(known, end, listed, Watch())
+    watch = watch_of(script)
+    with pytest.raises(GoneError):
+        await steps(watch)
+
+    assert await steps(watch) == words
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
@@ -169,22 +183,6 @@ async def test_garbage_in_a_watch_lists_again(script: Script, garbage: bytes) ->
         await steps(watch)
 
     assert await steps(watch) == ["-a1", "=9"]
-
-
-async def test_a_new_object_of_the_old_name_is_deleted_then_added(
-    script: Script,
-) -> None:
-    script.will(
-        page(5, pod("a", 1, uid="old")),
-        refusal(410, "Gone"),
-        page(9, pod("a", 8, uid="new")),
-        Watch(),
-    )
-    watch = watch_of(script)
-    with pytest.raises(GoneError):
-        await steps(watch)
-
-    assert await steps(watch) == ["-a1", "+a8", "=9"]
 
 
 @pytest.mark.property

@@ -3,29 +3,27 @@
 import asyncio
 import itertools
 import random  # noqa: TID251  # seeded: the same faults each time
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from sandbox.apiserver.outages import Trouble, What
 from tests.kube.fire import burning, settled
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.looptime
 
 WATCH, LIST = frozenset({"watch"}), frozenset({"list"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """What befalls the client, for how long, and what it may cost."""
 
-    name: str
     troubles: tuple[Trouble, ...]
-    lasts_s: float = 60.0
     #: lists besides the first
     lists: int
-    watches: int
+    watches: int = 9
+    lasts_s: float = 60.0
 
 
 CUT_ONCE = Trouble(what=What.CUT, verbs=WATCH, count=1)
@@ -40,47 +38,30 @@ def error(status: int, **more: Any) -> Trouble:
     return Trouble(what=What.ERROR_EVENT, status=status, **more)
 
 
-def after_a_cut(name: str, *others: Trouble, lists: int, watches: int = 9) -> Row:
-    troubles = (CUT_ONCE, *others)
-    return Row(name=name, troubles=troubles, lists=lists, watches=watches)
-
-
-def alone(
-    name: str, what: Trouble, lists: int, watches: int, lasts_s: float = 60.0
-) -> Row:
-    return Row(
-        name=name, troubles=(what,), lists=lists, watches=watches, lasts_s=lasts_s
-    )
-
-
-ROWS = (
-    alone("slow", Trouble(what=What.SLOW, delay_s=3), 0, 3),
-    alone("409 to all reads", refused(409, verbs=WATCH | LIST), 1, 9),
-    after_a_cut(
-        "410 to the next watch", refused(410, verbs=WATCH, count=1), lists=1, watches=4
+ROWS = {
+    "slow": Row((Trouble(what=What.SLOW, delay_s=3),), 0, 3),
+    "409 to all reads": Row((refused(409, verbs=WATCH | LIST),), 1),
+    "410 to the next watch": Row((CUT_ONCE, refused(410, verbs=WATCH, count=1)), 1, 4),
+    "410 as an event": Row((error(410, count=1),), 1, 2),
+    "410 as an event, each time": Row((error(410),), 9),
+    "500 as an event": Row((error(500, count=1),), 1, 2),
+    "429 with Retry-After": Row((CUT_ONCE, refused(429, retry_after_s=10)), 0),
+    "429 without": Row((CUT_ONCE, refused(429)), 0),
+    "500 to everything": Row((CUT_ONCE, refused(500)), 1),
+    "503 to everything": Row((CUT_ONCE, refused(503, retry_after_s=5)), 1),
+    "cut in the middle of a line": Row((CUT_ONCE,), 0, 2),
+    "cut in the middle of each line": Row((Trouble(what=What.CUT, verbs=WATCH),), 0),
+    "silent for minutes": Row((Trouble(what=What.SILENT),), 0, 5, lasts_s=200),
+    "no bookmarks": Row((Trouble(what=What.NO_BOOKMARKS),), 0, 3, lasts_s=700),
+    "doubled": Row((Trouble(what=What.DOUBLED),), 0, 2),
+    # one list after each pause
+    "a stale list": Row(
+        (Trouble(what=What.STALE), error(410, spared=9, count=1)), lists=9, watches=2
     ),
-    alone("410 as an event", error(410, count=1), 1, 2),
-    alone("410 as an event, each time", error(410), 9, 9),
-    alone("500 as an event", error(500, count=1), 1, 2),
-    after_a_cut("429 with Retry-After", refused(429, retry_after_s=10), lists=0),
-    after_a_cut("429 without", refused(429), lists=0),
-    after_a_cut("500 to everything", refused(500), lists=1),
-    after_a_cut("503 to everything", refused(503, retry_after_s=5), lists=1),
-    alone("cut in the middle of a line", CUT_ONCE, 0, 2),
-    alone("cut in the middle of each line", Trouble(what=What.CUT, verbs=WATCH), 0, 9),
-    alone("silent for minutes", Trouble(what=What.SILENT), 0, 5, lasts_s=200),
-    alone("no bookmarks", Trouble(what=What.NO_BOOKMARKS), 0, 3, lasts_s=700),
-    alone("doubled", Trouble(what=What.DOUBLED), 0, 2),
-    Row(
-        name="a stale list",
-        troubles=(Trouble(what=What.STALE), error(410, spared=9, count=1)),
-        lists=9,  # one after each pause
-        watches=2,
-    ),
-)
+}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@rows("row", ROWS)
 async def test_after_a_fault_the_cache_is_what_the_server_has(row: Row) -> None:
     async with burning(first_s=20) as bed:
         lists, watches = bed.count("list"), bed.count("watch")
@@ -224,7 +205,7 @@ async def test_a_history_that_stays_older_is_believed_after_a_minute() -> None:
 @pytest.mark.parametrize("seed", range(4))
 async def test_faults_one_after_the_other_leave_nothing_behind(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  # not a secret
-    troubles = [trouble for row in ROWS for trouble in row.troubles]
+    troubles = [trouble for row in ROWS.values() for trouble in row.troubles]
     async with burning(seed) as bed:
         for _ in range(12):
             await asyncio.sleep(chance.uniform(1, 60))

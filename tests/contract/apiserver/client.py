@@ -110,6 +110,14 @@ class Api:
         assert code == 201, document
         return document
 
+    async def bound(self, node: str, name: str = "p", **more: Any) -> Object:
+        """Create a pod and bind it, for certain; return it as it is then."""
+        await self.create("pods", pod(name, **more))
+        path = f"pods/{name}"
+        code, status = await self.post(f"{path}/binding", binding(name, node))
+        assert code == 201, status
+        return (await self.get(path))[1]
+
     async def names(self, path: str, **query: str) -> list[str]:
         """Return the names that a list shows, in its order."""
         code, document = await self.get(path, **query)

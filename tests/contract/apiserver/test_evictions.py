@@ -1,6 +1,6 @@
 import pytest
 
-from tests.contract.apiserver.client import Api, binding, pod
+from tests.contract.apiserver.client import Api, pod
 
 pytestmark = pytest.mark.contract
 
@@ -24,8 +24,7 @@ async def test_an_eviction_deletes(api: Api) -> None:
 async def test_an_eviction_of_a_pod_that_runs_says_so_on_it(
     api: Api, node: str
 ) -> None:
-    await api.create("pods", pod("p"))
-    await api.post("pods/p/binding", binding("p", node))
+    await api.bound(node)
 
     code, _ = await api.post("pods/p/eviction", EVICTION)
     _, left = await api.get("pods/p")
@@ -37,8 +36,7 @@ async def test_an_eviction_of_a_pod_that_runs_says_so_on_it(
 
 
 async def test_an_eviction_names_the_pod_by_uid(api: Api, node: str) -> None:
-    await api.create("pods", pod("p"))
-    await api.post("pods/p/binding", binding("p", node))
+    await api.bound(node)
     meant = {"deleteOptions": {"preconditions": {"uid": "another"}}}
 
     code, status = await api.post("pods/p/eviction", {**EVICTION, **meant})
@@ -51,7 +49,7 @@ async def test_an_eviction_names_the_pod_by_uid(api: Api, node: str) -> None:
 async def test_a_budget_that_lets_nobody_go_refuses_evictions(
     api: Api, node: str
 ) -> None:
-    await _run(api, node, "p")
+    await _run(api, node)
     path = f"/apis/policy/v1/namespaces/{api.namespace}/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "p"}}}
     code, made = await api.post(path, {"metadata": {"name": "b"}, "spec": spec})
@@ -81,7 +79,7 @@ async def test_a_budget_that_lets_nobody_go_refuses_evictions(
 async def test_a_rehearsed_eviction_asks_the_budget_and_changes_nothing(
     api: Api, node: str
 ) -> None:
-    await _run(api, node, "p")
+    await _run(api, node)
     path = "pods/p/eviction"
 
     code, _ = await api.call("POST", path, EVICTION, query={"dryRun": "All"})
@@ -92,15 +90,10 @@ async def test_a_rehearsed_eviction_asks_the_budget_and_changes_nothing(
     assert _DISRUPTED not in {c["type"] for c in left["status"]["conditions"]}
 
 
-async def _run(api: Api, node: str, name: str) -> None:
+async def _run(api: Api, node: str) -> None:
     """A pod that is ready, as its kubelet would say."""
-    body = pod(name)
-    body["metadata"]["labels"] = {"app": name}
-    await api.create("pods", body)
-    await api.post(f"pods/{name}/binding", binding(name, node))
+    await api.bound(node, metadata={"labels": {"app": "p"}})
     ready = [{"type": "Ready", "status": "True"}]
-    code, found = await api.patch(
-        f"pods/{name}/status",
-        {"status": {"phase": "Running", "conditions": ready}},
-    )
+    running = {"status": {"phase": "Running", "conditions": ready}}
+    code, found = await api.patch("pods/p/status", running)
     assert code == 200, found

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.contract.apiserver.client import Api, binding, config, pod
+from tests.contract.apiserver.client import Api, config, pod
 
 pytestmark = pytest.mark.contract
 
@@ -73,11 +73,9 @@ async def test_items_of_all_namespaces_are_listed_together(api: Api) -> None:
 
 
 async def test_field_selectors_of_pods(api: Api, node: str) -> None:
-    await api.create("pods", pod("bound"))
-    await api.create("pods", pod("done"))
     await api.create("pods", pod("free"))
     for name in ("bound", "done"):
-        await api.post(f"pods/{name}/binding", binding(name, node))
+        await api.bound(node, name)
     await api.patch("pods/done/status", {"status": {"phase": "Succeeded"}})
     pods = "pods"
 

@@ -19,14 +19,6 @@ def _asking(name: str, resources: Object) -> Object:
     return pod(name, spec={"containers": [container]})
 
 
-async def _bound(api: Api, node: str, **spec: object) -> Object:
-    """Make a pod and bind it; return it as it is then."""
-    await api.create("pods", pod("p", spec=spec))
-    code, status = await api.post("pods/p/binding", binding("p", node))
-    assert code == 201, status
-    return (await api.get("pods/p"))[1]
-
-
 async def test_a_new_pod_is_pending_and_has_defaults(api: Api) -> None:
     made = await api.create("pods", pod("p", status={"phase": "Running"}))
 
@@ -135,7 +127,7 @@ async def test_binding_sets_node_annotations_and_labels_at_once(
 
 
 async def test_binding_a_bound_pod_is_a_conflict(api: Api, node: str) -> None:
-    await _bound(api, node)
+    await api.bound(node)
 
     _, status = await api.post("pods/p/binding", binding("p", "x"))
 
@@ -185,7 +177,7 @@ async def test_a_pods_image_may_change_and_its_generation_counts_it(api: Api) ->
 async def test_status_is_changed_through_its_subresource_only(
     api: Api, node: str
 ) -> None:
-    await _bound(api, node)
+    await api.bound(node)
     running = {"status": {"phase": "Running", "podIP": "192.0.2.7"}}
 
     _, ignored = await api.patch("pods/p", running)
@@ -223,7 +215,7 @@ async def test_a_pod_without_a_node_is_deleted_at_once(api: Api) -> None:
 async def test_a_pod_on_a_node_goes_when_its_kubelet_says_so(
     api: Api, node: str
 ) -> None:
-    bound = await _bound(api, node)
+    bound = await api.bound(node)
 
     code, marked = await api.delete("pods/p")
     _, waiting = await api.get("pods/p")
@@ -246,7 +238,7 @@ async def test_a_pod_on_a_node_goes_when_its_kubelet_says_so(
 async def test_a_grace_period_is_shortened_never_lengthened(
     api: Api, node: str
 ) -> None:
-    await _bound(api, node)
+    await api.bound(node)
     path = "pods/p"
 
     seen = []
@@ -260,7 +252,7 @@ async def test_a_grace_period_is_shortened_never_lengthened(
 
 
 async def test_a_pods_own_grace_period_is_the_default(api: Api, node: str) -> None:
-    await _bound(api, node, terminationGracePeriodSeconds=7)
+    await api.bound(node, spec={"terminationGracePeriodSeconds": 7})
 
     _, marked = await api.delete("pods/p")
     await api.delete("pods/p", {"gracePeriodSeconds": 0})
@@ -269,7 +261,7 @@ async def test_a_pods_own_grace_period_is_the_default(api: Api, node: str) -> No
 
 
 async def test_a_pod_that_has_ended_is_deleted_at_once(api: Api, node: str) -> None:
-    await _bound(api, node)
+    await api.bound(node)
     await api.patch("pods/p/status", {"status": {"phase": "Failed"}})
 
     await api.delete("pods/p")

@@ -34,6 +34,7 @@ SERVERS = distinct(SERVER, "name", lambda server: server["name"])
 def problems(value: object, parser: Parser[object]) -> tuple[str, ...]:
     with pytest.raises(DocumentError) as caught:
         read(value, parser)
+    assert str(caught.value) == "\n".join(caught.value.problems)
     return caught.value.problems
 
 

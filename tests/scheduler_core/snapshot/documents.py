@@ -1,9 +1,12 @@
-"""Nodes of a snapshot, and snapshots with everything in them, made by chance."""
+"""Snapshots with everything in them, made by chance, and what readers say of them."""
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
+from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.job_rules import Profile
@@ -22,6 +25,15 @@ from tests.machines import EIGHT
 _NAMES = st.text(min_size=1, max_size=5)
 _TEXTS = st.dictionaries(_NAMES, st.text(max_size=3), max_size=2)
 _BARS = (Reason.NO_ALLOCATABLE, Reason.AGENT_SILENT, Reason.IDS_LOST)
+
+
+def problems_of(parse: Callable[[str], object], document: object) -> tuple[str, ...]:
+    """Return what a reader says of a document; nothing when it is content."""
+    try:
+        parse(json.dumps(document))
+    except DocumentError as error:
+        return error.problems
+    return ()
 
 
 def node(name: str, **more: Any) -> SnapshotNode:

@@ -20,7 +20,7 @@ from scheduler_core.snapshot.document import (
 from scheduler_core.topology.leaves import Network, Schema, Tenant, Version
 from tests.machines import EIGHT, atlas, mask
 from tests.scheduler_core.leaf_parts import leaf_of
-from tests.scheduler_core.snapshot.documents import node, snapshots
+from tests.scheduler_core.snapshot.documents import node, problems_of, snapshots
 
 KEYS = ", ".join(row.key for row in PRODUCTS)
 
@@ -112,10 +112,7 @@ def test_nodes_are_joined_to_superpods() -> None:
 
 
 def problems(document: object) -> tuple[str, ...]:
-    with pytest.raises(DocumentError) as caught:
-        snapshot_document.parse(json.dumps(document))
-    assert str(caught.value) == "\n".join(caught.value.problems)
-    return caught.value.problems
+    return problems_of(snapshot_document.parse, document)
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_its_path() -> None:

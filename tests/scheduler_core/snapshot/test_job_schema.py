@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.snapshot import job
+from tests.scheduler_core.snapshot.documents import problems_of
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs/job.schema.json").read_text(encoding="utf-8"))
@@ -45,18 +45,9 @@ KEYS = [(key,) for key in FULL] + [
 ]
 
 
-def said(document: object) -> tuple[str, ...]:
-    """What the reader says; nothing when it is content."""
-    try:
-        job.parse(json.dumps(document))
-    except DocumentError as error:
-        return error.problems
-    return ()
-
-
 def check(document: object) -> None:
     expected = [error.message for error in VALIDATOR.iter_errors(document)]
-    problems = said(document)
+    problems = problems_of(job.parse, document)
 
     assert bool(problems) == bool(expected), (problems, expected)
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.snapshot import document as snapshot_document
-from tests.scheduler_core.snapshot.documents import snapshots
+from tests.scheduler_core.snapshot.documents import problems_of, snapshots
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs/snapshot.schema.json").read_text(encoding="utf-8"))
@@ -114,12 +113,7 @@ def at(document: Any, path: tuple[Any, ...]) -> Any:
 
 
 def said(document: object) -> tuple[str, ...]:
-    """What the reader says; nothing when it is content."""
-    try:
-        snapshot_document.parse(json.dumps(document))
-    except DocumentError as error:
-        return error.problems
-    return ()
+    return problems_of(snapshot_document.parse, document)
 
 
 def check(document: object) -> None:
