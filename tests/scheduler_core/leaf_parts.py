@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler_core.topology.leaves import Leaf, Server
+from scheduler_core.topology.leaves import Leaf, Part, Server
 
 Slots = dict[str, tuple[str, int]]
 
@@ -17,6 +17,13 @@ def leaf_of(name: str, nodes: Iterable[str], **more: Any) -> Leaf:
 def leaf(name: str, width: int = 4, **more: Any) -> Leaf:
     """A leaf with a server at each position."""
     return leaf_of(name, (f"{name}{p}" for p in range(width)), **more)
+
+
+def nodes(found: tuple[Part, ...] | str) -> list[str]:
+    """The nodes by rank, each part as one word; what stands against it as one."""
+    if isinstance(found, str):
+        return [found]
+    return [" ".join(node for _, node in part.nodes) for part in found]
 
 
 def free(**positions: str) -> Slots:

@@ -1,9 +1,10 @@
-"""The names that others may build on: each documented, used, and cheap until used."""
+"""The names that others may build on; and the core needs nothing but an interpreter."""
 
 import ast
 import doctest
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "scheduler_core" / "README.md").read_text(encoding="utf-8")
 _EXAMPLES = re.findall(r"^```pycon\n(.*?)^```", _README, re.MULTILINE | re.DOTALL)
 _NAMES = scheduler_core.__all__
+_IMPORT_ALL = """
+import importlib, pkgutil, sys
+sys.path.insert(0, sys.argv[1])
+import scheduler_core
+for module in pkgutil.walk_packages(scheduler_core.__path__, "scheduler_core."):
+    importlib.import_module(module.name)
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
 
 
 def test_the_examples_of_the_readme_answer_as_it_says(
@@ -80,3 +89,11 @@ def test_an_import_of_the_package_imports_none_of_its_modules() -> None:
     )
 
     assert run_python("-c", script, cwd=_ROOT).stdout.strip() == ""
+
+
+def test_all_of_the_core_imports_the_standard_library_only() -> None:
+    """Without site-packages, and without the modules of this environment."""
+    done = run_python("-I", "-S", "-c", _IMPORT_ALL, str(_ROOT))
+
+    others = set(done.stdout.split()) - sys.stdlib_module_names
+    assert others == {"scheduler_core", "__main__"}

@@ -9,6 +9,7 @@ from tests.contract.apiserver.client import (
     config,
     pod,
 )
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.contract
 
@@ -130,49 +131,44 @@ async def test_a_strategic_patch_merges_conditions_by_type(api: Api, node: str) 
     assert patched["status"]["conditions"][0]["reason"] == "R"
 
 
-async def test_a_strategic_patch_removes_by_directive(api: Api, node: str) -> None:
+_IP = {"type": "InternalIP", "address": "192.0.2.1"}
+_HOST = {"type": "Hostname", "address": "h"}
+
+
+@rows(
+    ("before", "order", "patch", "after"),
+    {
+        "removes by directive": (
+            [_IP, _HOST],
+            ["Hostname"],
+            {"type": "InternalIP", "$patch": "delete"},
+            [_HOST],
+        ),
+        "orders as it is told": (
+            [_IP],
+            ["Hostname", "InternalIP"],
+            _HOST,
+            [_HOST, _IP],
+        ),
+    },
+)
+async def test_a_strategic_patch_of_a_list(  # a column each
+    api: Api,
+    node: str,
+    before: list[Object],
+    order: list[str],
+    patch: Object,
+    after: list[Object],
+) -> None:
     path = f"/api/v1/nodes/{node}/status"
-    addresses = [
-        {"type": "InternalIP", "address": "192.0.2.1"},
-        {"type": "Hostname", "address": "h"},
-    ]
-    await api.patch(path, {"status": {"addresses": addresses}})
+    await api.patch(path, {"status": {"addresses": before}})
+    ordered = {"$setElementOrder/addresses": [{"type": each} for each in order]}
 
     _, patched = await api.patch(
-        path,
-        {
-            "status": {
-                "$setElementOrder/addresses": [{"type": "Hostname"}],
-                "addresses": [{"type": "InternalIP", "$patch": "delete"}],
-            }
-        },
-        STRATEGIC,
+        path, {"status": {**ordered, "addresses": [patch]}}, STRATEGIC
     )
 
-    assert patched["status"]["addresses"] == addresses[1:]
-
-
-async def test_a_strategic_patch_orders_as_it_is_told(api: Api, node: str) -> None:
-    path = f"/api/v1/nodes/{node}/status"
-    first = {"type": "InternalIP", "address": "192.0.2.1"}
-    second = {"type": "Hostname", "address": "h"}
-    await api.patch(path, {"status": {"addresses": [first]}})
-
-    _, patched = await api.patch(
-        path,
-        {
-            "status": {
-                "$setElementOrder/addresses": [
-                    {"type": "Hostname"},
-                    {"type": "InternalIP"},
-                ],
-                "addresses": [second],
-            }
-        },
-        STRATEGIC,
-    )
-
-    assert patched["status"]["addresses"] == [second, first]
+    assert patched["status"]["addresses"] == after
 
 
 async def test_a_strategic_patch_replaces_maps_and_lists_on_demand(api: Api) -> None:

@@ -5,7 +5,7 @@ import pytest
 from scheduler_core.node.reasons import Reason, Refusal, refusal
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.products.table import by_key
+from scheduler_core.products.table import Product, by_key
 
 TEXTS = {
     Reason.NO_SUCH_NPU: "no such NPU",
@@ -27,56 +27,47 @@ def test_every_reason_has_a_short_text_without_names(reason: Reason) -> None:
     assert refusal(reason, PRODUCT, 4) == Refusal(reason=reason, text=TEXTS[reason])
 
 
-def test_one_chip_is_said_in_plain_words() -> None:
-    assert refusal(Reason.TOO_FEW_FREE, PRODUCT, 1).text == "no free chip"
+BOX = by_key("atlas-a2-box16")
 
 
 @pytest.mark.parametrize(
-    ("key", "count", "text"),
+    ("row", "count", "text"),
     [
-        ("atlas-a2-box16", 8, "no HCCS ring has 8 free chips"),
-        ("atlas-a2-box16", 10, "without 5 free chips at matching positions"),
-        ("atlas-a3-16", 2, "no HiAM module has 2 free chips"),
-        ("atlas-a3-16", 6, "without 3 whole HiAM modules free"),
-        ("mesh-16", 8, "without 2 whole meshes free"),
+        (BOX, 8, "no HCCS ring has 8 free chips"),
+        (BOX, 10, "without 5 free chips at matching positions"),
+        (distributed(BOX), 10, "without 5 free chips in each HCCS ring"),
+        (by_key("atlas-a3-16"), 2, "no HiAM module has 2 free chips"),
+        (by_key("atlas-a3-16"), 6, "without 3 whole HiAM modules free"),
+        (by_key("mesh-16"), 8, "without 2 whole meshes free"),
         (
-            "atlas-300i-duo-distributed",
+            by_key("atlas-300i-duo-distributed"),
             3,
             "without 1 whole card and 1 of another free",
         ),
     ],
 )
 def test_what_lies_apart_is_said_in_the_words_of_the_product(
-    key: str, count: int, text: str
+    row: Product, count: int, text: str
 ) -> None:
-    assert refusal(Reason.GROUP_TOO_SMALL, by_key(key), count).text == text
+    assert refusal(Reason.GROUP_TOO_SMALL, row, count).text == text
 
 
-def test_pods_of_a_distributed_job_lie_apart_by_number() -> None:
-    row = distributed(by_key("atlas-a2-box16"))
-
-    assert refusal(Reason.GROUP_TOO_SMALL, row, 10).text == (
-        "without 5 free chips in each HCCS ring"
-    )
+def test_one_chip_is_said_in_plain_words() -> None:
+    assert refusal(Reason.TOO_FEW_FREE, PRODUCT, 1).text == "no free chip"
 
 
 @pytest.mark.parametrize(
-    ("key", "count", "legal"),
+    ("row", "count", "legal"),
     [
-        ("atlas-310p", 65, "1 to 64"),
-        ("atlas-a2-box16", 9, "1 to 8, 10, 12, 14 or 16"),
-        ("atlas-300i-card", 5, "1, 2, 3 or 4"),
+        (by_key("atlas-310p"), 65, "1 to 64"),
+        (BOX, 9, "1 to 8, 10, 12, 14 or 16"),
+        (by_key("atlas-300i-card"), 5, "1, 2, 3 or 4"),
+        (replace(PRODUCT, ways={8: PRODUCT.ways[8]}), 3, "8"),
     ],
 )
-def test_many_legal_counts_are_said_as_ranges(key: str, count: int, legal: str) -> None:
-    text = refusal(Reason.ILLEGAL_COUNT, by_key(key), count).text
+def test_legal_counts_are_said_as_ranges_where_they_are_many(
+    row: Product, count: int, legal: str
+) -> None:
+    text = refusal(Reason.ILLEGAL_COUNT, row, count).text
 
     assert text == f"cannot give a pod {count} chips, only {legal}"
-
-
-def test_a_product_that_takes_one_count_only_says_that_one() -> None:
-    whole = replace(PRODUCT, ways={8: PRODUCT.ways[8]})
-
-    assert refusal(Reason.ILLEGAL_COUNT, whole, 3).text == (
-        "cannot give a pod 3 chips, only 8"
-    )

@@ -7,14 +7,13 @@ from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import (
     Leaf,
     Network,
-    Part,
     Schema,
     Server,
     Tenant,
     Version,
     schema_of,
 )
-from tests.scheduler_core.leaf_parts import free, leaf
+from tests.scheduler_core.leaf_parts import free, leaf, nodes
 from tests.support.rows import rows
 
 LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
@@ -30,13 +29,6 @@ def network(
     return Network(
         leaves=leaves, version=version, tenants=tenants, shared_leaves=shared
     )
-
-
-def nodes(found: tuple[Part, ...] | str) -> list[str]:
-    """The nodes by rank, each part as one word; what stands against it as one."""
-    if isinstance(found, str):
-        return [found]
-    return [" ".join(node for _, node in part.nodes) for part in found]
 
 
 ABC = network(leaf("a"), leaf("b"), leaf("c"))

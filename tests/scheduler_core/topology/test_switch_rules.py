@@ -15,7 +15,7 @@ from scheduler_core.topology.leaves import (
     Version,
     schema_of,
 )
-from tests.scheduler_core.leaf_parts import Slots, free, leaf
+from tests.scheduler_core.leaf_parts import Slots, free, leaf, nodes
 from tests.scheduler_core.topology import switch_rules
 from tests.support.rows import rows
 
@@ -168,8 +168,7 @@ def test_under_2_0_shared_leaves_give_what_is_missing(
 
     found = leaf_order.plan(network, LARGE, pods, slots)
 
-    assert isinstance(found, tuple)
-    assert [" ".join(node for _, node in part.nodes) for part in found] == expected
+    assert nodes(found) == expected
 
 
 def test_under_2_0_a_job_smaller_than_a_leaf_lies_under_one() -> None:
