@@ -137,49 +137,27 @@ async def test_what_stands_twice_is_refused_on_demand(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("field", "value", "found", "expected"),
     [
-        (
-            {"containers": "x"},
-            (
-                "string into Go struct field PodSpec.spec.containers "
-                "of type []v1.Container"
-            ),
-        ),
-        (
-            {"terminationGracePeriodSeconds": "1"},
-            (
-                "string into Go struct field "
-                "PodSpec.spec.terminationGracePeriodSeconds of type int64"
-            ),
-        ),
-        (
-            {"containers": [{"name": 1}]},
-            "number into Go struct field Container.spec.containers.name of type string",
-        ),
-        (
-            {"hostNetwork": "yes"},
-            "string into Go struct field PodSpec.spec.hostNetwork of type bool",
-        ),
-        (
-            {"nodeSelector": ["a"]},
-            (
-                "array into Go struct field PodSpec.spec.nodeSelector "
-                "of type map[string]string"
-            ),
-        ),
+        ("PodSpec.spec.containers", "x", "string", "[]v1.Container"),
+        ("PodSpec.spec.terminationGracePeriodSeconds", "1", "string", "int64"),
+        ("Container.spec.containers.name", [{"name": 1}], "number", "string"),
+        ("PodSpec.spec.hostNetwork", "yes", "string", "bool"),
+        ("PodSpec.spec.nodeSelector", ["a"], "array", "map[string]string"),
     ],
 )
 async def test_a_value_of_the_wrong_type_is_a_bad_request(
-    api: Api, spec: Object, said: str
+    api: Api, field: str, value: object, found: str, expected: str
 ) -> None:
+    spec = {field.split(".")[2]: value}
+
     code, status = await api.post("pods", {"metadata": {"name": "p"}, "spec": spec})
 
     assert (code, status["message"]) == (
         400,
         (
-            'Pod in version "v1" cannot be handled as a Pod: '
-            f"json: cannot unmarshal {said}"
+            'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal '
+            f"{found} into Go struct field {field} of type {expected}"
         ),
     )
 

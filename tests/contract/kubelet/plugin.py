@@ -13,6 +13,12 @@ from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+def channel(socket: Path) -> grpc.aio.Channel:
+    """Return a connection to a kubelet's socket."""
+    options = [("grpc.default_authority", "localhost")]
+    return grpc.aio.insecure_channel(f"unix:{socket}", options=options)
+
+
 @dataclass(frozen=True)
 class Preference:
     available: frozenset[str]
@@ -52,11 +58,8 @@ class Plugin(api_pb2_grpc.DevicePluginServicer):
         await self._server.start()
 
     async def register(self, socket: Path, *, version: str = "v1beta1") -> None:
-        kubelet = socket.with_name("kubelet.sock")
-        async with grpc.aio.insecure_channel(
-            f"unix:{kubelet}", options=[("grpc.default_authority", "localhost")]
-        ) as channel:
-            await api_pb2_grpc.RegistrationStub(channel).Register(
+        async with channel(socket.with_name("kubelet.sock")) as kubelet:
+            await api_pb2_grpc.RegistrationStub(kubelet).Register(
                 api_pb2.RegisterRequest(
                     version=version, endpoint=socket.name, resource_name=self.resource
                 )

@@ -2,16 +2,19 @@
 
 import itertools
 import secrets
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-
-import grpc.aio
+from typing import TYPE_CHECKING, Any
 
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from sandbox.apiclient import ApiClient, ApiStatusError, Object, pod_path
-from tests.contract.kubelet.plugin import Plugin
+from tests.contract.kubelet.plugin import Plugin, channel
 from tests.support import objects
 from tests.support.until import equal, until
+
+if TYPE_CHECKING:  # a name of the typed stubs alone
+    from kubelet_api.podresources.v1.api_pb2_grpc import PodResourcesListerAsyncStub
 
 NAMESPACE = "default"
 #: The pause image's program says its version and ends, as an init container must.
@@ -79,15 +82,9 @@ class Site:
         self._stack.push_async_callback(self.remove, made)
         return made
 
-    async def running_pod(
-        self,
-        *counts: int,
-        init: tuple[int, ...] = (),
-        sidecars: tuple[int, ...] = (),
-        **spec: object,
-    ) -> Object:
+    async def running_pod(self, *counts: int, **more: Any) -> Object:
         """A pod on the node that runs."""
-        made = await self.pod(*counts, init=init, sidecars=sidecars, **spec)
+        made = await self.pod(*counts, **more)
         await self.until_phase(made, "Running")
         return made
 
@@ -138,47 +135,36 @@ class Site:
 
     async def shown_by_get(self, pod: Object) -> dict[str, list[list[str]]]:
         """What pod-resources `Get` shows: {container: [ids of each entry]}."""
-        async with self._podresources() as channel:
-            answer = await api_pb2_grpc.PodResourcesListerStub(channel).Get(
-                api_pb2.GetPodResourcesRequest(
-                    pod_name=pod["metadata"]["name"], pod_namespace=NAMESPACE
-                )
-            )
-        return _shown(answer.pod_resources, self.resource)
+        name = pod["metadata"]["name"]
+        asked = api_pb2.GetPodResourcesRequest(pod_name=name, pod_namespace=NAMESPACE)
+        async with self._lister() as lister:
+            answer = await lister.Get(asked)
+        return self._shown(answer.pod_resources)
 
     async def shown_by_list(self) -> dict[str, dict[str, list[list[str]]]]:
         """What pod-resources `List` shows: {pod: {container: [ids of each entry]}}."""
-        async with self._podresources() as channel:
-            answer = await api_pb2_grpc.PodResourcesListerStub(channel).List(
-                api_pb2.ListPodResourcesRequest()
-            )
-        return {pod.name: _shown(pod, self.resource) for pod in answer.pod_resources}
+        async with self._lister() as lister:
+            answer = await lister.List(api_pb2.ListPodResourcesRequest())
+        return {pod.name: self._shown(pod) for pod in answer.pod_resources}
 
     async def allocatable(self) -> list[list[str]]:
         """What `GetAllocatableResources` shows: ids of each entry."""
-        async with self._podresources() as channel:
-            answer = await api_pb2_grpc.PodResourcesListerStub(
-                channel
-            ).GetAllocatableResources(api_pb2.AllocatableResourcesRequest())
+        async with self._lister() as lister:
+            asked = api_pb2.AllocatableResourcesRequest()
+            answer = await lister.GetAllocatableResources(asked)
+        return self._entries(answer.devices)
+
+    @asynccontextmanager
+    async def _lister(self) -> AsyncIterator["PodResourcesListerAsyncStub"]:
+        async with channel(self.pod_resources) as found:
+            yield api_pb2_grpc.PodResourcesListerStub(found)
+
+    def _shown(self, pod: api_pb2.PodResources) -> dict[str, list[list[str]]]:
+        return {each.name: self._entries(each.devices) for each in pod.containers}
+
+    def _entries(self, devices: Iterable[api_pb2.ContainerDevices]) -> list[list[str]]:
         return sorted(
             list(entry.device_ids)
-            for entry in answer.devices
+            for entry in devices
             if entry.resource_name == self.resource
         )
-
-    def _podresources(self) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(
-            f"unix:{self.pod_resources}",
-            options=[("grpc.default_authority", "localhost")],
-        )
-
-
-def _shown(pod: api_pb2.PodResources, resource: str) -> dict[str, list[list[str]]]:
-    return {
-        container.name: sorted(
-            list(entry.device_ids)
-            for entry in container.devices
-            if entry.resource_name == resource
-        )
-        for container in pod.containers
-    }

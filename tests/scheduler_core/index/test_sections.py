@@ -169,51 +169,24 @@ def test_a_faulty_network_does_not_matter_where_the_row_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "free", "count", "reason"),
+    ("row", "free", "count", "choice"),
     [
-        (A3, 0x3F, 4, "2 whole HiAM modules, on a node with all 16 chips healthy"),
-        (
-            A3,
-            0x7,
-            1,
-            (
-                "the last 1 free of one HiAM module (2 more free on the node), "
-                "on a node with all 16 chips healthy"
-            ),
-        ),
-        (
-            BOX,
-            0x3F3F,
-            10,
-            (
-                "5 chips of each HCCS ring, at matching positions, "
-                "on a node with all 16 chips healthy"
-            ),
-        ),
-        (
-            MODULE,
-            0x1F,
-            3,
-            "3 of the 5 free chips, on a node with all 8 chips healthy",
-        ),
-        (MODULE, 0x7, 3, "the last 3 free, on a node with all 8 chips healthy"),
-        (
-            DISTRIBUTED,
-            0x1D,
-            3,
-            (
-                "1 whole card and the last 1 free of one more, "
-                "on a node with all 16 chips healthy"
-            ),
-        ),
+        (ATLAS, 0x17, 1, "the last 1 free of one HCCS ring (3 more free on the node)"),
+        (ATLAS, 0xFF, 8, "2 whole HCCS rings"),
+        (A3, 0x3F, 4, "2 whole HiAM modules"),
+        (A3, 0x7, 1, "the last 1 free of one HiAM module (2 more free on the node)"),
+        (BOX, 0x3F3F, 10, "5 chips of each HCCS ring, at matching positions"),
+        (MODULE, 0x1F, 3, "3 of the 5 free chips"),
+        (MODULE, 0x7, 3, "the last 3 free"),
+        (DISTRIBUTED, 0x1D, 3, "1 whole card and the last 1 free of one more"),
     ],
 )
 def test_the_reason_is_said_in_the_words_of_the_product(
-    row: Product, free: int, count: int, reason: str
+    row: Product, free: int, count: int, choice: str
 ) -> None:
-    answer = place(row, count, Cluster([node_state("n", row, free)]))
+    reason = place_of(place(row, count, Cluster([node_state("n", row, free)]))).reason
 
-    assert place_of(answer).reason == reason
+    assert reason == f"{choice}, on a node with all {row.chip_count} chips healthy"
 
 
 def test_pods_of_a_distributed_job_on_a_box_are_said_to_be_split_by_number() -> None:
