@@ -34,129 +34,104 @@ def _inits(*names: str, **rest: Any) -> Object:
     return {"initContainers": containers}
 
 
-#: {name of the pod: (what is in its spec, its status)}
-PODS: dict[str, tuple[Object, Object]] = {
-    "new": ({}, {}),
-    "gated": (
-        {"schedulingGates": [{"name": "example.com/gate"}]},
-        {},
-    ),
-    "creating": ({}, {"containerStatuses": [_status(state=_waits("PullingImage"))]}),
-    "running": (
-        {},
-        {
-            "phase": "Running",
-            "conditions": _READY,
-            "podIP": "192.0.2.1",
-            "podIPs": [{"ip": "192.0.2.1"}],
-            "nominatedNodeName": "elsewhere",
-            "containerStatuses": [_status(state=_RUNNING, ready=True)],
-        },
-    ),
-    "restarted": (
-        {},
-        {
-            "phase": "Running",
-            "containerStatuses": [
-                _status(
-                    state=_waits("CrashLoopBackOff"),
-                    restartCount=3,
-                    lastState=_ended(exitCode=1, finishedAt=LONG_AGO),
-                )
-            ],
-        },
-    ),
-    "ended-well": (
-        {},
-        {
-            "phase": "Succeeded",
-            "containerStatuses": [_status(state=_ended(reason="Completed"))],
-        },
-    ),
-    "ended-badly": (
-        {},
-        {"phase": "Failed", "containerStatuses": [_status(state=_ended(exitCode=3))]},
-    ),
-    "killed": (
-        {},
-        {
-            "phase": "Failed",
-            "containerStatuses": [_status(state=_ended(exitCode=137, signal=9))],
-        },
-    ),
-    "rejected": ({}, {"phase": "Failed", "reason": "UnexpectedAdmissionError"}),
-    "one-of-two": (
-        {
-            "containers": [
-                {"name": "main", "image": "i"},
-                {"name": "other", "image": "i"},
-            ]
-        },
-        {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "False"}],
-            "containerStatuses": [
-                _status(state=_ended(reason="Completed")),
-                _status("other", state=_RUNNING, ready=True),
-            ],
-        },
-    ),
-    "init-waits": (
-        _inits("a", "b"),
-        {
-            "initContainerStatuses": [
-                _status("a", state=_ended(reason="Completed")),
-                _status("b", state=_waits("ImagePullBackOff")),
-            ]
-        },
-    ),
-    "init-runs": (
-        _inits("a", "b"),
-        {
-            "initContainerStatuses": [
-                _status("a", state=_ended(), restartCount=1),
-                _status("b", state=_RUNNING),
-            ]
-        },
-    ),
-    "init-failed": (
-        _inits("a"),
-        {"initContainerStatuses": [_status("a", state=_ended(exitCode=2))]},
-    ),
-    "init-killed": (
-        _inits("a"),
-        {
-            "initContainerStatuses": [
-                _status("a", state=_ended(exitCode=137, reason="OOMKilled"))
-            ]
-        },
-    ),
-    "sidecar": (
-        _inits("a", restartPolicy="Always"),
-        {
-            "phase": "Running",
-            "initContainerStatuses": [
-                _status(
-                    "a",
-                    state=_RUNNING,
-                    started=True,
-                    ready=True,
-                    restartCount=2,
-                    lastState=_ended(exitCode=1, finishedAt=LONG_AGO),
-                )
-            ],
-            "containerStatuses": [_status(state=_RUNNING, ready=True)],
-        },
-    ),
-    "by-gate": (
-        {
-            "readinessGates": [
-                {"conditionType": "example.com/a"},
-                {"conditionType": "example.com/b"},
-            ]
-        },
-        {"conditions": [{"type": "example.com/a", "status": "True"}]},
-    ),
+#: {name of the pod: what is in its spec}
+_SPECS: dict[str, Object] = {
+    "gated": {"schedulingGates": [{"name": "example.com/gate"}]},
+    "one-of-two": {
+        "containers": [
+            {"name": "main", "image": "i"},
+            {"name": "other", "image": "i"},
+        ]
+    },
+    "init-waits": _inits("a", "b"),
+    "init-runs": _inits("a", "b"),
+    "init-failed": _inits("a"),
+    "init-killed": _inits("a"),
+    "sidecar": _inits("a", restartPolicy="Always"),
+    "by-gate": {
+        "readinessGates": [
+            {"conditionType": "example.com/a"},
+            {"conditionType": "example.com/b"},
+        ]
+    },
+}
+#: {name of the pod: its status}
+PODS: dict[str, Object] = {
+    "new": {},
+    "gated": {},
+    "creating": {"containerStatuses": [_status(state=_waits("PullingImage"))]},
+    "running": {
+        "phase": "Running",
+        "conditions": _READY,
+        "podIP": "192.0.2.1",
+        "podIPs": [{"ip": "192.0.2.1"}],
+        "nominatedNodeName": "elsewhere",
+        "containerStatuses": [_status(state=_RUNNING, ready=True)],
+    },
+    "restarted": {
+        "phase": "Running",
+        "containerStatuses": [
+            _status(
+                state=_waits("CrashLoopBackOff"),
+                restartCount=3,
+                lastState=_ended(exitCode=1, finishedAt=LONG_AGO),
+            )
+        ],
+    },
+    "ended-well": {
+        "phase": "Succeeded",
+        "containerStatuses": [_status(state=_ended(reason="Completed"))],
+    },
+    "ended-badly": {
+        "phase": "Failed",
+        "containerStatuses": [_status(state=_ended(exitCode=3))],
+    },
+    "killed": {
+        "phase": "Failed",
+        "containerStatuses": [_status(state=_ended(exitCode=137, signal=9))],
+    },
+    "rejected": {"phase": "Failed", "reason": "UnexpectedAdmissionError"},
+    "one-of-two": {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [
+            _status(state=_ended(reason="Completed")),
+            _status("other", state=_RUNNING, ready=True),
+        ],
+    },
+    "init-waits": {
+        "initContainerStatuses": [
+            _status("a", state=_ended(reason="Completed")),
+            _status("b", state=_waits("ImagePullBackOff")),
+        ]
+    },
+    "init-runs": {
+        "initContainerStatuses": [
+            _status("a", state=_ended(), restartCount=1),
+            _status("b", state=_RUNNING),
+        ]
+    },
+    "init-failed": {"initContainerStatuses": [_status("a", state=_ended(exitCode=2))]},
+    "init-killed": {
+        "initContainerStatuses": [
+            _status("a", state=_ended(exitCode=137, reason="OOMKilled"))
+        ]
+    },
+    "sidecar": {
+        "phase": "Running",
+        "initContainerStatuses": [
+            _status(
+                "a",
+                state=_RUNNING,
+                started=True,
+                ready=True,
+                restartCount=2,
+                lastState=_ended(exitCode=1, finishedAt=LONG_AGO),
+            )
+        ],
+        "containerStatuses": [_status(state=_RUNNING, ready=True)],
+    },
+    "by-gate": {"conditions": [{"type": "example.com/a", "status": "True"}]},
 }
 
 #: {name of the node: (labels, spec, status)}
@@ -214,7 +189,7 @@ OTHERS: dict[str, Object] = {
 
 def pod_of(name: str) -> Object:
     """Return the pod of a name in `PODS`, without its status."""
-    return pod(name, spec=PODS[name][0])
+    return pod(name, spec=_SPECS.get(name, {}))
 
 
 _AGE = re.compile(r"\d+(s|m|h|d|y)(\d+(s|m|h|d))?")

@@ -80,7 +80,7 @@ _COLUMNS_OF_PODS = 9
 
 
 async def test_pods_are_drawn_as_by_the_real_server(api: Api, golden: Golden) -> None:
-    for name, (_, status) in drawn.PODS.items():
+    for name, status in drawn.PODS.items():
         await api.create("pods", drawn.pod_of(name))
         await api.patch(f"pods/{name}/status", {"status": status})
 
