@@ -2,6 +2,7 @@ import asyncio
 import json
 import ssl
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -154,27 +155,28 @@ async def answer_ok(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def serve_tls(authority: Path) -> asyncio.Server:
+@pytest.fixture
+async def tls_port(authority: Path) -> AsyncIterator[int]:
+    """The port of a server on 127.0.0.1 with that certificate, which answers `ok`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "ca.crt", authority / "ca.key")
-    return await asyncio.start_server(answer_ok, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(answer_ok, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
 
 
 async def test_a_server_is_verified_by_our_authority(
-    authority: Path, account: Path
+    account: Path, tls_port: int
 ) -> None:
-    server = await serve_tls(authority)
-    port = server.sockets[0].getsockname()[1]
     environ = {
         "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-        "KUBERNETES_SERVICE_PORT": str(port),
+        "KUBERNETES_SERVICE_PORT": str(tls_port),
     }
-    async with server:
-        async with Client(in_cluster(account, environ)) as client:
-            assert await client.request("GET", "/x") == b"ok"
-        async with Client(from_url(f"https://127.0.0.1:{port}")) as stranger:
-            with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
-                await stranger.request("GET", "/x")
+    async with Client(in_cluster(account, environ)) as client:
+        assert await client.request("GET", "/x") == b"ok"
+    async with Client(from_url(f"https://127.0.0.1:{tls_port}")) as stranger:
+        with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+            await stranger.request("GET", "/x")
 
 
 def kubeconfig_of(folder: Path, cluster: object, user: object) -> Path:
@@ -204,10 +206,8 @@ async def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
 
 
 async def test_a_kubeconfig_with_authority_server_name_and_exec_plugin(
-    tmp_path: Path, authority: Path
+    tmp_path: Path, authority: Path, tls_port: int
 ) -> None:
-    server = await serve_tls(authority)
-    port = server.sockets[0].getsockname()[1]
     credential = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
@@ -220,7 +220,7 @@ async def test_a_kubeconfig_with_authority_server_name_and_exec_plugin(
         "interactiveMode": "Never",
     }
     cluster = {
-        "server": f"https://127.0.0.1:{port}",
+        "server": f"https://127.0.0.1:{tls_port}",
         "certificate-authority": str(authority / "ca.crt"),
         "tls-server-name": "api.test",
     }
@@ -230,7 +230,7 @@ async def test_a_kubeconfig_with_authority_server_name_and_exec_plugin(
     assert await credentials.token() == "from-plugin"
     credentials.expire()
     assert await credentials.token() == "from-plugin"
-    async with server, Client(credentials) as client:
+    async with Client(credentials) as client:
         assert await client.request("GET", "/x") == b"ok"
 
 

@@ -1,4 +1,7 @@
-"""Jobs of pods in a word, and the places that they got."""
+"""Jobs of pods in a word, and the places that they got.
+
+A module of its own: the tests of most packages of the core use it.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The sets of chips that a pod may have, found by trying every set."""
+"""The sets of chips that a pod may have, found by trying every set.
+
+A module of its own: `product_rules.py` shares nothing with the program, this does.
+"""
 
 from itertools import combinations
 

@@ -1,5 +1,7 @@
 """Which nodes of which leaves; nodes are called after leaf and position: b2."""
 
+from typing import Any
+
 import pytest
 
 from scheduler_core.node.decision import LeafUse
@@ -20,15 +22,8 @@ LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
 IDLE, SHARED, EXCLUSIVE = LeafUse.IDLE, LeafUse.SHARED, LeafUse.EXCLUSIVE
 
 
-def network(
-    *leaves: Leaf,
-    version: Version = Version.ONE,
-    tenants: tuple[Tenant, ...] = (),
-    shared: int = 2,
-) -> Network:
-    return Network(
-        leaves=leaves, version=version, tenants=tenants, shared_leaves=shared
-    )
+def network(*leaves: Leaf, **more: Any) -> Network:
+    return Network(leaves=leaves, **more)
 
 
 ABC = network(leaf("a"), leaf("b"), leaf("c"))
@@ -160,8 +155,8 @@ def test_without_a_spine_no_job_leaves_its_leaf() -> None:
     ]
 
 
-def two(*leaves: Leaf, shared: int = 2, tenants: tuple[Tenant, ...] = ()) -> Network:
-    return network(*leaves, version=Version.TWO, shared=shared, tenants=tenants)
+def two(*leaves: Leaf, **more: Any) -> Network:
+    return network(*leaves, version=Version.TWO, **more)
 
 
 @pytest.mark.seed("003-06", "001-11")
@@ -241,7 +236,7 @@ def test_under_2_0_a_large_model_job_shares_a_limited_number_of_leaves(
         leaf("t", use=SHARED),
         leaf("v", use=SHARED),
         leaf("u", use=SHARED, healthy=False),
-        shared=shared,
+        shared_leaves=shared,
     )
 
     found = leaf_order.plan(leaves, LARGE, pods, slots)

@@ -1,4 +1,5 @@
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -9,15 +10,14 @@ INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.AP
 RESOURCE = "huawei.com/Ascend910"
 
 
-def shape(
-    *counts: int, reads: bool = False, choice: tuple[tuple[str, str], ...] = ()
-) -> Shape:
-    return Shape(
-        resource=RESOURCE,
-        needs=tuple((APP, count) for count in counts),
-        reads_annotation=reads,
-        choice=choice,
-    )
+Needs = tuple[tuple[ContainerKind, int], ...]
+
+
+def shape(*counts: int, reads: bool = False, needs: Needs = (), **more: Any) -> Shape:
+    """Return a shape of app containers with these counts, or of the containers said."""
+    usual: dict[str, Any] = {"resource": RESOURCE, "reads_annotation": reads}
+    needs = needs or tuple((APP, count) for count in counts)
+    return Shape(needs=needs, **usual | more)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def shape(
     ],
 )
 def test_a_pod_occupies_its_lasting_containers_or_its_largest_start(
-    needs: tuple[tuple[ContainerKind, int], ...], expected: int
+    needs: Needs, expected: int
 ) -> None:
     assert total(needs) == expected
 
@@ -53,19 +53,15 @@ def test_a_pod_occupies_its_lasting_containers_or_its_largest_start(
         "a reader and another": (shape(1, reads=True), shape(1), True),
         "readers, told apart": (shape(1, reads=True), shape(2, reads=True), False),
         "other wishes": (shape(2), shape(2, choice=(("sp-block", "16"),)), True),
-        "another role": (
-            shape(2),
-            Shape(resource=RESOURCE, needs=((APP, 2),), role="rank-1"),
-            True,
-        ),
+        "another role": (shape(2), shape(2, role="rank-1"), True),
         "another kind of container": (
             shape(2),
-            Shape(resource=RESOURCE, needs=((INIT, 2), (APP, 2))),
+            shape(needs=((INIT, 2), (APP, 2))),
             True,
         ),
         "another resource": (
             shape(2, reads=True),
-            Shape(resource="huawei.com/Ascend310", needs=((APP, 2),)),
+            shape(2, resource="huawei.com/Ascend310"),
             False,
         ),
     },
@@ -78,7 +74,7 @@ def test_pods_conflict_when_they_differ_and_share_a_count(
 
 def test_conflict_is_symmetric_for_all_small_shapes() -> None:
     shapes = [
-        Shape(resource=RESOURCE, needs=needs, reads_annotation=reads)
+        shape(needs=needs, reads=reads)
         for size in (1, 2)
         for needs in product(product((INIT, SIDECAR, APP), (1, 2)), repeat=size)
         for reads in (False, True)
@@ -94,19 +90,14 @@ def test_conflict_is_symmetric_for_all_small_shapes() -> None:
     ("refused", "expected"),
     [
         (shape(1), None),
-        (Shape(resource=RESOURCE, needs=((SIDECAR, 1),)), None),
-        (Shape(resource=RESOURCE, needs=((INIT, 1), (APP, 1))), None),
+        (shape(needs=((SIDECAR, 1),)), None),
+        (shape(needs=((INIT, 1), (APP, 1))), None),
         (
-            Shape(resource=RESOURCE, needs=((INIT, 1), (INIT, 2))),
+            shape(needs=((INIT, 1), (INIT, 2))),
             "NPUs in init containers only: which pod has them can never be confirmed",
         ),
         (shape(2, reads=True), None),
-        (
-            Shape(
-                resource=RESOURCE, needs=((INIT, 2), (APP, 2)), reads_annotation=True
-            ),
-            None,
-        ),
+        (shape(needs=((INIT, 2), (APP, 2)), reads=True), None),
         (
             shape(1, 1, reads=True),
             (
