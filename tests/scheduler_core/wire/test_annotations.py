@@ -20,7 +20,9 @@ from scheduler_core.wire.quote import quote_value
 from tests.support.rows import rows
 
 A_CHIP = "a chip from Ascend910-0 to Ascend910-7"
+A_NUMBER = "a decimal number from 0 to 18446744073709551615"
 WHERE = "metadata.annotations['huawei.com/Ascend910']"
+TIME = "metadata.annotations['predicate-time']"
 
 
 @pytest.mark.seed("000-07")
@@ -152,8 +154,8 @@ def test_what_is_not_a_number_of_64_bits_is_refused(text: str) -> None:
         parse_predicate_time(text)
 
     assert (caught.value.path, caught.value.expected, caught.value.found) == (
-        "metadata.annotations['predicate-time']",
-        "a decimal number from 0 to 18446744073709551615",
+        TIME,
+        A_NUMBER,
         text,
     )
 
@@ -171,39 +173,26 @@ def test_without_both_annotations_there_is_no_claim() -> None:
     assert parse_claim({"x": "y"}, PRODUCT) is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("given_annotations", "message"),
-    [
-        (
+    {
+        "no time": (
             {PRODUCT.resource: "Ascend910-0"},
-            (
-                "metadata.annotations['predicate-time']: expected a number, because "
-                "huawei.com/Ascend910 is set, found None"
-            ),
+            f"{TIME}: expected a number, because {PRODUCT.resource} is set, found None",
         ),
-        (
+        "no chips": (
             {PREDICATE_TIME: "17"},
-            (
-                "metadata.annotations['huawei.com/Ascend910']: expected chips, because "
-                "predicate-time is set, found None"
-            ),
+            f"{WHERE}: expected chips, because predicate-time is set, found None",
         ),
-        (
+        "empty chips": (
             {PRODUCT.resource: "", PREDICATE_TIME: "17"},
-            (
-                f"metadata.annotations['huawei.com/Ascend910'][0]: expected {A_CHIP}, "
-                "found ''"
-            ),
+            f"{WHERE}[0]: expected {A_CHIP}, found ''",
         ),
-        (
+        "negative time": (
             {PRODUCT.resource: "Ascend910-0", PREDICATE_TIME: "-1"},
-            (
-                "metadata.annotations['predicate-time']: expected a decimal number "
-                "from 0 to 18446744073709551615, found '-1'"
-            ),
+            f"{TIME}: expected {A_NUMBER}, found '-1'",
         ),
-    ],
-    ids=["no time", "no chips", "empty chips", "negative time"],
+    },
 )
 def test_half_a_claim_is_refused(
     given_annotations: dict[str, str], message: str
