@@ -54,15 +54,17 @@ def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
             where libdcmi is searched.
     """
     library = settings.dcmi_library or find_library.locate(environment)
-    is_told = settings.driver == "simulated"
-    if is_told or (settings.driver == "auto" and library is None):
+    is_chosen = settings.driver == "simulated"
+    if is_chosen or (settings.driver == "auto" and library is None):
         searched = ", ".join(map(str, find_library.search_folders(environment)))
         return Choice(
             driver=SimulatedDriver(
                 settings.driver_file, poll_s=settings.driver_poll_s, wall_ms=wall_ms
             ),
             kind="simulated",
-            reason="as told" if is_told else f"no {find_library.LIBRARY} in {searched}",
+            reason="as told"
+            if is_chosen
+            else f"no {find_library.LIBRARY} in {searched}",
         )
     library = library or find_library.FOLDERS[0] / find_library.LIBRARY
     return Choice(

@@ -1,4 +1,7 @@
-"""Nodes: get, and patch of labels and annotations."""
+"""Nodes: get, and patch of labels and annotations.
+
+A module of its own: each kind of object has its requests in one place.
+"""
 
 from collections.abc import Mapping
 

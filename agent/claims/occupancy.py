@@ -81,13 +81,15 @@ def claimed_chips(ledger: Ledger, *, but: str = "") -> int:
     Args:
         but: Uid of a slot that does not count; "" for none.
     """
-    kept = (_chips_kept_by(ledger, s) for s in ledger.slots.values() if s.uid != but)
+    slot_masks = (
+        _chips_kept_by(ledger, s) for s in ledger.slots.values() if s.uid != but
+    )
     annotated = (
         annotated_chips(ledger, pod)
         for pod in ledger.pods.values()
         if not pod.terminal and pod.uid not in ledger.slots
     )
-    return values.union((*kept, *annotated))
+    return values.union((*slot_masks, *annotated))
 
 
 def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:

@@ -126,7 +126,7 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
         hold.need: hold for hold in values.holds_of_slot(ledger, confirmed.slot)
     }
     newest_holds = {**newest_holds, confirmed.need: confirmed}  # by need
-    inherited = (
+    moved = (
         replace(hold, slot=own_slot.uid)
         for hold in newest_holds.values()
         if hold is confirmed or (hold.owner is None and _has_count_of(own_slot, hold))
@@ -135,7 +135,7 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
         replace(hold, slot=confirmed.slot)
         for hold in values.holds_of_slot(ledger, own_slot.uid)
     )
-    ledger = values.put_holds(ledger, *inherited, *given_back)
+    ledger = values.put_holds(ledger, *moved, *given_back)
     given_chips = chips_given_from(ledger, own_slot) or chip_sets.mask_of(
         confirmed.chips
     )

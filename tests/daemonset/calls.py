@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tests.daemonset.rendered import ROOT
 
-#: Methods of `kube.client.Client` that send something.
+#: Methods of `kube.client.Client` that send something, and the function that patches.
 _SENDING = {"request", "stream"}
+_PATCHING = "send_patch"
 
 
 def sending_names() -> set[str]:
@@ -47,13 +48,16 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _sends(tree: ast.AST) -> bool:
-    return any(
-        isinstance(each, ast.Call)
-        and isinstance(each.func, ast.Attribute)
-        and each.func.attr in _SENDING
-        and "client" in ast.unparse(each.func.value)
-        for each in ast.walk(tree)
-    )
+    for each in ast.walk(tree):
+        match each:
+            case ast.Call(func=ast.Name(id=name)) if name == _PATCHING:
+                return True
+            case ast.Call(func=ast.Attribute(attr=attr, value=value)):
+                if attr in _SENDING and "client" in ast.unparse(value):
+                    return True
+            case _:
+                pass
+    return False
 
 
 def _uses(tree: ast.Module) -> Iterator[str]:

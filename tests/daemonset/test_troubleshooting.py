@@ -20,6 +20,8 @@ PARTS = {
     ", which … must leave",
     "… and … more",
     "… of …",
+    # In the log, why the driver is a simulated one.
+    "no … in …",
     " and … of another",
     "Atlas 200I SoC A1",
 }
