@@ -300,6 +300,7 @@ class Pods(RuleBasedStateMachine):
     @precondition(lambda self: self.world.kubelet.orphans())
     @rule(leftover=seldom)
     def reap(self, leftover: bool) -> None:
+        self.world.is_plain &= not leftover
         for uid in self.world.kubelet.orphans():
             self.world.kubelet.reap(uid, leftover=leftover)
 
