@@ -1,6 +1,5 @@
 """The cluster that is up; `python -m tests.e2e run` brings one up and comes here."""
 
-import secrets
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from tests.e2e import account, bare, product, releases, truth
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
 from tests.e2e.faults import witness
 from tests.e2e.faults.chronicle import Chronicle, Story
 from tests.e2e.stages import CannotError
@@ -53,21 +51,11 @@ def theirs(cluster: Cluster) -> Iterator[str]:
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of the test's own; pods and chips are back when the test ends."""
-    name = f"test-{secrets.token_hex(3)}"
-    cluster.core.create_namespace({"metadata": {"name": name}})
-    until(
-        lambda: cluster.exists("serviceaccount", "default", name),
-        f"the service account of {name}",
-        within_s=60,
-    )
+    name = cluster.create_namespace("test")
     yield name
     cluster.heal()
     cluster.core.delete_collection_namespaced_pod(name)
-    until(
-        lambda: not cluster.core.list_namespaced_pod(name).items,
-        f"pods of {name} gone",
-        within_s=180,
-    )
+    cluster.wait_no_pods(name)
     cluster.core.delete_namespace(name)
     truth.until_agreed(cluster)
 

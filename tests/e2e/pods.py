@@ -29,6 +29,11 @@ def container(name: str, chips: int = 0, **rest: Any) -> dict[str, Any]:
     }
 
 
+def first_container(chips: int = 1) -> dict[str, Any]:
+    """An init container with so many chips, which ends at once."""
+    return container("init", chips, command=["true"])
+
+
 def pod(name: str, chips: int = 0, **spec: Any) -> dict[str, Any]:
     """A pod that sleeps and ends soon after it is deleted.
 

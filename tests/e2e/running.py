@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
-from tests.e2e.pods import container, pod
+from tests.e2e.pods import container, first_container, pod
 
 _LABELS = {"part": "stays"}
 #: Selects the pods that stay.
@@ -61,16 +61,12 @@ def have_staying(cluster: Cluster, namespace: str) -> dict[str, Container]:
     One has one container, one has two, and one has a chip that was an init
     container's before.
     """
-    first = {**container("init", 1), "command": ["true"]}
-    bodies = (
+    cluster.run(
+        namespace,
         _staying(pod("two", 2)),
         _staying(pod("several", containers=[container("a", 1), container("b", 1)])),
-        _staying(pod("initial", 1, initContainers=[first])),
+        _staying(pod("initial", 1, initContainers=[first_container()])),
     )
-    for body in bodies:
-        cluster.core.create_namespaced_pod(namespace, body)
-    for body in bodies:
-        cluster.wait_running(namespace, body["metadata"]["name"])
     truth.until_agreed(cluster)
     return containers(cluster, namespace, STAYING)
 

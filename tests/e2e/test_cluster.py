@@ -15,10 +15,7 @@ from tests.e2e.pods import pod
 def test_a_pod_runs_and_reaches_the_api_server(
     cluster: Cluster, namespace: str
 ) -> None:
-    cluster.core.create_namespaced_pod(
-        namespace, pod("plain", automountServiceAccountToken=True)
-    )
-    cluster.wait_running(namespace, "plain")
+    cluster.run(namespace, pod("plain", automountServiceAccountToken=True))
 
     said = cluster.execute(
         namespace,
@@ -52,14 +49,12 @@ def test_a_program_that_is_killed_comes_back(
     # agent that does not hear of pods yet has them rejected.
     if name == "apiserver":
         ours.agent(cluster).wait_connected(back)
-    cluster.core.create_namespaced_pod(namespace, pod("afterwards", 1))
-    cluster.wait_running(namespace, "afterwards")
+    cluster.run(namespace, pod("afterwards", 1))
     truth.until_agreed(cluster)
 
 
 def test_containers_survive_their_containerd(cluster: Cluster, namespace: str) -> None:
-    cluster.core.create_namespaced_pod(namespace, pod("survivor"))
-    status = cluster.wait_running(namespace, "survivor").status
+    status = cluster.run(namespace, pod("survivor")).status
     container = status.container_statuses[0].container_id
     before = cluster.container_pid(container)
 

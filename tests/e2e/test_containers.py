@@ -6,18 +6,13 @@ import pytest
 
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
-from tests.e2e.pods import READS, container, pod
+from tests.e2e.pods import READS, container, first_container, pod
 
 
 def _run(cluster: Cluster, namespace: str, body: dict[str, Any]) -> truth.Served:
-    cluster.core.create_namespaced_pod(namespace, body)
-    cluster.wait_running(namespace, body["metadata"]["name"])
+    cluster.run(namespace, body)
     [served] = truth.until_agreed(cluster)
     return served
-
-
-def _short(name: str, chips: int) -> dict[str, Any]:
-    return {**container(name, chips), "command": ["true"]}
 
 
 def test_each_container_gets_chips_of_its_own(cluster: Cluster, namespace: str) -> None:
@@ -42,7 +37,7 @@ def test_each_container_gets_chips_of_its_own(cluster: Cluster, namespace: str) 
 def test_what_an_init_container_had_goes_to_its_own_pod(
     cluster: Cluster, namespace: str, first: int, then: int
 ) -> None:
-    body = pod("initial", then, initContainers=[_short("init", first)])
+    body = pod("initial", then, initContainers=[first_container(first)])
 
     served = _run(cluster, namespace, body)
 
@@ -55,7 +50,7 @@ def test_a_sidecar_keeps_its_chips_beside_the_others(
     cluster: Cluster, namespace: str
 ) -> None:
     sidecar = container("sidecar", 1, restartPolicy="Always")
-    body = pod("accompanied", 1, initContainers=[sidecar, _short("init", 1)])
+    body = pod("accompanied", 1, initContainers=[sidecar, first_container()])
 
     served = _run(cluster, namespace, body)
 
@@ -83,11 +78,8 @@ def test_pods_that_read_their_annotation_are_not_mixed_up(
         for number in range(4)
     ]
     others = [pod(f"other-{number}", 1) for number in range(4)]
-    bodies = [body for pair in zip(readers, others, strict=True) for body in pair]
-    for body in bodies:
-        cluster.core.create_namespaced_pod(namespace, body)
-    for body in bodies:
-        cluster.wait_running(namespace, body["metadata"]["name"])
+    pairs = zip(readers, others, strict=True)
+    cluster.run(namespace, *(body for pair in pairs for body in pair))
 
     served = truth.until_agreed(cluster)
 

@@ -54,9 +54,9 @@ def test_a_pod_that_came_before_the_agent_is_named_and_its_claim_is_kept(
         "one claim of a pod without chips counted",
         within_s=_SEEN_WITHIN_S,
     )
-    _until_available(cluster, 0, 1, 2, 3, 6, 7)
+    truth.wait_node(cluster, available=(0, 1, 2, 3, 6, 7), within_s=_SEEN_WITHIN_S)
     cluster.core.delete_namespaced_pod("early", namespace)
-    _until_available(cluster, *range(8))
+    truth.wait_node(cluster, available=tuple(range(8)), within_s=_SEEN_WITHIN_S)
 
 
 def _is_made(cluster: Cluster, namespace: str, body: dict[str, Any]) -> bool:
@@ -77,19 +77,11 @@ def _until_told(cluster: Cluster, namespace: str) -> None:
     )
 
     def texts() -> list[str]:
-        events = cluster.core.list_namespaced_event(namespace).items
-        return [each.message for each in events if each.reason == "NpuDevicesMissing"]
+        events = cluster.events(namespace, "NpuDevicesMissing")
+        return [each.message for each in events]
 
     until(
         lambda: texts() == [told],
         lambda: f"one event: {told}; there are {texts()}",
-        within_s=_SEEN_WITHIN_S,
-    )
-
-
-def _until_available(cluster: Cluster, *chips: int) -> None:
-    until(
-        lambda: truth.node(cluster).available == chips,
-        f"{chips} available, and no others",
         within_s=_SEEN_WITHIN_S,
     )

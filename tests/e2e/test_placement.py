@@ -18,8 +18,7 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 def test_a_pod_gets_its_chips_from_as_few_rings_as_possible(
     cluster: Cluster, namespace: str, count: int
 ) -> None:
-    cluster.core.create_namespaced_pod(namespace, pod("a", count))
-    cluster.wait_running(namespace, "a")
+    cluster.run(namespace, pod("a", count))
 
     [served] = truth.until_agreed(cluster)
 
@@ -32,8 +31,7 @@ def test_a_ring_stays_whole_for_the_pod_that_needs_it(
     cluster: Cluster, namespace: str
 ) -> None:
     for name, count in (("two", 2), ("one", 1), ("four", 4)):
-        cluster.core.create_namespaced_pod(namespace, pod(name, count))
-        cluster.wait_running(namespace, name)
+        cluster.run(namespace, pod(name, count))
 
     chips = {
         served.name.removeprefix(f"{namespace}/"): set(served.chips)
@@ -63,8 +61,7 @@ def test_the_decision_is_on_the_pod_from_the_moment_of_binding(
 
 
 def test_chips_come_back_when_a_pod_is_gone(cluster: Cluster, namespace: str) -> None:
-    cluster.core.create_namespaced_pod(namespace, pod("first", 8))
-    cluster.wait_running(namespace, "first")
+    cluster.run(namespace, pod("first", 8))
     cluster.core.create_namespaced_pod(namespace, pod("second", 8))
 
     cluster.core.delete_namespaced_pod("first", namespace)
@@ -88,8 +85,7 @@ def test_a_pod_that_goes_around_the_scheduler_is_refused_in_words(
         "without such a scheduler the agent needs --mode standalone), which is "
         "unexpected"
     )
-    cluster.core.create_namespaced_pod(namespace, pod("b", 8))
-    cluster.wait_running(namespace, "b")
+    cluster.run(namespace, pod("b", 8))
 
 
 def _seen(cluster: Cluster, namespace: str) -> Iterator[Any]:

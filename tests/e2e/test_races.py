@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import kubernetes.client
 import pytest
 
 from tests.e2e import truth
@@ -130,27 +129,9 @@ def _come_and_go(
     Returns:
         UID of the last one, which stays.
     """
+    pod = body(name, Kind(chips=(1,), life="infinity"))
     for moment_s in moments:
-        _create(cluster, namespace, name)
+        cluster.create_pod(namespace, pod)
         time.sleep(moment_s)
         cluster.core.delete_namespaced_pod(name, namespace)
-    return _create(cluster, namespace, name)
-
-
-def _create(cluster: Cluster, namespace: str, name: str) -> str:
-    pod = body(name, Kind(chips=(1,), life="infinity"))
-
-    uids: list[str] = []
-
-    def created() -> bool:
-        try:
-            made = cluster.core.create_namespaced_pod(namespace, pod)
-        except kubernetes.client.ApiException as error:
-            if error.status == 409:  # its predecessor is still going
-                return False
-            raise
-        uids.append(made.metadata.uid)
-        return True
-
-    until(created, f"{name} created", within_s=120, every_s=0.02)
-    return uids[0]
+    return cluster.create_pod(namespace, pod)

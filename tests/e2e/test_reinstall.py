@@ -23,8 +23,7 @@ def test_pods_keep_their_chips_while_we_are_away(
 ) -> None:
     before = running.have_staying(cluster, namespace)
     notes = _annotations(cluster, namespace)
-    cluster.core.create_namespaced_pod(namespace, pod("ends", 1))
-    cluster.wait_running(namespace, "ends")
+    cluster.run(namespace, pod("ends", 1))
 
     product.uninstall(cluster)
     marks = leftovers.marks(cluster)

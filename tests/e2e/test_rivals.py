@@ -102,8 +102,7 @@ def _assert_all_is_well(
         "the node offering its chips",
         within_s=_SEEN_WITHIN_S,
     )
-    cluster.core.create_namespaced_pod(namespace, pod("afterwards", 1))
-    cluster.wait_running(namespace, "afterwards")
+    cluster.run(namespace, pod("afterwards", 1))
     assert len(truth.until_agreed(cluster)) == 4
     assert containers(cluster, namespace, STAYING) == before
 
@@ -122,12 +121,8 @@ def _wait_told(cluster: Cluster, said: str) -> None:
 
 def _told_count(cluster: Cluster, reason: str, message: str) -> int:
     """How often events have said so, by now: equal ones are counted in one."""
-    events = cluster.core.list_namespaced_event("default").items
-    return sum(
-        each.count or 1
-        for each in events
-        if (each.reason, each.message) == (reason, message)
-    )
+    events = cluster.events("default", reason)
+    return sum(each.count or 1 for each in events if each.message == message)
 
 
 def _written_by_another_make(found: Any) -> dict[str, Any]:

@@ -44,15 +44,14 @@ def maintained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str
 def test_chips_go_from_the_report_to_the_container_and_back(
     cluster: Cluster, namespace: str
 ) -> None:
-    _until_listed(cluster, _ALL)
+    truth.wait_node(cluster, available=_ALL, within_s=_WITHIN_S)
 
-    cluster.core.create_namespaced_pod(namespace, pod("first", 2))
-    cluster.wait_running(namespace, "first")
+    cluster.run(namespace, pod("first", 2))
 
     [first] = truth.until_agreed(cluster)
     assert (first.chips, first.claimed, first.real) == ((0, 1), (0, 1), (0, 1))
     assert first.predicate_time == truth.SERVED
-    _until_listed(cluster, _ALL[2:])
+    truth.wait_node(cluster, available=_ALL[2:], within_s=_WITHIN_S)
 
     cluster.core.create_namespaced_pod(namespace, pod("whole", 8))
     until(
@@ -65,21 +64,9 @@ def test_chips_go_from_the_report_to_the_container_and_back(
     cluster.wait_running(namespace, "whole")
     [whole] = truth.until_agreed(cluster)
     assert whole.chips == _ALL
-    _until_listed(cluster, ())
-
-
-def _until_listed(cluster: Cluster, chips: tuple[int, ...]) -> None:
-    """The agent's ConfigMap lists these chips as free, and no others."""
-    until(
-        lambda: truth.node(cluster).available == chips,
-        lambda: f"{chips} listed, not {truth.node(cluster)}",
-        within_s=_WITHIN_S,
-    )
+    truth.wait_node(cluster, available=(), within_s=_WITHIN_S)
 
 
 def _waits(cluster: Cluster, namespace: str, name: str) -> bool:
-    events = cluster.core.list_namespaced_event(namespace).items
-    return any(
-        (event.reason, event.involved_object.name) == ("FailedScheduling", name)
-        for event in events
-    )
+    events = cluster.events(namespace, "FailedScheduling")
+    return name in {event.involved_object.name for event in events}

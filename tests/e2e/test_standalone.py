@@ -8,7 +8,7 @@ from tests.e2e import product, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.places import EXTENDER_PORT
-from tests.e2e.pods import READS, container, pod
+from tests.e2e.pods import READS, container, first_container, pod
 
 _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 
@@ -34,17 +34,13 @@ def lonely(alone: Cluster, namespace: str) -> str:
 def test_pods_get_chips_of_one_ring_without_a_scheduler_of_ours(
     alone: Cluster, lonely: str
 ) -> None:
-    bodies = [
+    for body in (
         pod("two", 2),
         pod("four", 4),
         pod("around", 1, nodeName=alone.node),
-        pod(
-            "initial", 1, initContainers=[{**container("init", 1), "command": ["true"]}]
-        ),
-    ]
-    for body in bodies:
-        alone.core.create_namespaced_pod(lonely, body)
-        alone.wait_running(lonely, body["metadata"]["name"])
+        pod("initial", 1, initContainers=[first_container()]),
+    ):
+        alone.run(lonely, body)
 
     served = {
         each.name.removeprefix(f"{lonely}/"): set(each.chips)
@@ -58,29 +54,20 @@ def test_pods_get_chips_of_one_ring_without_a_scheduler_of_ours(
 def test_a_pod_for_which_no_ring_has_room_is_told_so_and_runs(
     alone: Cluster, lonely: str
 ) -> None:
-    names = [f"one-{number}" for number in range(8)]
-    for name in names:
-        alone.core.create_namespaced_pod(lonely, pod(name, 1))
-    for name in names:
-        alone.wait_running(lonely, name)
+    alone.run(lonely, *(pod(f"one-{number}", 1) for number in range(8)))
     served = truth.until_agreed(alone)
     for each in served:
         if {*each.chips} & {2, 3, 6, 7}:
             alone.core.delete_namespaced_pod(each.name.partition("/")[2], lonely)
     until(lambda: len(truth.node(alone).available) == 4, "four free", within_s=120)
 
-    alone.core.create_namespaced_pod(lonely, pod("apart", 4))
-    alone.wait_running(lonely, "apart")
+    alone.run(lonely, pod("apart", 4))
 
     apart = next(
         each for each in truth.until_agreed(alone) if each.name.endswith("/apart")
     )
     assert apart.chips == (2, 3, 6, 7)
-    until(
-        lambda: "NpuChipsApart" in _reasons(alone, lonely, "apart"),
-        "the event",
-        within_s=120,
-    )
+    until(lambda: _is_told_apart(alone, lonely, "apart"), "the event", within_s=120)
 
 
 def test_a_pod_that_reads_its_annotation_is_refused_in_words(
@@ -97,6 +84,6 @@ def test_a_pod_that_reads_its_annotation_is_refused_in_words(
     )
 
 
-def _reasons(cluster: Cluster, namespace: str, name: str) -> set[str]:
-    events = cluster.core.list_namespaced_event(namespace).items
-    return {each.reason for each in events if each.involved_object.name == name}
+def _is_told_apart(cluster: Cluster, namespace: str, name: str) -> bool:
+    events = cluster.events(namespace, "NpuChipsApart")
+    return name in {each.involved_object.name for each in events}

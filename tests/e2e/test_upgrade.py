@@ -22,8 +22,7 @@ def test_nobody_notices_that_two_releases_work_together(
     for number, (workload, tag) in enumerate(steps):
         product.bring(cluster, workload, tag)
         name = f"new-{number}"
-        cluster.core.create_namespaced_pod(namespace, pod(name, 1))
-        cluster.wait_running(namespace, name)
+        cluster.run(namespace, pod(name, 1))
 
         truth.until_agreed(cluster)
         assert containers(cluster, namespace, STAYING) == before, (workload, tag)
@@ -48,9 +47,6 @@ def _agents_version(cluster: Cluster) -> str:
 
 def _told(cluster: Cluster) -> set[tuple[str, str]]:
     """What agents expected of a journal, and what they found, as events tell it."""
-    events = cluster.core.list_namespaced_event("default").items
-    texts = [each.message for each in events if each.reason == "NpuJournalUnusable"]
-    pairs = [
-        re.search(r"expected version (\d), found version (\d)", text) for text in texts
-    ]
-    return {(found[1], found[2]) for found in pairs if found}
+    texts = [each.message for each in cluster.events("default", "NpuJournalUnusable")]
+    versions = r"expected version (\d), found version (\d)"
+    return {found for text in texts for found in re.findall(versions, text)}

@@ -120,6 +120,28 @@ def node(cluster: Cluster) -> Node:
     )
 
 
+def wait_node(
+    cluster: Cluster, *, within_s: float = 60, **wanted: tuple[int, ...]
+) -> None:
+    """Wait until the node's ConfigMap says this.
+
+    Args:
+        cluster: Whose node.
+        within_s: How long.
+        wanted: Fields of `Node`, each with all chips that it is to have.
+    """
+
+    def says() -> dict[str, tuple[int, ...]]:
+        found = node(cluster)
+        return {name: getattr(found, name) for name in wanted}
+
+    until(
+        lambda: says() == wanted,
+        lambda: f"{wanted}; it is {node(cluster)}",
+        within_s=within_s,
+    )
+
+
 def claimed_by_waiting(cluster: Cluster) -> tuple[int, ...]:
     """Chips that are claimed by pods which are bound and do not run yet."""
     pods = cluster.core.list_pod_for_all_namespaces(

@@ -1,6 +1,5 @@
 """The load that all faults meet, and the table of what came of them."""
 
-import secrets
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
 from tests.e2e.faults.trial import Load, Outcome, Table, Trial, trial
 
 _KEY = pytest.StashKey[Table]()
@@ -21,15 +19,9 @@ Try = Callable[..., AbstractContextManager[Trial]]
 @pytest.fixture(scope="session")
 def load(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Load]:
     """Pods that stay and pods that come and go, for all faults together."""
-    name = f"faults-{secrets.token_hex(3)}"
-    cluster.core.create_namespace({"metadata": {"name": name}})
-    until(
-        lambda: cluster.exists("serviceaccount", "default", name),
-        f"the service account of {name}",
-        within_s=60,
-    )
+    name = cluster.create_namespace("faults")
     # Those who stay fill one ring, if nobody else has chips yet.
-    until(lambda: truth.node(cluster).held == (), "no chip held", within_s=120)
+    truth.wait_node(cluster, held=(), within_s=120)
     with Load(cluster, name) as load:
         request.config.stash[_LOAD] = load
         yield load

@@ -40,21 +40,19 @@ class Program:
         # The newest: its predecessor may still be ending.
         return max(found, key=_begun, default=None)
 
-    def kill(self) -> int:
-        """End it as a fault would, kill -9; returns the number that it had."""
-        pid = self.pid
-        if pid is None:
+    def running_pid(self) -> int:
+        """Return the number of its process.
+
+        Raises:
+            ProcessLookupError: There is none.
+        """
+        if (pid := self.pid) is None:
             raise ProcessLookupError(self.name)
-        os.kill(pid, signal.SIGKILL)
         return pid
 
-    def tell(self, number: signal.Signals) -> int:
-        """Send it a signal; returns its number."""
-        pid = self.pid
-        if pid is None:
-            raise ProcessLookupError(self.name)
-        os.kill(pid, number)
-        return pid
+    def kill(self) -> None:
+        """End it as a fault would, kill -9."""
+        os.kill(self.running_pid(), signal.SIGKILL)
 
     def url(self) -> str:
         """Where it serves its health and its metrics."""
@@ -174,11 +172,12 @@ class Hanging:
 
     def wait_caught(self, pid: int, within_s: float = 120) -> None:
         """Wait until a thread of the agent is caught by it."""
-        end = time.monotonic() + within_s
-        while not any("wait_for_partner" in call for call in sleeps_in(pid)):
-            if time.monotonic() > end:
-                raise TimeoutError(f"no thread of {pid} hangs: {sleeps_in(pid)}")
-            time.sleep(0.002)
+        until(
+            lambda: any("wait_for_partner" in call for call in sleeps_in(pid)),
+            lambda: f"a thread of {pid} hangs: {sleeps_in(pid)}",
+            within_s=within_s,
+            every_s=0.002,
+        )
 
     def end(self) -> None:
         """Take them away; who still waits must be killed."""

@@ -30,12 +30,12 @@ def test_a_chip_fails_while_it_is_held(attempt: Try, chips: Chips) -> None:
         container = this.load.containers()["stays-1/c0"]
         [chip] = container.chips
         chips.break_(chip)
-        _wait_unhealthy(this, {chip})
+        truth.wait_node(this.cluster, unhealthy=(chip,))
         this.load.churn.wait_succeeded(3)
         assert this.load.containers()["stays-1/c0"] == container
 
         chips.mend()
-        _wait_unhealthy(this, set())
+        truth.wait_node(this.cluster, unhealthy=())
 
 
 def test_a_chip_fails_while_it_is_claimed(attempt: Try, chips: Chips) -> None:
@@ -48,7 +48,7 @@ def test_a_chip_fails_while_it_is_claimed(attempt: Try, chips: Chips) -> None:
         uid = this.victim("claimant", chips=2)
         claimed = truth.numbers(this.wait_bound(uid).bound_claim)
         chips.break_(claimed[0])
-        _wait_unhealthy(this, {claimed[0]})
+        truth.wait_node(this.cluster, unhealthy=(claimed[0],))
         kubelet.thaw()
 
         this.wait_succeeded(uid)
@@ -57,7 +57,7 @@ def test_a_chip_fails_while_it_is_claimed(attempt: Try, chips: Chips) -> None:
         assert claimed[0] not in line.environment
         this.remark = f"claimed {claimed}, served {line.environment}"
         chips.mend()
-        _wait_unhealthy(this, set())
+        truth.wait_node(this.cluster, unhealthy=())
 
 
 def test_a_chip_fails_while_it_is_free(attempt: Try, chips: Chips) -> None:
@@ -65,7 +65,7 @@ def test_a_chip_fails_while_it_is_free(attempt: Try, chips: Chips) -> None:
         this.quiet()
         broken = truth.node(this.cluster).available[-1]
         chips.break_(broken)
-        _wait_unhealthy(this, {broken})
+        truth.wait_node(this.cluster, unhealthy=(broken,))
         known = len(witness.lines())
         this.load.churn.go_on()
         this.load.churn.wait_succeeded(5)
@@ -73,14 +73,13 @@ def test_a_chip_fails_while_it_is_free(attempt: Try, chips: Chips) -> None:
         assert all(broken not in line.environment for line in witness.lines()[known:])
 
         chips.mend()
-        _wait_unhealthy(this, set())
+        truth.wait_node(this.cluster, unhealthy=())
 
 
 def test_the_driver_hangs(attempt: Try, chips: Chips) -> None:
     with attempt("driver hangs", f"its call does not return for {_HANGS_S} s") as this:
         end = time.monotonic() + _HANGS_S
-        pid = this.agent.pid
-        assert pid is not None
+        pid = this.agent.running_pid()
         chips.hang(pid)
         try:
             until(lambda: _is_stale(this), "the reading counts as stale", within_s=60)
@@ -89,14 +88,6 @@ def test_the_driver_hangs(attempt: Try, chips: Chips) -> None:
         finally:
             chips.let_go(pid)
         until(lambda: not _is_stale(this), "the driver answers again", within_s=60)
-
-
-def _wait_unhealthy(this: Trial, chips: set[int]) -> None:
-    until(
-        lambda: set(truth.node(this.cluster).unhealthy) == chips,
-        f"unhealthy chips {chips}",
-        within_s=60,
-    )
 
 
 def _is_stale(this: Trial) -> bool:

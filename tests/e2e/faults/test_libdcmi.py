@@ -88,14 +88,6 @@ class Chips:
         found = self.cluster.core.read_namespaced_pod(name, self.namespace)
         return dict(found.metadata.annotations or {})
 
-    def wait_unhealthy(self, *chips: int) -> None:
-        """Wait until these chips and no others are out of service."""
-        until(
-            lambda: truth.node(self.cluster).unhealthy == chips,
-            f"unhealthy chips {chips}",
-            within_s=60,
-        )
-
     def wait_metric(self, name: str, is_so: Callable[[float], bool]) -> None:
         """Wait until one of the agent's figures is as it has to be."""
         until(lambda: is_so(self.metric(name)), f"{name} as expected", within_s=60)
@@ -160,7 +152,7 @@ def chips(cluster: Cluster, namespace: str, machine: FakeMachine) -> Iterator[Ch
     machine.tell()
     for card in range(8):
         machine.say(card, 0, codes="", pids="")
-    chips.wait_unhealthy()
+    truth.wait_node(cluster, unhealthy=())
 
 
 def test_a_call_hangs(chips: Chips) -> None:
@@ -178,7 +170,7 @@ def test_a_call_hangs(chips: Chips) -> None:
     chips.wait_logged(f"{_CODES} (card 2, device 0) has not come back for 5 s")
     chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
     chips.machine.say(1, 0, codes=_BROKEN)
-    chips.wait_unhealthy(1)
+    truth.wait_node(chips.cluster, unhealthy=(1,))
 
     assert during == before
     assert served
@@ -202,7 +194,7 @@ def test_the_library_crashes(chips: Chips) -> None:
     )
     chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
     chips.machine.say(5, 0, codes=_BROKEN)
-    chips.wait_unhealthy(5)
+    truth.wait_node(chips.cluster, unhealthy=(5,))
 
     assert during == before
     assert served
@@ -247,7 +239,7 @@ def test_a_process_outlives_its_pod(chips: Chips) -> None:
         *("delete", "pod", "left", "-n", chips.namespace),
         *("--force", "--grace-period=0"),
     )
-    _wait_releasing(chips, its)
+    truth.wait_node(cluster, releasing=its, within_s=120)
     chips.create("next", 4)
     until(lambda: _is_refused(chips, "next"), "next waits", within_s=60)
     until(lambda: _told(cluster, its[0]), "the event", within_s=60)
@@ -258,7 +250,7 @@ def test_a_process_outlives_its_pod(chips: Chips) -> None:
 
     cluster.programs.containerd.thaw()
     # the pod's own processes have ended then; the driver's list has one of them yet
-    _wait_releasing(chips, its[:1])
+    truth.wait_node(cluster, releasing=its[:1], within_s=120)
     is_waiting_yet = _is_refused(chips, "next")
     chips.machine.say(its[0], 0, pids="")
     served = chips.wait_served("next")
@@ -293,21 +285,13 @@ def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
     )
     if len(truth.node(cluster).available) >= 4:
         chips.serve("other", 4)
-    until(lambda: not truth.node(cluster).available, "no chip free", within_s=60)
+    truth.wait_node(cluster, available=())
     found = cluster.core.read_namespaced_pod("left", chips.namespace).status
     pid = cluster.container_pid(found.container_statuses[0].container_id)
     chips.strays.append(pid)
     chips.machine.say(its[0], 0, pids=pid)
     until(lambda: _users(pid) == {its[0]}, "the process is seen", within_s=60)
     return its, pid
-
-
-def _wait_releasing(chips: Chips, wanted: tuple[int, ...]) -> None:
-    until(
-        lambda: truth.node(chips.cluster).releasing == wanted,
-        lambda: f"{wanted} releasing: {truth.node(chips.cluster)}",
-        within_s=120,
-    )
 
 
 def _status() -> dict[str, Any]:

@@ -15,7 +15,6 @@ import pytest
 
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
 from tests.e2e.components import Component
 from tests.e2e.faults import ours, witness
 from tests.e2e.faults.audit import audit
@@ -143,24 +142,21 @@ def _frozen(component: Component, for_s: float) -> None:
 
 def _broken(cluster: Cluster, chips: ours.Chips) -> None:
     chips.break_(6)
-    until(lambda: 6 in truth.node(cluster).unhealthy, "chip 6 fails", within_s=20)
+    truth.wait_node(cluster, unhealthy=(6,), within_s=20)
     time.sleep(3)
     chips.mend()
-    until(lambda: not truth.node(cluster).unhealthy, "chip 6 mended", within_s=20)
+    truth.wait_node(cluster, unhealthy=(), within_s=20)
 
 
 def _hanging(agent: ours.Program, chips: ours.Chips) -> None:
-    pid = agent.pid
-    assert pid is not None
+    pid = agent.running_pid()
     chips.hang(pid)
     time.sleep(8)
     chips.let_go(pid)
 
 
 def _sample(program: ours.Program, now: float) -> Sample:
-    pid = program.pid
-    if pid is None:
-        raise LookupError(program.name)
+    pid = program.running_pid()
     process = Path(f"/proc/{pid}")
     status = dict(
         line.split(":", 1)

@@ -88,11 +88,7 @@ class Load:
         self.churn.pause()
         self.cluster.heal()
         self.cluster.core.delete_namespace(self.namespace)
-        until(
-            lambda: not self.cluster.core.list_namespaced_pod(self.namespace).items,
-            f"no pods in {self.namespace}",
-            within_s=180,
-        )
+        self.cluster.wait_no_pods(self.namespace)
         truth.until_agreed(self.cluster)
 
     def have_staying(self) -> None:
@@ -128,20 +124,7 @@ class Load:
 
     def create(self, pod: dict[str, Any]) -> str:
         """Create a pod as soon as no other has its name; returns its UID."""
-        uids: list[str] = []
-
-        def created() -> bool:
-            try:
-                made = self.cluster.core.create_namespaced_pod(self.namespace, pod)
-            except kubernetes.client.ApiException as error:
-                if error.status == 409:
-                    return False
-                raise
-            uids.append(made.metadata.uid)
-            return True
-
-        until(created, f"pod {pod['metadata']['name']} created", within_s=120)
-        return uids[0]
+        return self.cluster.create_pod(self.namespace, pod)
 
     def remove(self, name: str) -> None:
         """Delete a pod and wait until it is gone."""
