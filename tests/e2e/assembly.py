@@ -89,19 +89,52 @@ def assemble(places: Places, address: str) -> Assembly:
     )
 
 
+def etcd_arguments(data: Path, client: str, peer: str) -> tuple[str, ...]:
+    """Return the arguments of an etcd that serves at two URLs."""
+    return (
+        f"--data-dir={data}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    )
+
+
+def apiserver_arguments(
+    keys: Path, *, etcd: str, address: str, port: int
+) -> tuple[str, ...]:
+    """Return the arguments that all API servers of ours have.
+
+    Args:
+        keys: The folder of tokens and of the key of service accounts.
+        etcd: URL of its etcd.
+        address: Where it serves.
+        port: Where it serves.
+    """
+    return (
+        f"--etcd-servers={etcd}",
+        f"--bind-address={address}",
+        f"--secure-port={port}",
+        f"--token-auth-file={keys / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={keys / 'accounts.key'}",
+        f"--service-account-signing-key-file={keys / 'accounts.key'}",
+        f"--service-cluster-ip-range={SERVICE_NETWORK}",
+        "--allow-privileged",
+    )
+
+
 def _etcd(places: Places) -> Component:
     return Component(
         name="etcd",
         command=(
             f"{places.programs / 'etcd'}",
-            f"--data-dir={places.run / 'etcd'}",
-            f"--listen-client-urls={_ETCD}",
-            f"--advertise-client-urls={_ETCD}",
-            f"--listen-peer-urls={_ETCD_PEER}",
-            f"--initial-advertise-peer-urls={_ETCD_PEER}",
-            f"--initial-cluster=default={_ETCD_PEER}",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
+            *etcd_arguments(places.run / "etcd", _ETCD, _ETCD_PEER),
         ),
         log=places.log("etcd"),
         is_ready=_answers(f"{_ETCD}/health"),
@@ -114,22 +147,12 @@ def _apiserver(places: Places, address: str) -> Component:
         name="apiserver",
         command=(
             f"{places.programs / 'kube-apiserver'}",
-            f"--etcd-servers={_ETCD}",
-            f"--bind-address={address}",
-            f"--secure-port={API_PORT}",
+            *apiserver_arguments(keys, etcd=_ETCD, address=address, port=API_PORT),
             f"--tls-cert-file={keys / 'apiserver.crt'}",
             f"--tls-private-key-file={keys / 'apiserver.key'}",
-            f"--token-auth-file={keys / 'tokens.csv'}",
-            "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={keys / 'accounts.key'}",
-            f"--service-account-signing-key-file={keys / 'accounts.key'}",
-            f"--service-cluster-ip-range={SERVICE_NETWORK}",
             f"--kubelet-client-certificate={keys / 'to-kubelet.crt'}",
             f"--kubelet-client-key={keys / 'to-kubelet.key'}",
             "--kubelet-preferred-address-types=InternalIP",
-            "--allow-privileged",
         ),
         log=places.log("apiserver"),
         is_ready=_answers(f"https://{address}:{API_PORT}/readyz", places.kubeconfig()),

@@ -7,7 +7,6 @@ needed, and everything ends with the context. Its nodes are what a test makes of
 
 import asyncio
 import itertools
-import json
 import secrets
 import shutil
 import socket
@@ -22,7 +21,7 @@ import aiohttp
 
 from sandbox.apiclient import FAILURES, ApiClient
 from sandbox.world.programs import Program, Programs
-from tests.e2e import configurations, stalls
+from tests.e2e import assembly, configurations, stalls
 from tests.e2e.commands import run
 from tests.e2e.places import Places, chosen
 from tests.e2e.stages import CannotError
@@ -32,6 +31,7 @@ NEEDED = ("etcd", "kube-apiserver", "kube-scheduler")
 _READY_S = 180.0
 _ANSWER_S = 30.0
 _LOOK_S = 0.05
+_LOOPBACK = "127.0.0.1"
 #: kubeconfig → user name and groups at the API server
 _USERS: Mapping[str, tuple[str, Sequence[str]]] = {
     "admin": ("admin", ["system:masters"]),
@@ -205,7 +205,7 @@ async def _begin(
     tokens = _make_tokens(folder, users)
     run("openssl", "genrsa", "-out", folder / "accounts.key", "2048")
     port = free_port()
-    url = f"https://127.0.0.1:{port}"
+    url = f"https://{_LOOPBACK}:{port}"
     # The certificate that the API server makes comes with its authority.
     authority = folder / "pki" / "apiserver.crt"
     cluster = BareCluster(
@@ -218,9 +218,17 @@ async def _begin(
         tokens=tokens,
     )
     for user, (name, _) in _USERS.items():
-        _write_kubeconfig(cluster, user, tokens[name])
+        text = configurations.kubeconfig(
+            user, tokens[name], server=url, authority=authority
+        )
+        cluster.places.kubeconfig(user).write_text(text, encoding="utf-8")
     etcd = await _start_etcd(cluster)
-    server = cluster.start("kube-apiserver", *_apiserver(folder, etcd, port))
+    server = cluster.start(
+        "kube-apiserver",
+        *assembly.apiserver_arguments(folder, etcd=etcd, address=_LOOPBACK, port=port),
+        f"--advertise-address={_LOOPBACK}",
+        f"--cert-dir={folder / 'pki'}",
+    )
     await answers(f"{url}/readyz", server, token=tokens["admin"])
     return cluster
 
@@ -236,53 +244,14 @@ def _make_tokens(folder: Path, users: Mapping[str, Sequence[str]]) -> dict[str, 
     return tokens
 
 
-def _write_kubeconfig(cluster: BareCluster, user: str, token: str) -> None:
-    where = {"server": cluster.api_url, "certificate-authority": str(cluster.authority)}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "bare", "cluster": where}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": "bare", "context": {"cluster": "bare", "user": user}}],
-        "current-context": "bare",
-    }
-    path = cluster.places.kubeconfig(user)
-    path.write_text(json.dumps(document), encoding="utf-8")
-
-
 async def _start_etcd(cluster: BareCluster) -> str:
     client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     program = cluster.start(
         "etcd",
-        f"--data-dir={cluster.places.cache / 'etcd'}",
-        f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
-        f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=default={peer}",
-        "--unsafe-no-fsync",
-        "--log-level=warn",
+        *assembly.etcd_arguments(cluster.places.cache / "etcd", client, peer),
     )
     await answers(f"{client}/health", program)
     return client
-
-
-def _apiserver(folder: Path, etcd: str, port: int) -> Sequence[str]:
-    return (
-        f"--etcd-servers={etcd}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        f"--secure-port={port}",
-        f"--cert-dir={folder / 'pki'}",
-        f"--token-auth-file={folder / 'tokens.csv'}",
-        "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={folder / 'accounts.key'}",
-        f"--service-account-signing-key-file={folder / 'accounts.key'}",
-        "--service-cluster-ip-range=10.214.0.0/24",
-        "--allow-privileged",
-    )
 
 
 async def _default_account(api: ApiClient) -> None:

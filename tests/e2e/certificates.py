@@ -1,9 +1,9 @@
 """Keys, certificates, tokens and kubeconfigs of one cluster; each run has its own."""
 
-import json
 import secrets
 from pathlib import Path
 
+from tests.e2e import configurations
 from tests.e2e.commands import run
 from tests.e2e.places import (
     API_PORT,
@@ -45,8 +45,14 @@ def make(places: Places, address: str) -> None:
         for user, (name, groups) in _USERS.items()
     ]
     (folder / "tokens.csv").write_text("\n".join(rows) + "\n", encoding="ascii")
+    server, authority = f"https://{address}:{API_PORT}", folder / "ca.crt"
     for user, token in tokens.items():
-        _kubeconfig(places, user, token, f"https://{address}:{API_PORT}")
+        path = places.kubeconfig(user)
+        path.write_text(
+            configurations.kubeconfig(user, token, server=server, authority=authority),
+            encoding="utf-8",
+        )
+        path.chmod(0o600)
 
 
 def _authority(folder: Path) -> None:
@@ -71,19 +77,3 @@ def _signed(folder: Path, name: str, subject: str, names: str) -> None:
         *("-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial"),
         *("-extfile", extensions, "-out", folder / f"{name}.crt"),
     )
-
-
-def _kubeconfig(places: Places, user: str, token: str, server: str) -> None:
-    authority = str(places.certificates / "ca.crt")
-    cluster = {"server": server, "certificate-authority": authority}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "e2e", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": user}}],
-        "current-context": "e2e",
-    }
-    path = places.kubeconfig(user)
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    path.chmod(0o600)

@@ -119,6 +119,22 @@ def kubelet(places: Places) -> str:
     )
 
 
+def kubeconfig(user: str, token: str, *, server: str, authority: Path) -> str:
+    """The kubeconfig of a user; `authority` is what its server is checked with."""
+    cluster = {"server": server, "certificate-authority": str(authority)}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "e2e", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": user}}],
+            "current-context": "e2e",
+        },
+        indent=1,
+    )
+
+
 def _extender() -> dict[str, object]:
     """The entry of the configuration that ships."""
     (entry,) = yaml.safe_load(_READY.read_text())["extenders"]

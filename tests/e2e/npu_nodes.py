@@ -1,7 +1,8 @@
 """Nodes that consist of what the API server has of them: no kubelet, no agent."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from sandbox.apiclient import ApiClient, Object
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -9,44 +10,53 @@ from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock
-
-_PODS = "/api/v1/namespaces/default/pods"
+from tests.support import objects
 
 
 async def create(api: ApiClient, name: str) -> None:
     """Make a node with eight free chips, and the ConfigMap that an agent writes."""
-    await api.create("/api/v1/nodes", _node(name))
-    # The API server taints what nobody has called ready yet, and a controller,
-    # which may not run here, takes the taint away.
-    await api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
-    path = f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps"
-    meta = {"name": deviceinfo.configmap_name(name), "labels": {**deviceinfo.LABELS}}
-    await api.create(path, {"metadata": meta, "data": report()})
+    base = inventory.render(range(PRODUCT.chip_count), PRODUCT)
+    await _create(api, name, PRODUCT, annotations={inventory.BASE_DEVICE_INFOS: base})
+    config = objects.configmap(
+        deviceinfo.configmap_name(name), report(), labels={**deviceinfo.LABELS}
+    )
+    await api.create(objects.CONFIGMAPS, config)
 
 
 async def create_bare(
     api: ApiClient, name: str, product: Product, *, address: str, superpod: int
 ) -> None:
     """Make a node of which nothing is known but what its own object says."""
-    offered = {"pods": "110", "cpu": "192", "memory": "791621632Ki"}
-    offered[product.resource] = str(product.chip_count)
-    labels = {"kubernetes.io/hostname": name}
+    await _create(
+        api,
+        name,
+        product,
+        labels={"accelerator-type": product.accelerator_types[-1]},
+        annotations={"superPodID": str(superpod)},
+        addresses=[{"type": "InternalIP", "address": address}],
+    )
+
+
+async def _create(
+    api: ApiClient,
+    name: str,
+    product: Product,
+    *,
+    annotations: Mapping[str, str],
+    labels: Mapping[str, str] = MappingProxyType({}),
+    addresses: Sequence[Object] = (),
+) -> None:
+    has = {"pods": "110", "cpu": "192", "memory": "791621632Ki"}
+    has[product.resource] = str(product.chip_count)
+    marks = {"kubernetes.io/hostname": name, **labels}
+    body = objects.node(name, labels=marks, annotations=annotations)
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    node = {
-        "metadata": {
-            "name": name,
-            "labels": labels | {"accelerator-type": product.accelerator_types[-1]},
-            "annotations": {"superPodID": str(superpod)},
-        },
-        "status": {
-            "capacity": offered,
-            "allocatable": offered,
-            "addresses": [{"type": "InternalIP", "address": address}],
-            "conditions": [ready],
-        },
-    }
-    await api.create("/api/v1/nodes", node)
-    await api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+    status = objects.offered(**has)["status"]
+    body["status"] = status | {"conditions": [ready], "addresses": addresses}
+    await api.create(objects.NODES, body)
+    # The API server taints what nobody has called ready yet, and a controller,
+    # which may not run here, takes the taint away.
+    await api.patch(f"{objects.NODES}/{name}", {"spec": {"taints": None}})
 
 
 async def set_report(
@@ -83,50 +93,19 @@ def report(
 
 
 def _path(name: str) -> str:
-    return (
-        f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps/"
-        f"{deviceinfo.configmap_name(name)}"
-    )
-
-
-def _node(name: str) -> Object:
-    quantities = {
-        "cpu": "192",
-        "memory": "791621632Ki",
-        "pods": "110",
-        PRODUCT.resource: str(PRODUCT.chip_count),
-    }
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/hostname": name},
-            "annotations": {
-                inventory.BASE_DEVICE_INFOS: inventory.render(
-                    range(PRODUCT.chip_count), PRODUCT
-                )
-            },
-        },
-        "status": {
-            "capacity": quantities,
-            "allocatable": quantities,
-            "conditions": [ready],
-        },
-    }
+    return f"{objects.CONFIGMAPS}/{deviceinfo.configmap_name(name)}"
 
 
 def pod(name: str, count: int = 0) -> Object:
     """A pod that asks for so many chips; 0: for none, as most pods."""
-    limits = {PRODUCT.resource: str(count)} if count else {}
-    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container]}}
+    return objects.pod(name, count, resource=PRODUCT.resource)
 
 
 async def taken(api: ApiClient) -> set[tuple[str, str]]:
     """{(node, chip)} of the pods, all of them bound; fails if two have one."""
     found = [
         (pod["spec"]["nodeName"], chip)
-        for pod in await api.items(_PODS)
+        for pod in await api.items(objects.PODS)
         for chip in pod["metadata"]["annotations"][PRODUCT.resource].split(",")
     ]
     assert len(found) == len(set(found)), sorted(found)

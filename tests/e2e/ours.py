@@ -3,15 +3,17 @@
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
 from sandbox.world.programs import Program
 from sandbox.world.readiness import address
-from tests.e2e.bare import BareCluster, answers, until
+from tests.e2e import npu_nodes
+from tests.e2e.bare import BareCluster, answers, bare_cluster, until
 from tests.e2e.places import REPOSITORY
 
 EXTENDER = "system:serviceaccount:kube-system:ascend-extender"
@@ -38,6 +40,33 @@ def give_rights(cluster: BareCluster, folder: str = "base") -> None:
     rendered = cluster.kubectl("kustomize", REPOSITORY / "daemonset" / folder)
     access = [each for each in yaml.safe_load_all(rendered) if each["kind"] in _ACCESS]
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(access))
+
+
+@contextlib.asynccontextmanager
+async def installed(
+    *nodes: str,
+    folder: str = "base",
+    users: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> AsyncIterator[BareCluster]:
+    """Have a control plane with these nodes and the extender's rights.
+
+    Args:
+        nodes: Each has free chips, as an agent would report it.
+        folder: What is installed, below `daemonset`.
+        users: {name: groups} of whoever needs a token besides the extender.
+    """
+    async with bare_cluster({**USERS, **users}) as cluster:
+        give_rights(cluster, folder)
+        for name in nodes:
+            await npu_nodes.create(cluster.api, name)
+        yield cluster
+
+
+async def serve(cluster: BareCluster, *arguments: str) -> Extender:
+    """Start our extender, and the stock scheduler, which calls it."""
+    extender = await start_extender(cluster, *arguments)
+    await cluster.start_scheduler(extender.url)
+    return extender
 
 
 async def start_extender(

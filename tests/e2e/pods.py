@@ -1,5 +1,7 @@
 """Pods for tests: what they ask for, and nothing more."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tests.e2e.configurations import RESOURCE
@@ -34,18 +36,25 @@ def first_container(chips: int = 1) -> dict[str, Any]:
     return container("init", chips, command=["true"])
 
 
-def pod(name: str, chips: int = 0, **spec: Any) -> dict[str, Any]:
+def pod(
+    name: str,
+    chips: int = 0,
+    *,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    **spec: Any,
+) -> dict[str, Any]:
     """A pod that sleeps and ends soon after it is deleted.
 
     Args:
         name: Its name.
         chips: For its one container, `main`.
+        labels: Its labels.
         spec: More of its specification; `containers` replaces the one.
     """
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": dict(labels)},
         "spec": {
             "terminationGracePeriodSeconds": 5,
             "automountServiceAccountToken": False,

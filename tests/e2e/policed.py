@@ -11,12 +11,13 @@ import pytest
 
 from sandbox.apiclient import ApiClient, ApiStatusError, Object
 from tests.e2e import npu_nodes, ours
-from tests.e2e.bare import BareCluster, bare_cluster, until
+from tests.e2e.bare import BareCluster, until
 from tests.e2e.places import REPOSITORY
+from tests.support import objects
+from tests.support.objects import PODS
 
 NODES = ("node-0", "node-1")
 NAMESPACE = "default"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _SYSTEM = "/api/v1/namespaces/kube-system"
 _POLICIES = REPOSITORY / "daemonset" / "components" / "policies"
 _KUBELETS = {f"system:node:{name}": ["system:nodes"] for name in NODES}
@@ -57,12 +58,7 @@ class Site:
 
 def binding(name: str, node: str, notes: Notes = NONE) -> Object:
     """What a scheduler sends to bind a pod."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name, "annotations": {**notes}},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-    }
+    return objects.binding(name, node, annotations={**notes})
 
 
 def annotated(notes: Mapping[str, str | None]) -> Object:
@@ -87,12 +83,9 @@ async def refusal(call: Awaitable[Any]) -> str:
 async def policed() -> AsyncIterator[Site]:
     """Have such a control plane while the context lasts."""
     async with (
-        bare_cluster({**ours.USERS, **_KUBELETS}) as cluster,
+        ours.installed(*NODES, users=_KUBELETS) as cluster,
         contextlib.AsyncExitStack() as stack,
     ):
-        ours.give_rights(cluster)
-        for name in NODES:
-            await npu_nodes.create(cluster.api, name)
 
         async def speaks(token: str) -> ApiClient:
             client = ApiClient(cluster.api_url, token, authority=cluster.authority)
@@ -131,16 +124,15 @@ def apply(cluster: BareCluster, *patches: Object) -> None:
 
 async def _agents_token(cluster: BareCluster, node: str) -> str:
     """The token that the kubelet mounts into the agent's pod."""
-    body = npu_nodes.pod(f"ascend-agent-{node}")
-    body["spec"] |= {"serviceAccountName": "ascend-agent", "nodeName": node}
-    pod = await cluster.api.create(f"{_SYSTEM}/pods", body)
-    meta = pod["metadata"]
-    bound = {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "name": meta["name"],
-        "uid": meta["uid"],
-    }
+    body = objects.pod(
+        f"ascend-agent-{node}",
+        namespace="kube-system",
+        node=node,
+        serviceAccountName="ascend-agent",
+    )
+    meta = (await cluster.api.create(f"{_SYSTEM}/pods", body))["metadata"]
+    bound = {"kind": "Pod", "apiVersion": "v1"}
+    bound |= {key: meta[key] for key in ("name", "uid")}
     return await _token(cluster, {"boundObjectRef": bound})
 
 

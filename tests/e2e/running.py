@@ -1,13 +1,12 @@
 """What must not change of containers that run, whatever happens around them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.pods import container, first_container, pod
 
-_LABELS = {"part": "stays"}
+LABELS = {"part": "stays"}
 #: Selects the pods that stay.
 STAYING = "part=stays"
 
@@ -61,15 +60,12 @@ def have_staying(cluster: Cluster, namespace: str) -> dict[str, Container]:
     One has one container, one has two, and one has a chip that was an init
     container's before.
     """
+    two = [container("a", 1), container("b", 1)]
     cluster.run(
         namespace,
-        _staying(pod("two", 2)),
-        _staying(pod("several", containers=[container("a", 1), container("b", 1)])),
-        _staying(pod("initial", 1, initContainers=[first_container()])),
+        pod("two", 2, labels=LABELS),
+        pod("several", containers=two, labels=LABELS),
+        pod("initial", 1, initContainers=[first_container()], labels=LABELS),
     )
     truth.until_agreed(cluster)
     return containers(cluster, namespace, STAYING)
-
-
-def _staying(body: dict[str, Any]) -> dict[str, Any]:
-    return body | {"metadata": body["metadata"] | {"labels": _LABELS}}

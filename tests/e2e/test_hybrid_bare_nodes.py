@@ -1,7 +1,7 @@
 """Leaf switches and SuperPoDs of nodes without agents, under the stock scheduler."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -11,15 +11,13 @@ from sandbox.apiclient import ApiClient, Object
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as RINGS
 from scheduler_core.products.table import Product
-from scheduler_core.wire import deviceinfo, switches
+from scheduler_core.wire import switches
 from tests.e2e import npu_nodes, ours
-from tests.e2e.bare import bare_cluster, until
+from tests.e2e.bare_pods import wait_bound
+from tests.support.objects import CONFIGMAPS, PODS, configmap
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PODS = "/api/v1/namespaces/default/pods"
-CONFIGMAPS = f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps"
-WITHIN_S = 60.0
 A3 = table.by_key("atlas-a3-16-superpod")
 #: {node of an A3: its SuperPoD}
 SUPERPODS = {"a3-0": 0, "a3-1": 1, "a3-2": 1}
@@ -33,17 +31,18 @@ ADDRESSES = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api() -> AsyncIterator[ApiClient]:
     """The API server of a cluster with our extender and no agent at all."""
-    async with bare_cluster(ours.USERS) as cluster:
-        ours.give_rights(cluster)
+    async with ours.installed() as cluster:
         for name, superpod in SUPERPODS.items():
             await create(cluster.api, name, A3, superpod)
         for name in (*LEAVES[0], *LEAVES[1]):
             await create(cluster.api, name, RINGS, -2)
         settings = {"reserve-nodes": "0", "nslb-version": "2.0"}
-        await create_config(cluster.api, live_settings.NAME, settings)
-        await create_config(cluster.api, switches.NAME, {"tor_info": leaves()})
-        extender = await ours.start_extender(cluster, "--bare-nodes", "true")
-        await cluster.start_scheduler(extender.url)
+        for config in (
+            configmap(live_settings.NAME, settings),
+            configmap(switches.NAME, {"tor_info": leaves()}),
+        ):
+            await cluster.api.create(CONFIGMAPS, config)
+        await ours.serve(cluster, "--bare-nodes", "true")
         yield cluster.api
 
 
@@ -51,10 +50,6 @@ async def create(api: ApiClient, name: str, product: Product, superpod: int) -> 
     await npu_nodes.create_bare(
         api, name, product, address=ADDRESSES[name], superpod=superpod
     )
-
-
-async def create_config(api: ApiClient, name: str, data: Mapping[str, str]) -> None:
-    await api.create(CONFIGMAPS, {"metadata": {"name": name}, "data": dict(data)})
 
 
 def leaves() -> str:
@@ -92,7 +87,7 @@ async def test_a_logical_superpod_lies_in_one_physical(api: ApiClient) -> None:
         pod["metadata"]["annotations"]["sp-block"] = "32"
         await api.create(PODS, pod)
 
-    found = await bound(api, "a", "b")
+    found = await wait_bound(api, "a", "b")
 
     assert {pod["spec"]["nodeName"] for pod in found} == {"a3-1", "a3-2"}
     marks = [pod["metadata"]["annotations"] for pod in found]
@@ -106,26 +101,14 @@ async def test_a_small_job_lies_under_one_leaf(api: ApiClient) -> None:
     busy = npu_nodes.pod("busy", 1)
     busy["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "ring-0"}
     await api.create(PODS, busy)
-    await bound(api, "busy")
+    await wait_bound(api, "busy")
     for name in ("c", "d"):
         pod = member(name, "filler", RINGS)
         pod["metadata"]["labels"] = {"tor-affinity": "large-model-schema"}
         await api.create(PODS, pod)
 
-    found = await bound(api, "c", "d")
+    found = await wait_bound(api, "c", "d")
 
     assert {pod["spec"]["nodeName"] for pod in found} == set(LEAVES[1])
     marks = [pod["metadata"]["annotations"] for pod in found]
     assert {(each["isSharedTor"], each["isHealthy"]) for each in marks} == {("0", "0")}
-
-
-async def bound(api: ApiClient, *names: str) -> list[Object]:
-    """These pods, once all of them have a node."""
-    found: list[Object] = []
-
-    async def are_bound() -> bool:
-        found[:] = [await api.get(f"{PODS}/{name}") for name in names]
-        return all(pod["spec"].get("nodeName") for pod in found)
-
-    await until(are_bound, f"{names} bound", within_s=WITHIN_S)
-    return found

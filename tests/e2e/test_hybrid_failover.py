@@ -14,14 +14,16 @@ import pytest_asyncio
 
 from sandbox.apiclient import ApiStatusError, Object
 from tests.e2e import npu_nodes, ours
-from tests.e2e.bare import BareCluster, bare_cluster, until
+from tests.e2e.bare import BareCluster, until
+from tests.e2e.bare_pods import bound, remove_all, wait_bound
 from tests.e2e.ours import Extender
 from tests.extender.replicas import Replicas
+from tests.support import objects
+from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
-PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ascend-extender"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _POLICIES = f"{_ADMISSION}/validatingadmissionpolicies"
@@ -40,10 +42,7 @@ class Site:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site() -> AsyncIterator[Site]:
     """The cluster, without an extender yet."""
-    async with bare_cluster(ours.USERS) as cluster:
-        ours.give_rights(cluster)
-        for name in NODES:
-            await npu_nodes.create(cluster.api, name)
+    async with ours.installed(*NODES) as cluster:
         found = Replicas()
         front = await asyncio.start_server(found.forward, "127.0.0.1", 0)
         port = front.sockets[0].getsockname()[1]
@@ -80,7 +79,7 @@ async def both(
                 each.program.tell(signal.SIGCONT)
                 site.cluster.programs.expect_end(each.program.name)
                 await site.cluster.programs.end(each.program)
-        await _remove_all(site)
+        await remove_all(site.cluster.api)
 
 
 async def test_a_leader_that_dies_in_the_middle_of_a_job_loses_and_doubles_nothing(
@@ -88,18 +87,17 @@ async def test_a_leader_that_dies_in_the_middle_of_a_job_loses_and_doubles_nothi
 ) -> None:
     quick = ("--lease-s", "5", "--bind-s", "1")
     async with _refused(site, "held"), both(site, "dies", *quick) as extenders:
-        for index, name in enumerate(("free", "also-free", "held", "held-too")):
+        names = ("free", "also-free", "held", "held-too")
+        for index, name in enumerate(names):
             await site.cluster.api.create(PODS, _member(name, index))
-        await until(
-            lambda: _are_bound(site, {"free", "also-free"}), "half bound", within_s=60
-        )
+        await wait_bound(site.cluster.api, "free", "also-free")
+        assert len(await bound(site.cluster.api)) == 2
 
         site.cluster.programs.expect_end("a-dies")
         extenders["a"].program.tell(signal.SIGKILL)
         await _allow(site)
 
-        names = {"free", "also-free", "held", "held-too"}
-        await until(lambda: _are_bound(site, names), "all bound", within_s=WITHIN_S)
+        await wait_bound(site.cluster.api, *names)
         assert len(await npu_nodes.taken(site.cluster.api)) == 32
         assert await _holder(site) == "b-dies"
 
@@ -108,18 +106,17 @@ async def test_a_leader_that_was_frozen_is_none_when_it_is_thawed(site: Site) ->
     quick = ("--lease-s", "5", "--bind-s", "1")
     async with both(site, "frozen", *quick) as extenders:
         await site.cluster.api.create(PODS, npu_nodes.pod("before", 2))
-        await until(lambda: _are_bound(site, {"before"}), "bound by a")
+        await wait_bound(site.cluster.api, "before")
 
         extenders["a"].program.tell(signal.SIGSTOP)
         await until(lambda: _says(site, "b", "ok"), "b leads", within_s=WITHIN_S)
         await site.cluster.api.create(PODS, npu_nodes.pod("meanwhile", 4))
-        await until(lambda: _are_bound(site, {"before", "meanwhile"}), "bound by b")
+        await wait_bound(site.cluster.api, "before", "meanwhile")
         extenders["a"].program.tell(signal.SIGCONT)
 
         await until(lambda: _says(site, "a", "b-frozen leads"), "a stands by")
         await site.cluster.api.create(PODS, npu_nodes.pod("after", 8))
-        names = {"before", "meanwhile", "after"}
-        await until(lambda: _are_bound(site, names), "bound by b")
+        await wait_bound(site.cluster.api, "before", "meanwhile", "after")
         assert len(await npu_nodes.taken(site.cluster.api)) == 14
         assert await _holder(site) == "b-frozen"
 
@@ -131,7 +128,7 @@ async def test_a_leader_that_is_told_to_stop_hands_over_at_once(site: Site) -> N
 
         await until(lambda: _says(site, "b", "ok"), "b leads", within_s=WITHIN_S)
         await site.cluster.api.create(PODS, npu_nodes.pod("next", 8))
-        await until(lambda: _are_bound(site, {"next"}), "bound by b")
+        await wait_bound(site.cluster.api, "next")
         assert await _holder(site) == "b-stops"
 
 
@@ -167,8 +164,7 @@ async def _refused(site: Site, beginning: str) -> AsyncIterator[None]:
 
     async def is_in_force() -> bool:
         await api.create(PODS, probe)
-        target = {"apiVersion": "v1", "kind": "Node", "name": NODES[0]}
-        body = {"metadata": {"name": probe["metadata"]["name"]}, "target": target}
+        body = objects.binding(probe["metadata"]["name"], NODES[0])
         try:
             await api.create(f"{path}/binding", body)
         except ApiStatusError as error:
@@ -198,20 +194,3 @@ async def _says(site: Site, name: str, text: str) -> bool:
 async def _holder(site: Site) -> str:
     spec = (await site.cluster.api.get(LEASE))["spec"]
     return str(spec["holderIdentity"])
-
-
-async def _are_bound(site: Site, names: set[str]) -> bool:
-    pods = await site.cluster.api.items(PODS)
-    bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
-    return bound == names
-
-
-async def _remove_all(site: Site) -> None:
-    api = site.cluster.api
-    for pod in await api.items(PODS):
-        await api.delete(f"{PODS}/{pod['metadata']['name']}", grace_s=0)
-
-    async def is_empty() -> bool:
-        return not await api.items(PODS)
-
-    await until(is_empty, "all pods gone")

@@ -14,13 +14,13 @@ from sandbox.apiclient import ApiClient, Object
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations
 from tests.e2e import npu_nodes, ours
-from tests.e2e.bare import bare_cluster, until
+from tests.e2e.bare import until
+from tests.e2e.bare_pods import wait_bound, wait_event
 from tests.e2e.places import REPOSITORY
+from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PODS = "/api/v1/namespaces/default/pods"
-EVENTS = "/api/v1/namespaces/default/events"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WITHIN_S = 60.0
@@ -29,13 +29,11 @@ WITHIN_S = 60.0
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api() -> AsyncIterator[ApiClient]:
     """The API server of a cluster whose extender evicts."""
-    async with bare_cluster(ours.USERS) as cluster:
-        ours.give_rights(cluster)
+    async with ours.installed() as cluster:
         component = REPOSITORY / "daemonset" / "components" / "preemption"
         cluster.kubectl("apply", "-f", component / "access.yaml")
         await cluster.api.create(CLASSES, {"metadata": {"name": "high"}, "value": 1000})
-        extender = await ours.start_extender(cluster, "--preemption", "evict")
-        await cluster.start_scheduler(extender.url)
+        await ours.serve(cluster, "--preemption", "evict")
         yield cluster.api
 
 
@@ -72,15 +70,13 @@ async def test_a_ring_is_freed_where_chips_suffice_and_budgets_are_kept(
     await api.create(BUDGETS, {"metadata": {"name": "keep"}, "spec": spec})
 
     await want(api, "high", 4)
-    await until(lambda: _are_ending(api, {"low-b"}), "low-b evicted", within_s=WITHIN_S)
+    assert await _wait_ending(api, 1) == {"low-b"}
     await _end(api, ["low-b"])
-    await until(lambda: _is_bound(api, "high"), "high bound", within_s=WITHIN_S)
+    [high] = await wait_bound(api, "high")
 
-    assert await _chips(api, "high") == {4, 5, 6, 7}
-    await until(
-        lambda: _has_event(api, "AscendPreempted", "low-b"), "told", within_s=WITHIN_S
-    )
-    assert await _has_event(api, "AscendMakingRoom", "high")
+    assert _chips(high) == {4, 5, 6, 7}
+    await wait_event(api, "AscendPreempted", "low-b")
+    await wait_event(api, "AscendMakingRoom", "high")
     await api.delete(f"{BUDGETS}/keep")
     await _end(api, ["low-a", "high"])
 
@@ -96,12 +92,11 @@ async def test_where_chips_do_not_suffice_those_go_whose_chips_are_together(
         await run(api, f"two-{turn}", "node-1", turn + 4)
 
     await want(api, "high", 4)
-    await until(lambda: _number_ending(api, 4), "four evicted", within_s=WITHIN_S)
+    gone = await _wait_ending(api, 4)
 
-    gone = await _ending(api)
     assert gone in ({f"{ring}-{turn}" for turn in range(4)} for ring in ("one", "two"))
     await _end(api, gone)
-    await until(lambda: _is_bound(api, "high"), "high bound", within_s=WITHIN_S)
+    await wait_bound(api, "high")
     assert len(await api.items(PODS)) == 5
 
 
@@ -116,26 +111,16 @@ async def _ending(api: ApiClient) -> set[str]:
     return {each["name"] for each in meta if "deletionTimestamp" in each}
 
 
-async def _are_ending(api: ApiClient, names: set[str]) -> bool:
-    return await _ending(api) == names
+async def _wait_ending(api: ApiClient, count: int) -> set[str]:
+    """Wait until so many pods are being evicted; return their names."""
+
+    async def are_ending() -> bool:
+        return len(await _ending(api)) == count
+
+    await until(are_ending, f"{count} pods evicted", within_s=WITHIN_S)
+    return await _ending(api)
 
 
-async def _number_ending(api: ApiClient, number: int) -> bool:
-    return len(await _ending(api)) == number
-
-
-async def _is_bound(api: ApiClient, name: str) -> bool:
-    return bool((await api.get(f"{PODS}/{name}"))["spec"].get("nodeName"))
-
-
-async def _chips(api: ApiClient, name: str) -> set[int]:
-    pod: Object = await api.get(f"{PODS}/{name}")
+def _chips(pod: Object) -> set[int]:
     text: str = pod["metadata"]["annotations"][PRODUCT.resource]
     return {int(one.removeprefix(PRODUCT.chip_prefix)) for one in text.split(",")}
-
-
-async def _has_event(api: ApiClient, reason: str, name: str) -> bool:
-    return any(
-        (each["reason"], each["involvedObject"]["name"]) == (reason, name)
-        for each in await api.items(EVENTS)
-    )

@@ -3,7 +3,7 @@
 A control plane without a machine below it; what agents would report is written here.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,9 +13,11 @@ import pytest_asyncio
 from sandbox.apiclient import Object
 from service import clock
 from tests.e2e import npu_nodes, ours, volcanos
-from tests.e2e.bare import BareCluster, bare_cluster, until
+from tests.e2e.bare import BareCluster, until
+from tests.e2e.bare_pods import EVENTS, remove_all, wait_bound
 from tests.e2e.ours import Extender
-from tests.e2e.volcanos import GROUPS, PODS, History, Recorder
+from tests.e2e.volcanos import GROUPS, History, Recorder
+from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,7 +25,6 @@ NODES = ("node-0", "node-1")
 #: Sessions are held each second; several of them, on a slow machine, are this.
 _WITHIN_S = 240.0
 _SESSIONS = 8
-_EVENTS = "/api/v1/namespaces/default/events"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Words of which we have need only if chips are wanting.
 _SHORTAGE = ("free", "room", "chip", "AscendNoRoom")
@@ -42,10 +43,10 @@ class Site:
 async def whole_site() -> AsyncIterator[Site]:
     """API server, Volcano, extender, and two nodes on paper."""
     calls = Recorder()
-    async with bare_cluster(ours.USERS) as cluster, calls.serving() as url:
-        ours.give_rights(cluster, "overlays/volcano")
-        for name in NODES:
-            await npu_nodes.create(cluster.api, name)
+    async with (
+        ours.installed(*NODES, folder="overlays/volcano") as cluster,
+        calls.serving() as url,
+    ):
         extender = await ours.start_extender(cluster)
         calls.url = extender.url
         await volcanos.start(cluster, url)
@@ -57,14 +58,9 @@ async def site(whole_site: Site) -> AsyncIterator[Site]:
     """The same, with nothing on it but the nodes."""
     yield whole_site
     api = whole_site.cluster.api
-    for path in (GROUPS, PODS):
-        for each in await api.items(path):
-            await api.delete(f"{path}/{each['metadata']['name']}", grace_s=0)
-
-    async def is_empty() -> bool:
-        return not await api.items(PODS)
-
-    await until(is_empty, "all pods gone")
+    for each in await api.items(GROUPS):
+        await api.delete(f"{GROUPS}/{each['metadata']['name']}", grace_s=0)
+    await remove_all(api)
 
 
 async def test_a_gang_that_fits_is_bound_whole_with_its_chips_on_the_pods_before(
@@ -73,7 +69,7 @@ async def test_a_gang_that_fits_is_bound_whole_with_its_chips_on_the_pods_before
     history = History(site.cluster)
     async with history.following():
         await volcanos.make(site.cluster, "fits", {"fits-0": 8, "fits-1": 8})
-        await _bound(site, {"fits-0", "fits-1"})
+        await _wait_bound(site, "fits-0", "fits-1")
 
         async def is_told() -> bool:
             last = [history.steps.get(pod, [None])[-1] for pod in ("fits-0", "fits-1")]
@@ -92,7 +88,7 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
     site: Site,
 ) -> None:
     await volcanos.make(site.cluster, "first", {"first": 8})
-    await _bound(site, {"first"})
+    await _wait_bound(site, "first")
     await volcanos.make(site.cluster, "waits", {"waits-0": 8, "waits-1": 8})
 
     await until(lambda: _is_told(site, "waits"), "an event on the PodGroup")
@@ -112,7 +108,7 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
 
     for path in (PODS, GROUPS):
         await site.cluster.api.delete(f"{path}/first", grace_s=0)
-    await _bound(site, {"waits-0", "waits-1"})
+    await _wait_bound(site, "waits-0", "waits-1")
     assert len(await npu_nodes.taken(site.cluster.api)) == 16
     await until(lambda: _has_reason(site, "waits", ""), "no reason any more")
 
@@ -127,7 +123,7 @@ async def test_pods_of_their_own_never_share_chips(site: Site) -> None:
     counts = (4, 2, 1, 1, 4, 2, 1, 1)
     for number, chips in enumerate(counts):
         await volcanos.make(site.cluster, f"lone-{number}", {f"lone-{number}": chips})
-    await _bound(site, {f"lone-{number}" for number in range(len(counts))})
+    await _wait_bound(site, *(f"lone-{number}" for number in range(len(counts))))
     assert len(await npu_nodes.taken(site.cluster.api)) == sum(counts)
 
 
@@ -156,7 +152,7 @@ async def test_an_extender_that_is_away_is_not_taken_for_chips_that_are(
     assert not any(word in said for word in _SHORTAGE), said
 
     site.calls.url = site.extender.url
-    await _bound(site, {"away-0", "away-1"})
+    await _wait_bound(site, "away-0", "away-1")
 
 
 async def test_an_extender_that_may_not_decide_says_so_and_not_that_there_is_no_room(
@@ -177,7 +173,7 @@ async def test_an_extender_that_may_not_decide_says_so_and_not_that_there_is_no_
     assert all(_is_untouched(pod) for pod in await _pods(site, "stands"))
 
     site.calls.url = site.extender.url
-    await _bound(site, {"stands-0", "stands-1"})
+    await _wait_bound(site, "stands-0", "stands-1")
 
 
 def _is_untouched(pod: Object) -> bool:
@@ -200,7 +196,7 @@ def _held_by(identity: str) -> Object:
 async def _said(site: Site, group: str) -> str:
     """All that is said of a PodGroup: its conditions, its and its pods' events."""
     status = (await site.cluster.api.get(f"{GROUPS}/{group}")).get("status") or {}
-    events = await site.cluster.api.items(_EVENTS)
+    events = await site.cluster.api.items(EVENTS)
     told = [c.get("message", "") for c in status.get("conditions", ())]
     told += [
         event["message"]
@@ -212,7 +208,7 @@ async def _said(site: Site, group: str) -> str:
 
 async def _is_told(site: Site, group: str) -> bool:
     """Whether an event on the PodGroup says why it waits."""
-    events = await site.cluster.api.items(_EVENTS)
+    events = await site.cluster.api.items(EVENTS)
     return any(
         event["reason"] == "AscendNoRoom"
         and event["involvedObject"]["kind"] == "PodGroup"
@@ -240,13 +236,5 @@ async def _pods(site: Site, group: str) -> list[Object]:
     ]
 
 
-async def _bound(site: Site, names: Iterable[str]) -> None:
-    wanted = set(names)
-
-    async def are_bound() -> bool:
-        pods = await site.cluster.api.items(PODS)
-        return wanted <= {
-            p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")
-        }
-
-    await until(are_bound, f"{sorted(wanted)} bound", within_s=_WITHIN_S)
+async def _wait_bound(site: Site, *names: str) -> None:
+    await wait_bound(site.cluster.api, *names, within_s=_WITHIN_S)

@@ -25,10 +25,11 @@ from sandbox.inspect import checks, observer
 from sandbox.inspect.facts import PodFacts
 from sandbox.world import ControlPlane, World, running
 from tests.e2e import ours, volcanos
-from tests.e2e.bare import BareCluster, bare_cluster, until
+from tests.e2e.bare import BareCluster, until
 from tests.e2e.bindings import Record
 from tests.e2e.stages import CannotError
-from tests.e2e.volcanos import GROUPS, PODS, Volcano
+from tests.e2e.volcanos import GROUPS, Volcano
+from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,19 +60,20 @@ async def site() -> AsyncIterator[Site]:
     """API server, Volcano, extender, and four nodes with their agents."""
     kubelets = {f"system:node:{name}": ["system:nodes"] for name in NODES}
     agent = {_AGENT: ["system:serviceaccounts"]}
-    async with bare_cluster(ours.USERS | agent | kubelets) as cluster:
-        ours.give_rights(cluster, "overlays/volcano")
-        async with running(NODES, control=_control(cluster)) as world:
-            for name in NODES:  # a controller's work; none runs here
-                path = f"/api/v1/nodes/{name}"
-                await cluster.api.patch(path, {"spec": {"taints": None}})
-            url = f"{world.extender_url}/volcano"
-            volcano = await volcanos.start(cluster, url, period_s=_PERIOD_S)
-            record = Record(world)
-            async with asyncio.TaskGroup() as group:
-                following = group.create_task(record.follow())
-                yield Site(cluster=cluster, world=world, volcano=volcano, record=record)
-                following.cancel()
+    async with (
+        ours.installed(folder="overlays/volcano", users=agent | kubelets) as cluster,
+        running(NODES, control=_control(cluster)) as world,
+    ):
+        for name in NODES:  # a controller's work; none runs here
+            path = f"/api/v1/nodes/{name}"
+            await cluster.api.patch(path, {"spec": {"taints": None}})
+        url = f"{world.extender_url}/volcano"
+        volcano = await volcanos.start(cluster, url, period_s=_PERIOD_S)
+        record = Record(world)
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(record.follow())
+            yield Site(cluster=cluster, world=world, volcano=volcano, record=record)
+            following.cancel()
 
 
 def _control(cluster: BareCluster) -> ControlPlane:

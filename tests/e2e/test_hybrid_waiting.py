@@ -15,12 +15,13 @@ from extender.cache.node_state import UNSHOWN_S
 from extender.refusals import NOT_BEST
 from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours
-from tests.e2e.bare import bare_cluster, until
+from tests.e2e.bare import until
+from tests.e2e.bare_pods import EVENTS, bound, wait_bound
+from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NODES = ("node-0", "node-1", "node-2")
-PODS = "/api/v1/namespaces/default/pods"
 #: From chips that are free to a pod that is bound. The scheduler's own flush of pods
 #: that wait comes after five minutes.
 WOKEN_WITHIN_S = 2.0
@@ -48,12 +49,8 @@ class Site:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site() -> AsyncIterator[Site]:
     """API server, scheduler, extender, and three nodes on paper."""
-    async with bare_cluster(ours.USERS) as cluster:
-        ours.give_rights(cluster)
-        for name in NODES:
-            await npu_nodes.create(cluster.api, name)
-        extender = await ours.start_extender(cluster)
-        await cluster.start_scheduler(extender.url)
+    async with ours.installed(*NODES) as cluster:
+        extender = await ours.serve(cluster)
         for count, name in PROBES.items():
             probe = npu_nodes.pod(name, count)
             probe["spec"]["schedulerName"] = "nobody"
@@ -126,7 +123,7 @@ async def test_a_pod_waits_with_a_sentence_and_is_woken(site: Site, name: str) -
 
     assert await _told(site, pod) == [case.told]
     await _report(site)
-    await until(lambda: _is_bound(site, name), "pod bound", within_s=WOKEN_WITHIN_S)
+    await wait_bound(site.api, name, within_s=WOKEN_WITHIN_S)
     await _remove(site, name)
 
 
@@ -142,25 +139,25 @@ async def test_a_pod_that_was_refused_again_and_again_is_woken_as_soon(
 
     await _report(site)
 
-    await until(lambda: _is_bound(site, "patient"), "bound", within_s=WOKEN_WITHIN_S)
+    await wait_bound(site.api, "patient", within_s=WOKEN_WITHIN_S)
     await _remove(site, "patient")
 
 
 async def test_a_pod_waits_for_the_chips_of_another_that_ends(site: Site) -> None:
     await _have_reported(site, (ALL, ALL, ()))
     await site.api.create(PODS, npu_nodes.pod("first", 8))
-    await until(lambda: _is_bound(site, "first"), "the first bound", within_s=_WITHIN_S)
+    await wait_bound(site.api, "first")
     await _report(site, (ALL, ALL, ALL))
     await _refused(site, "second", 8)
     # The pod is gone, and the scheduler tries at once; but its chips are released
     # only when its processes are gone, too, and then no scheduler sees anything.
     await site.api.delete(f"{PODS}/first", grace_s=0)
     await asyncio.sleep(UNSHOWN_S + 1)
-    assert not await _is_bound(site, "second")
+    assert "second" not in await bound(site.api)
 
     await npu_nodes.set_report(site.api, "node-2")
 
-    await until(lambda: _is_bound(site, "second"), "bound", within_s=WOKEN_WITHIN_S)
+    await wait_bound(site.api, "second", within_s=WOKEN_WITHIN_S)
     await _remove(site, "second")
 
 
@@ -176,7 +173,7 @@ async def test_a_node_whose_agent_says_it_in_another_version_is_left_out(
     told = f"0/3 nodes are available: 3 unreadable NPU report. {NO_HELP}"
     assert await _told(site, pod) == [told]
     await _report(site)
-    await until(lambda: _is_bound(site, "newer"), "bound", within_s=WOKEN_WITHIN_S)
+    await wait_bound(site.api, "newer", within_s=WOKEN_WITHIN_S)
     await _remove(site, "newer")
 
 
@@ -264,7 +261,7 @@ async def _told(site: Site, pod: Object) -> list[str]:
     messages: set[str] = set()
 
     async def is_there() -> bool:
-        events = await site.api.items("/api/v1/namespaces/default/events")
+        events = await site.api.items(EVENTS)
         messages.update(
             str(each["message"])
             for each in events
@@ -276,10 +273,6 @@ async def _told(site: Site, pod: Object) -> list[str]:
     await until(is_there, "an event on the pod", within_s=_WITHIN_S)
     conditions = pod["status"]["conditions"]
     return sorted(messages | {str(each["message"]) for each in conditions})
-
-
-async def _is_bound(site: Site, name: str) -> bool:
-    return bool((await site.api.get(f"{PODS}/{name}"))["spec"].get("nodeName"))
 
 
 async def _remove(site: Site, name: str) -> None:

@@ -11,7 +11,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.components import Component
 from tests.e2e.faults import ours, witness
-from tests.e2e.faults.audit import Audit, audit
+from tests.e2e.faults.audit import wait_nothing_wrong
 from tests.e2e.faults.chronicle import Chronicle, Story
 
 pytestmark = pytest.mark.faults
@@ -65,12 +65,7 @@ def test_owners_replace_what_the_kubelet_has_rejected(
     served = truth.until_agreed(cluster)
     here = [each for each in served if each.name.startswith(f"{namespace}/")]
     assert len(here) == _EACH
-    wanted = Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=2 * _EACH)
-    until(
-        lambda: audit(chronicle.stories(), witness.lines()) == wanted,
-        lambda: f"{wanted}: {audit(chronicle.stories(), witness.lines())}",
-        within_s=60,
-    )
+    wait_nothing_wrong(chronicle, 2 * _EACH)
     rejected = _rejected(chronicle)
     assert len(chronicle.stories()) == 2 * _EACH + rejected.total(), rejected
 

@@ -9,7 +9,8 @@ import pytest_asyncio
 from sandbox.apiclient import ApiStatusError, Object
 from tests.e2e import npu_nodes, policed
 from tests.e2e.bare import free_port, until
-from tests.e2e.policed import NODES, PODS, Site, annotated, binding, refusal
+from tests.e2e.policed import NODES, Site, annotated, binding, refusal
+from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,7 +11,7 @@ from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import witness
-from tests.e2e.faults.audit import Audit, audit
+from tests.e2e.faults.audit import audit, wait_nothing_wrong
 from tests.e2e.faults.chronicle import Chronicle
 from tests.e2e.faults.churn import Churn, Kind, body
 
@@ -32,17 +32,6 @@ _SHORT = (
 )
 
 
-def _assert_nothing_wrong(chronicle: Chronicle, pod_count: int) -> None:
-    """Compare all that has been written down; the chronicle may be a moment late."""
-    wanted = Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=pod_count)
-    found = audit(chronicle.stories(), witness.lines())
-    end = time.monotonic() + 60
-    while found != wanted and time.monotonic() < end:
-        time.sleep(0.2)
-        found = audit(chronicle.stories(), witness.lines())
-    assert found == wanted
-
-
 def test_eight_pods_at_once_get_a_chip_each(
     cluster: Cluster, namespace: str, chronicle: Chronicle
 ) -> None:
@@ -60,7 +49,7 @@ def test_eight_pods_at_once_get_a_chip_each(
     served = truth.until_agreed(cluster)
 
     assert sorted(pod.chips for pod in served) == [(chip,) for chip in range(_EIGHT)]
-    _assert_nothing_wrong(chronicle, _EIGHT)
+    wait_nothing_wrong(chronicle, _EIGHT)
 
 
 def test_a_pod_that_comes_again_under_its_name_is_another_pod(
@@ -118,7 +107,7 @@ def test_pods_that_come_and_go_leave_nothing_behind(
 
     truth.until_agreed(cluster)
 
-    _assert_nothing_wrong(chronicle, count)
+    wait_nothing_wrong(chronicle, count)
 
 
 def _come_and_go(

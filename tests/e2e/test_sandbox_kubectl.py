@@ -16,41 +16,24 @@ from sandbox.demo import visit
 from sandbox.inspect import pods
 from sandbox.world import running
 from tests.e2e.places import chosen
-from tests.sandbox.apiserver.waiting import watches
+from tests.support import objects
 from tests.support.servers import api_server
+from tests.support.until import equal, until
+from tests.support.watched import RESOURCE
 
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "train", "labels": {"app": "train"}},
-    "spec": {
-        "containers": [
-            {
-                "name": "main",
-                "image": "example/train:1",
-                "resources": {"limits": {"huawei.com/Ascend910": 2}},
-            }
-        ]
-    },
-}
+POD = objects.pod(
+    "train",
+    meta={"labels": {"app": "train"}},
+    # a number, where the API server shows a text
+    containers=[objects.container(resources={"limits": {RESOURCE: 2}})],
+)
 NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "node-1"},
-    "status": {"capacity": {"cpu": "64", "huawei.com/Ascend910": "8"}},
+    **objects.node("node-1"),
+    "status": {"capacity": {"cpu": "64", RESOURCE: "8"}},
 }
-CONFIG = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": "shown", "namespace": "kube-system"},
-    "data": {"key": '{"inner": 1}'},
-}
-BINDING = {
-    "apiVersion": "v1",
-    "kind": "Binding",
-    "metadata": {"name": "train", "annotations": {"decided": "yes"}},
-    "target": {"kind": "Node", "name": "node-1"},
-}
+CONFIG = objects.configmap("shown", {"key": '{"inner": 1}'})
+BINDING = objects.binding("train", "node-1", annotations={"decided": "yes"})
+BINDING_PATH = f"{objects.PODS}/train/binding"
 
 
 class Kubectl:
@@ -136,8 +119,7 @@ async def test_describe_of_a_node_counts_what_its_pods_ask_for(
 ) -> None:
     await kubectl("create", "-f", "-", body=NODE)
     await kubectl("create", "-f", "-", body=POD)
-    path = "/api/v1/namespaces/default/pods/train/binding"
-    await kubectl("create", "--raw", path, "-f", "-", body=BINDING)
+    await kubectl("create", "--raw", BINDING_PATH, "-f", "-", body=BINDING)
 
     lines = _words(await kubectl("describe", "node", "node-1"))
 
@@ -178,7 +160,7 @@ async def test_get_with_watch_shows_changes(
     watching = asyncio.create_task(
         kubectl("get", "pods", "-w", "-o", "name", "--request-timeout=3s")
     )
-    await watches(server, 1)
+    await until(lambda: server.watch_count, equal(1))
     await kubectl("annotate", "pod", "train", "note=here")
 
     shown = await watching
@@ -245,8 +227,7 @@ async def test_commands_that_send_protobuf_work(kubectl: Kubectl) -> None:
     await kubectl("create", "configmap", "c", "--from-literal=a=b", "-n", "team")
     await kubectl("create", "-f", "-", body=NODE)
     await kubectl("create", "-f", "-", body=POD)
-    path = "/api/v1/namespaces/default/pods/train/binding"
-    await kubectl("create", "--raw", path, "-f", "-", body=BINDING)
+    await kubectl("create", "--raw", BINDING_PATH, "-f", "-", body=BINDING)
     # Nobody is its kubelet, which would let go of it.
     await kubectl(
         *("drain", "node-1", "--force", "--grace-period=0", "--disable-eviction=false")

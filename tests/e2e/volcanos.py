@@ -4,7 +4,6 @@ Its controllers and its webhook do not run: PodGroups are what a test makes of t
 Between it and the extender stands a recorder, which leads to whoever is the extender.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,9 +19,11 @@ from tests.e2e import npu_nodes, programs
 from tests.e2e.bare import BareCluster, answers, free_port, until
 from tests.e2e.places import REPOSITORY, chosen
 from tests.e2e.stages import CannotError
+from tests.support.objects import PODS
+from tests.support.servers import listening
+from tests.support.tasks import in_background
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
-PODS = "/api/v1/namespaces/default/pods"
 _QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
 _SHIPPED = REPOSITORY / "daemonset/overlays/volcano/scheduler-configmap.yaml"
 _FILE = "volcano-scheduler.conf"
@@ -50,15 +51,8 @@ class Recorder:
         """Listen while the context lasts; gives the address."""
         app = web.Application(client_max_size=_LARGEST)
         app.router.add_post("/volcano/{verb}", self._pass_on)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            host, port = runner.addresses[0][:2]
-            yield f"http://{host}:{port}/volcano"
-        finally:
-            await runner.cleanup()
+        async with listening(app) as url:
+            yield f"{url}/volcano"
 
     async def sessions(self, verb: str, count: int) -> None:
         """Wait until a verb has been called so often again."""
@@ -232,12 +226,8 @@ class History:
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
         """Follow while the context lasts."""
-        task = asyncio.create_task(self._follow())
-        try:
+        async with in_background(self._follow()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _follow(self) -> None:
         async for event in self._api.follow(PODS):

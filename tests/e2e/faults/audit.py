@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tests.e2e.commands import until
 from tests.e2e.configurations import RESOURCE
-from tests.e2e.faults.chronicle import Story
+from tests.e2e.faults import witness
+from tests.e2e.faults.chronicle import Chronicle, Story
 from tests.e2e.faults.witness import Line
 from tests.e2e.truth import SERVED, numbers
 
@@ -47,6 +49,16 @@ def audit(stories: Iterable[Story], lines: Iterable[Line]) -> Audit:
         unconfirmed=tuple(story.name for story, _ in begun if not _is_confirmed(story)),
         pod_count=len(begun),
     )
+
+
+def wait_nothing_wrong(chronicle: Chronicle, pod_count: int) -> None:
+    """Wait until nothing is wrong with so many pods; the chronicle may be late."""
+    wanted = Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=pod_count)
+
+    def found() -> Audit:
+        return audit(chronicle.stories(), witness.lines())
+
+    until(lambda: found() == wanted, lambda: f"{wanted}: {found()}", within_s=60)
 
 
 def _wrong(story: Story, lines: list[Line]) -> Iterator[str]:

@@ -107,26 +107,24 @@ class Chronicle:
         is to come under its name, use `wait_uid`.
         """
         before = {story.uid for story in self.named(name) if story.is_gone}
-
-        def found() -> Story | None:
-            fresh = (each for each in self.named(name) if each.uid not in before)
-            return next(fresh, None)
-
-        return self._wait(found, told, f"pod {name}", within_s)
+        return self._wait(
+            lambda story: story.name == name and story.uid not in before,
+            told,
+            f"pod {name}",
+            within_s,
+        )
 
     def wait_uid(
         self, told: Callable[[Story], bool], uid: str, within_s: float = 120
     ) -> Story:
         """Wait until something is true of this one pod, be it not seen yet."""
-
-        def found() -> Story | None:
-            return next((each for each in self.stories() if each.uid == uid), None)
-
-        return self._wait(found, told, f"pod with UID {uid}", within_s)
+        return self._wait(
+            lambda story: story.uid == uid, told, f"pod with UID {uid}", within_s
+        )
 
     def _wait(
         self,
-        found: Callable[[], Story | None],
+        is_meant: Callable[[Story], bool],
         told: Callable[[Story], bool],
         what: str,
         within_s: float,
@@ -134,9 +132,8 @@ class Chronicle:
         seen: list[Story] = []
 
         def is_told() -> bool:
-            story = found()
-            seen[:] = [] if story is None else [story]
-            return story is not None and told(story)
+            seen[:] = [story for story in self.stories() if is_meant(story)][:1]
+            return bool(seen) and told(seen[0])
 
         until(
             is_told,

@@ -30,7 +30,6 @@ from tests.e2e.stages import CannotError
 SETTLED_WITHIN_S = 10.0
 #: What a kubelet's rejection of a pod begins with.
 _REJECTIONS = ("UnexpectedAdmissionError", "OutOf", "NodeAffinity", "Admission")
-_STAY = {"part": "stays"}
 RINGS = (range(4), range(4, 8))
 
 
@@ -101,7 +100,7 @@ class Load:
         self.churn.wait_idle()
         pods = self.cluster.core.list_namespaced_pod(self.namespace).items
         for pod in pods:
-            if (pod.metadata.labels or {}).get("part") != _STAY["part"]:
+            if (pod.metadata.labels or {}).get("part") != "stays":
                 self.remove(pod.metadata.name)
         truth.until_agreed(self.cluster)
         if self._are_staying():
@@ -148,7 +147,7 @@ class Load:
 
     def containers(self) -> dict[str, Container]:
         """Those of the pods that stay, as they are now."""
-        return running.containers(self.cluster, self.namespace, "part=stays")
+        return running.containers(self.cluster, self.namespace, running.STAYING)
 
 
 class Trial:
@@ -252,15 +251,12 @@ class Trial:
 
     def outcome(self, fault: str, done: str, problem: str) -> Outcome:
         """What came of it."""
-        mine = [
-            story
-            for story in self.load.chronicle.stories()
-            if story.uid not in self._known
-        ]
+        stories = self.load.chronicle.stories()
+        mine = [story for story in stories if story.uid not in self._known]
         stay = [
             story
-            for story in self.load.chronicle.stories()
-            if _part(story) == _STAY["part"] and story.uid not in self._over
+            for story in stories
+            if _part(story) == "stays" and story.uid not in self._over
         ]
         everyone = {story.uid: story for story in (*mine, *stay)}.values()
         rejected = [story for story in everyone if _rejection(story)]
@@ -344,7 +340,7 @@ def trial(
 
 
 def _staying() -> list[dict[str, Any]]:
-    always: dict[str, Any] = {"labels": _STAY, "restartPolicy": "Always"}
+    always: dict[str, Any] = {"labels": running.LABELS, "restartPolicy": "Always"}
     first = [witness.container("init", 1, life="0.1")]
     # In this order they fill one ring, and the other stays whole.
     return [

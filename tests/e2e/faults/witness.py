@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.configurations import RESOURCE
-from tests.e2e.images import BASE_IMAGE
+from tests.e2e import pods
 from tests.e2e.places import RUNTIME
 from tests.e2e.truth import numbers
 
 _FOLDER = RUNTIME / "witness"
 _RECORD = _FOLDER / "record"
-#: The environment variable that says which chips a container has.
-VISIBLE = "ASCEND_VISIBLE_DEVICES"
 
 # Locks and lines go with their process: an exit of whatever kind ends them.
 _SCRIPT = r"""
@@ -94,36 +91,22 @@ def container(
         {"name": "PATIENT", "value": "yes" if is_patient else ""},
         *rest.pop("env", ()),
     ]
-    return {
-        "name": name,
-        "image": BASE_IMAGE,
-        "imagePullPolicy": "Never",
-        "command": ["bash", "-c", _SCRIPT],
-        "env": env,
-        "resources": {"limits": {RESOURCE: str(chips)} if chips else {}},
-        "volumeMounts": [{"name": "witness", "mountPath": "/witness"}],
-        **rest,
-    }
+    mounts = [{"name": "witness", "mountPath": "/witness"}]
+    ours = {"command": ["bash", "-c", _SCRIPT], "env": env, "volumeMounts": mounts}
+    return pods.container(name, chips, **ours, **rest)
 
 
 def pod(
     name: str, *containers: Mapping[str, Any], labels: Mapping[str, str], **spec: Any
 ) -> dict[str, Any]:
     """A pod of such containers, on the node's network: half the work of a start."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": dict(labels)},
-        "spec": {
-            "terminationGracePeriodSeconds": 5,
-            "automountServiceAccountToken": False,
-            "hostNetwork": True,
-            "restartPolicy": "Never",
-            "containers": list(containers),
-            "volumes": [{"name": "witness", "hostPath": {"path": str(_FOLDER)}}],
-            **spec,
-        },
+    ours: dict[str, Any] = {
+        "hostNetwork": True,
+        "restartPolicy": "Never",
+        "containers": list(containers),
+        "volumes": [{"name": "witness", "hostPath": {"path": str(_FOLDER)}}],
     }
+    return pods.pod(name, labels=labels, **(ours | spec))
 
 
 def _line(text: str) -> Line:
