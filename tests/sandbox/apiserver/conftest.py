@@ -1,8 +1,10 @@
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 
 from sandbox.apiserver import ApiServer
+from tests.contract.apiserver.client import Api
 
 
 @pytest.fixture
@@ -11,3 +13,11 @@ async def server() -> AsyncIterator[ApiServer]:
     await server.start()
     yield server
     await server.stop()
+
+
+@pytest.fixture
+async def api(server: ApiServer) -> AsyncIterator[Api]:
+    """A client in the default namespace."""
+    headers = {"Authorization": "Bearer user:alice"}
+    async with aiohttp.ClientSession(server.url, headers=headers) as session:
+        yield Api(session, "default")

@@ -2,9 +2,7 @@
 
 import pytest
 
-from sandbox.apiserver import ApiServer
 from tests.contract.apiserver.client import Api, pod, problem
-from tests.sandbox.apiserver.clients import api_of
 
 
 @pytest.mark.parametrize(
@@ -12,12 +10,11 @@ from tests.sandbox.apiserver.clients import api_of
     [("GET", "log"), ("GET", "exec"), ("POST", "exec"), ("POST", "portforward")],
 )
 async def test_what_needs_a_process_is_not_there(
-    server: ApiServer, method: str, subresource: str
+    api: Api, method: str, subresource: str
 ) -> None:
-    async with api_of(server) as api:
-        await api.create("pods", pod("p"))
+    await api.create("pods", pod("p"))
 
-        code, status = await api.call(method, api.path("pods", "p", subresource))
+    code, status = await api.call(method, api.path("pods", "p", subresource))
 
     assert (code, problem(status)) == (
         501,
@@ -33,38 +30,33 @@ async def test_what_needs_a_process_is_not_there(
     )
 
 
-async def _patched(api: Api, media_type: str) -> tuple[int, str]:
+async def test_server_side_apply_is_refused(api: Api) -> None:
     code, status = await api.call(
         "PATCH",
         api.path("configmaps", "a"),
         {"data": {}},
         query={"fieldManager": "kubectl", "force": "false"},
-        media_type=media_type,
+        media_type="application/apply-patch+yaml",
     )
-    return code, status["message"]
 
-
-async def test_server_side_apply_is_refused(server: ApiServer) -> None:
-    async with api_of(server) as api:
-        assert await _patched(api, "application/apply-patch+yaml") == (
-            415,
-            (
-                "the sandbox has no server-side apply: leave out --server-side, "
-                "a plain kubectl apply works"
-            ),
-        )
+    assert (code, status["message"]) == (
+        415,
+        (
+            "the sandbox has no server-side apply: leave out --server-side, "
+            "a plain kubectl apply works"
+        ),
+    )
 
 
 async def test_a_protobuf_body_that_cannot_be_read_is_refused(
-    server: ApiServer,
+    api: Api,
 ) -> None:
-    async with api_of(server) as api:
-        code, status = await api.call(
-            "POST",
-            "/api/v1/namespaces",
-            b"k8s\x00\x0a\x0f",
-            media_type="application/vnd.kubernetes.protobuf",
-        )
+    code, status = await api.call(
+        "POST",
+        "/api/v1/namespaces",
+        b"k8s\x00\x0a\x0f",
+        media_type="application/vnd.kubernetes.protobuf",
+    )
 
     assert (code, status["message"]) == (
         415,
@@ -77,12 +69,11 @@ async def test_a_protobuf_body_that_cannot_be_read_is_refused(
 
 
 async def test_workloads_are_refused_because_nobody_would_run_them(
-    server: ApiServer,
+    api: Api,
 ) -> None:
-    async with api_of(server) as api:
-        code, status = await api.post(
-            "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}}
-        )
+    code, status = await api.post(
+        "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}}
+    )
 
     assert (code, status["message"]) == (
         405,

@@ -1,19 +1,10 @@
-from collections.abc import AsyncIterator
-
 import aiohttp
 import pytest
 
 from sandbox.apiserver import ApiServer
 from sandbox.apiserver.routes import Call
 from tests.contract.apiserver.client import Api, binding, config, pod
-from tests.sandbox.apiserver.waiting import watches
-
-
-@pytest.fixture
-async def api(server: ApiServer) -> AsyncIterator[Api]:
-    headers = {"Authorization": "Bearer user:alice"}
-    async with aiohttp.ClientSession(server.url, headers=headers) as session:
-        yield Api(session, "default")
+from tests.support.until import equal, until
 
 
 async def test_an_outage_breaks_watches_and_refuses_connections(
@@ -28,7 +19,7 @@ async def test_an_outage_breaks_watches_and_refuses_connections(
             await stream.response.content.read()
     with pytest.raises(aiohttp.ClientConnectorError):
         await api.get("/version")
-    await watches(server, 0)
+    await until(lambda: server.watch_count, equal(0))
 
     assert server.url == url
 
@@ -163,7 +154,7 @@ async def test_a_client_that_goes_away_ends_its_watch(
 ) -> None:
     async with api.watch(api.path("pods")):
         during = server.watch_count
-    await watches(server, 0)
+    await until(lambda: server.watch_count, equal(0))
 
     assert during == 1
 

@@ -6,19 +6,17 @@ that nobody has what the scheduler chose.
 """
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import grpc.aio
 from prometheus_client import CollectorRegistry, Counter
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from kubelet_api.podresources.v1 import api_pb2 as resources_pb2
 from kubelet_api.podresources.v1 import api_pb2_grpc as resources_grpc
+from sandbox.apiclient import ApiClient
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
@@ -26,7 +24,7 @@ from service import clock
 from service.endpoints import Endpoints
 
 SOCKET = "planted.sock"
-MERGE_PATCH = "application/merge-patch+json"
+CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
 CHIPS = tuple(range(PRODUCT.chip_count))
 NAMES = [annotations.chip_name(chip, PRODUCT) for chip in CHIPS]
 
@@ -76,26 +74,22 @@ class Plugin(api_pb2_grpc.DevicePluginServicer):
 class Scribe:
     """Makes the cluster believe what was mounted."""
 
-    def __init__(self, session: aiohttp.ClientSession, node: str, api: str) -> None:
-        self._session = session
-        self._node = node
+    def __init__(self, api: ApiClient, node: str) -> None:
         self._api = api
+        self._node = node
         self._sequence = 0
 
     async def introduce(self) -> None:
         """Have the node's chips known."""
         base = inventory.render(CHIPS, PRODUCT)
         marks = {"metadata": {"annotations": {inventory.BASE_DEVICE_INFOS: base}}}
-        await self._patch(f"nodes/{self._node}", marks)
+        await self._api.patch(f"/api/v1/nodes/{self._node}", marks)
         meta = {
             "name": deviceinfo.configmap_name(self._node),
             "labels": dict(deviceinfo.LABELS),
         }
         body = {"metadata": meta, "data": self._told({})}
-        async with self._session.post(
-            f"{self._api}/api/v1/namespaces/kube-system/configmaps", json=body
-        ) as response:
-            response.raise_for_status()
+        await self._api.create(CONFIGMAPS, body)
 
     async def tell(self, mounted: dict[tuple[str, str], tuple[int, ...]]) -> None:
         """Write what is mounted, as {(namespace, pod): chips}."""
@@ -106,11 +100,10 @@ class Scribe:
                 annotations.ASCEND_REAL: text,
                 annotations.PREDICATE_TIME: str(annotations.SERVED),
             }
-            path = f"namespaces/{namespace}/pods/{pod}"
-            await self._patch(path, {"metadata": {"annotations": marks}})
+            path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
+            await self._api.patch(path, {"metadata": {"annotations": marks}})
         name = deviceinfo.configmap_name(self._node)
-        path = f"namespaces/kube-system/configmaps/{name}"
-        await self._patch(path, {"data": self._told(mounted)})
+        await self._api.patch(f"{CONFIGMAPS}/{name}", {"data": self._told(mounted)})
 
     def _told(self, mounted: dict[tuple[str, str], tuple[int, ...]]) -> dict[str, str]:
         held = tuple(sorted(chip for chips in mounted.values() for chip in chips))
@@ -121,14 +114,6 @@ class Scribe:
             Affinity(held=held, sequence=self._sequence),
             PRODUCT,
         )
-
-    async def _patch(self, path: str, body: dict[str, Any]) -> None:
-        async with self._session.patch(
-            f"{self._api}/api/v1/{path}",
-            data=json.dumps(body),
-            headers={"Content-Type": MERGE_PATCH},
-        ) as response:
-            response.raise_for_status()
 
 
 def numbers(names: Iterable[str]) -> list[str]:
@@ -150,7 +135,7 @@ async def seen(socket: str) -> dict[tuple[str, str], tuple[int, ...]]:
 
 
 async def main(
-    node: str, kubelet_dir: Path, pod_resources: str, api: str, address_file: Path
+    node: str, kubelet_dir: Path, pod_resources: str, url: str, address_file: Path
 ) -> None:
     registry = CollectorRegistry()
     served = "ascend_agent_allocate_identity"
@@ -160,10 +145,10 @@ async def main(
     server.add_insecure_port(f"unix:{kubelet_dir / SOCKET}")
     await server.start()
     async with (
-        aiohttp.ClientSession(headers={"Authorization": "Bearer user:planted"}) as http,
+        ApiClient(url, "user:planted") as api,
         grpc.aio.insecure_channel(f"unix:{kubelet_dir / 'kubelet.sock'}") as channel,
     ):
-        scribe = Scribe(http, node, api)
+        scribe = Scribe(api, node)
         await scribe.introduce()
         await api_pb2_grpc.RegistrationStub(channel).Register(
             api_pb2.RegisterRequest(
@@ -183,5 +168,5 @@ async def main(
 
 
 if __name__ == "__main__":
-    node, kubelet_dir, pod_resources, api, address_file = sys.argv[1:]
-    asyncio.run(main(node, Path(kubelet_dir), pod_resources, api, Path(address_file)))
+    node, kubelet_dir, pod_resources, url, address_file = sys.argv[1:]
+    asyncio.run(main(node, Path(kubelet_dir), pod_resources, url, Path(address_file)))

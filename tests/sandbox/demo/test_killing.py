@@ -1,19 +1,18 @@
-import dataclasses
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from sandbox.demo import story
 from sandbox.demo.steps import killing
 from sandbox.inspect import checks
-from sandbox.inspect.facts import Cluster, Mount, NodeFacts, PodFacts
 from sandbox.inspect.terminal import Terminal
 from sandbox.world import Commands, Node, running
 from sandbox.world.world import agent_command
+from tests.sandbox.facts import cluster, mount, node, pod
 
 KILLING = story.Step(title="A killing", play=partial(killing.play, back_s=3.0))
-ALL = tuple(range(8))
 #: Runs what follows; when it did so before, two chips are said to be broken.
 HOARDER = """
 import os, pathlib, sys
@@ -46,57 +45,32 @@ async def test_an_agent_that_keeps_chips_after_its_death_is_found_out() -> None:
     assert lines[-1] == "Step 1 failed: A killing"
 
 
-def pod(**more: object) -> PodFacts:
-    whole = PodFacts(
-        uid="u",
-        name="p",
-        node="n",
-        phase="Running",
-        count=1,
-        claimed=(0,),
-        real=(0,),
-        is_confirmed=True,
-    )
-    return dataclasses.replace(whole, **more)  # type: ignore[arg-type]  # any field
-
-
-def cluster(*pods: PodFacts, chip: int = 0, **more: object) -> Cluster:
-    node = NodeFacts(
-        name="n",
-        capacity=8,
-        allocatable=8,
-        listed=ALL,
-        available=ALL[1:],
-        unhealthy=(),
-        recovering=(),
-        held=(0,),
-    )
-    node = dataclasses.replace(node, **more)  # type: ignore[arg-type]  # any field
-    mount = Mount(node="n", pod_uid="u", pod="p", ids=(chip,), chips=(chip,))
-    return Cluster(nodes=(node,), pods=pods, mounts=(mount,))
-
-
 def test_a_pod_that_was_cut_off_has_failed_with_a_reason_and_without_chips() -> None:
-    failed = pod(phase="Failed", message="why")
+    failed = replace(pod("p", 0), phase="Failed", message="why")
 
     assert checks.cut_off(failed, ()) == ()
     assert checks.cut_off(failed, (1,)) == (
         "p should be Failed, say why and have no chips, is Failed (why) with 1",
     )
-    assert len(checks.cut_off(pod(phase="Failed"), ())) == 1
-    assert len(checks.cut_off(pod(message="why"), ())) == 1
+    assert len(checks.cut_off(replace(failed, message=""), ())) == 1
+    assert len(checks.cut_off(replace(failed, phase="Running"), ())) == 1
 
 
 def test_a_chip_that_stays_held_by_nobody_is_told() -> None:
-    assert checks.given_back(cluster(), "n") == ()
-    assert checks.given_back(cluster(held=(0, 5)), "n") == (
+    given_back, leaked = node(held=(0,)), replace(node(held=(0,)), held=(0, 5))
+
+    assert checks.given_back(cluster(given_back, mount("p", 0)), "n") == ()
+    assert checks.given_back(cluster(leaked, mount("p", 0)), "n") == (
         "n: held should be 0, is 0,5",
     )
 
 
 def test_a_pod_that_moved_is_told() -> None:
-    before = cluster(pod())
+    stays = pod("p", 0)
+    before = cluster(stays, mount("p", 0))
 
-    assert checks.unmoved(before, cluster(pod()), ["p"]) == ()
-    assert len(checks.unmoved(before, cluster(pod(), chip=1), ["p"])) == 1
-    assert len(checks.unmoved(before, cluster(pod(real=(1,))), ["p"])) == 1
+    assert checks.unmoved(before, before, ["p"]) == ()
+    elsewhere = cluster(stays, mount("p", 1))
+    assert len(checks.unmoved(before, elsewhere, ["p"])) == 1
+    annotated = cluster(replace(stays, real=(1,)), mount("p", 0))
+    assert len(checks.unmoved(before, annotated, ["p"])) == 1

@@ -9,6 +9,7 @@ from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.site import Site
+from tests.support.objects import NODES
 from tests.support.servers import api_server, embedded_kubelet
 from tests.support.until import until
 
@@ -29,11 +30,7 @@ async def kubelet(server: ApiServer) -> AsyncIterator[Kubelet]:
 async def site(server: ApiServer, kubelet: Kubelet) -> AsyncIterator[Site]:
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(ApiClient(server.url, "user:admin"))
-
-        async def registered() -> bool:
-            return bool(await api.items("/api/v1/nodes"))
-
-        await until(registered)
+        await until(lambda: api.items(NODES))
         yield Site(
             device_dir=kubelet.device_plugin_dir,
             pod_resources=kubelet.pod_resources_socket,

@@ -2,13 +2,14 @@
 
 import pytest
 
-from sandbox.apiclient import Object
+from sandbox.apiclient import Object, pod_path
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.plugin import Preference
 from tests.contract.kubelet.site import Site
 from tests.sandbox.kubelet.looks import mounted, name
-from tests.support.until import until
+from tests.support.objects import container
+from tests.support.until import equal, until
 
 
 async def events(site: Site, pod: Object) -> list[tuple[str, str]]:
@@ -99,10 +100,8 @@ async def test_a_rejection_is_an_event_on_the_pod(site: Site) -> None:
         "desc = no claim, which is unexpected"
     )
 
-    async def told() -> bool:
-        return await events(site, pod) == [("UnexpectedAdmissionError", message)]
-
-    await until(told)
+    wanted = equal([("UnexpectedAdmissionError", message)])
+    await until(lambda: events(site, pod), wanted)
 
 
 async def test_force_deleted_pods_run_on_while_their_ids_go_to_others(
@@ -127,17 +126,12 @@ async def test_what_runs_of_a_force_deleted_pod_ends(
     site: Site, kubelet: Kubelet
 ) -> None:
     await site.plugin()
-    first, second = await site.pod(1), await site.pod(1)
-    await site.until_phase(first, "Running")
-    await site.until_phase(second, "Running")
+    first, second = await site.running_pod(1), await site.running_pod(1)
     stays = {key: ids for key, ids in mounted(kubelet).items() if name(second) in key}
 
     await site.remove(first)
 
-    async def ended() -> bool:
-        return mounted(kubelet) == stays
-
-    await until(ended)
+    await until(lambda: mounted(kubelet), equal(stays))
 
 
 async def test_a_pod_that_goes_during_its_admission_leaves_nothing_running(
@@ -153,10 +147,7 @@ async def test_a_pod_that_goes_during_its_admission_leaves_nothing_running(
 
     next_one = await site.running_pod(1)
 
-    async def alone() -> bool:
-        return list(mounted(kubelet)) == [f"{name(next_one)}/c0"]
-
-    await until(alone)
+    await until(lambda: list(mounted(kubelet)), equal([f"{name(next_one)}/c0"]))
 
 
 async def test_list_during_an_allocate_lets_the_kubelet_give_one_id_to_two_pods(
@@ -188,26 +179,17 @@ async def test_a_pods_own_variable_wins_over_the_plugins(
 ) -> None:
     await site.plugin()
     field = {"fieldPath": "metadata.annotations['huawei.com/Ascend910']"}
-    container = {
-        "name": "c",
-        "image": "x",
-        "resources": {"limits": {site.resource: "1"}},
-        "env": [
-            {"name": "DEVICES", "valueFrom": {"fieldRef": field}},
-            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            {"name": "LITERAL", "value": "7"},
-        ],
-    }
+    env = [
+        {"name": "DEVICES", "valueFrom": {"fieldRef": field}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "LITERAL", "value": "7"},
+    ]
+    asking = container("c", 1, resource=site.resource, env=env)
     kubelet.switches.hold_admission = True
-    pod = await site.pod(0, containers=[container])
-    path = f"/api/v1/namespaces/default/pods/{name(pod)}"
+    pod = await site.pod(0, containers=[asking])
     annotated = {"metadata": {"annotations": {"huawei.com/Ascend910": "Ascend910-5"}}}
-    await site.api.patch(path, annotated)
-
-    async def known() -> bool:
-        return _knows(kubelet, name(pod))
-
-    await until(known)
+    await site.api.patch(pod_path(pod), annotated)
+    await until(lambda: _knows(kubelet, name(pod)))
 
     await kubelet.admit([name(pod)])
     await site.until_phase(pod, "Running")
@@ -242,10 +224,7 @@ async def test_a_device_that_leaves_the_list_during_allocate_kills_the_kubelet(
 
     plugin.open.set()
 
-    async def died() -> bool:
-        return kubelet.panics == 1
-
-    await until(died)
+    await until(lambda: kubelet.panics, equal(1))
 
 
 async def test_init_containers_run_to_their_end_one_after_the_other(
@@ -255,13 +234,10 @@ async def test_init_containers_run_to_their_end_one_after_the_other(
     kubelet.switches.init_container_s = float("inf")
     pod = await site.pod(1, init=(1, 1))
 
-    async def runs(container: str) -> bool:
-        return list(mounted(kubelet)) == [f"{name(pod)}/{container}"]
-
-    for container in ("i0", "i1"):
-        await until(lambda container=container: runs(container))  # type: ignore[misc]
-        kubelet.finish(name(pod), container)
-    await until(lambda: runs("c0"))
+    for init in ("i0", "i1"):
+        await until(lambda: list(mounted(kubelet)), equal([f"{name(pod)}/{init}"]))
+        kubelet.finish(name(pod), init)
+    await until(lambda: list(mounted(kubelet)), equal([f"{name(pod)}/c0"]))
     status = await site.until_phase(pod, "Running")
     assert [
         (one["name"], "terminated" in one["state"])
@@ -277,11 +253,10 @@ async def test_a_container_that_ends_is_restarted_with_the_same_ids(
 
     kubelet.finish(name(pod), "c0", exit_code=1)
 
-    async def restarted() -> bool:
-        status = await site.until_phase(pod, "Running")
-        return bool(status["containerStatuses"][0]["restartCount"] == 1)
-
-    await until(restarted)
+    await until(
+        lambda: site.until_phase(pod, "Running"),
+        lambda status: status["containerStatuses"][0]["restartCount"] == 1,
+    )
     assert mounted(kubelet) == {f"{name(pod)}/c0": ("dev-0", "dev-1")}
     assert len(plugin.allocations) == 1
 
@@ -308,11 +283,7 @@ async def test_statuses_wait_for_an_api_server_that_is_away(
     await site.plugin()
     kubelet.switches.hold_admission = True
     pod = await site.pod(1)
-
-    async def held() -> bool:
-        return bool(kubelet._running().sync._held)
-
-    await until(held)
+    await until(lambda: kubelet._running().sync._held)
     await server.pause()
 
     await kubelet.admit([name(pod)])

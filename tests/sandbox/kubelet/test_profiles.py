@@ -1,20 +1,17 @@
 """Kubelets of other versions; what the newest does, the contract tests know."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 import grpc.aio
 import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from sandbox.kubelet.profiles import PROFILES, Profile
 from tests.contract.kubelet.plugin import Context, Plugin
 from tests.contract.kubelet.site import Site
 from tests.support.servers import embedded_kubelet
-from tests.support.until import until
 
 
 @pytest.fixture(params=PROFILES, ids=str)
@@ -78,21 +75,11 @@ class CdiPlugin(Plugin):
 
 
 async def test_names_of_cdi_devices_reach_containers_where_they_are_passed_on(
-    server: ApiServer, kubelet: Kubelet, profile: Profile
+    site: Site, kubelet: Kubelet, profile: Profile
 ) -> None:
-    async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(ApiClient(server.url, "user:admin"))
-        site = Site(
-            device_dir=kubelet.device_plugin_dir,
-            pod_resources=kubelet.pod_resources_socket,
-            node=kubelet.node_name,
-            api=api,
-            stack=stack,
-        )
-        await until(lambda: _is_there(api))
-        plugin = CdiPlugin(site.resource)
-        stack.push_async_callback(plugin.stop)
-        await plugin.serve(site.socket)
+    plugin = CdiPlugin(site.resource)
+    await plugin.serve(site.socket)
+    try:
         await plugin.register(site.socket)
         await site.until_counts(capacity=8, allocatable=8)
 
@@ -100,7 +87,5 @@ async def test_names_of_cdi_devices_reach_containers_where_they_are_passed_on(
 
         (record,) = kubelet.containers()
         assert record.cdi == (("example.com/chip=0",) if profile.passes_cdi else ())
-
-
-async def _is_there(api: ApiClient) -> bool:
-    return bool(await api.items("/api/v1/nodes"))
+    finally:
+        await plugin.stop()

@@ -1,10 +1,11 @@
 """What a kubelet that was restarted makes of the pods that it finds."""
 
+from sandbox.apiclient import Object
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.plugin import Plugin
 from tests.contract.kubelet.site import Site
 from tests.sandbox.kubelet.looks import mounted, name
-from tests.support.until import until
+from tests.support.until import equal, until
 
 
 async def test_a_restart_removes_every_socket_and_keeps_other_files(
@@ -58,13 +59,7 @@ async def test_after_a_lost_checkpoint_nobody_holds_anything(
     await site.plugin()
     pod = await site.running_pod(3)
 
-    await kubelet.restart(lose_checkpoint=True)
-    again = await _registered_again(site)
-
-    async def readmitted() -> bool:
-        return name(pod) in await site.shown_by_list()
-
-    await until(readmitted)
+    again = await _restarted_without_checkpoint(site, kubelet, pod)
     assert await site.shown_by_get(pod) == {"c0": []}
     await site.running_pod(1)
     assert again.allocations == [frozenset({"dev-0"})]
@@ -76,13 +71,7 @@ async def test_a_container_that_restarts_after_a_lost_checkpoint_is_allocated_an
     # manager.go:981: by the pod's worker, outside admission.
     await site.plugin()
     pod = await site.running_pod(2)
-    await kubelet.restart(lose_checkpoint=True)
-    again = await _registered_again(site)
-
-    async def readmitted() -> bool:
-        return name(pod) in await site.shown_by_list()
-
-    await until(readmitted)
+    again = await _restarted_without_checkpoint(site, kubelet, pod)
     again.open.clear()
     kubelet.finish(name(pod), "c0", exit_code=1)
     await again.entered.wait()
@@ -91,10 +80,7 @@ async def test_a_container_that_restarts_after_a_lost_checkpoint_is_allocated_an
     await site.running_pod(0)
     again.open.set()
 
-    async def shown() -> bool:
-        return (await site.shown_by_get(pod))["c0"] == [["dev-0"], ["dev-1"]]
-
-    await until(shown)
+    await until(lambda: site.shown_by_get(pod), equal({"c0": [["dev-0"], ["dev-1"]]}))
     assert len(again.allocations) == 1
 
 
@@ -127,10 +113,7 @@ async def test_a_pod_force_deleted_while_the_kubelet_is_away_runs_until_it_is_ba
     kubelet.switches.stop_s = 0.0
     await kubelet.start()
 
-    async def ended() -> bool:
-        return mounted(kubelet) == {}
-
-    await until(ended)
+    await until(lambda: mounted(kubelet), equal({}))
 
 
 async def test_the_address_of_the_pod_list_survives_a_restart(kubelet: Kubelet) -> None:
@@ -143,3 +126,13 @@ async def test_the_address_of_the_pod_list_survives_a_restart(kubelet: Kubelet) 
 
 async def _registered_again(site: Site) -> Plugin:
     return await site.plugin(site.socket.with_suffix(".2.sock"))
+
+
+async def _restarted_without_checkpoint(
+    site: Site, kubelet: Kubelet, pod: Object
+) -> Plugin:
+    """Lose the checkpoint in a restart; return the plugin once the pod is back."""
+    await kubelet.restart(lose_checkpoint=True)
+    again = await _registered_again(site)
+    await until(site.shown_by_list, lambda shown: name(pod) in shown)
+    return again

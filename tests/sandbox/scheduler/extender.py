@@ -1,12 +1,15 @@
 """An extender whose answers the test sets, and which keeps what it was asked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
 
 from sandbox.apiclient import ApiClient
+from tests.support.objects import PODS, binding
+from tests.support.servers import listening
 
 Body = dict[str, Any]
 
@@ -26,22 +29,16 @@ class StubExtender:
         self.open.set()
         self.url = ""
         self._api = api
-        self._runner: web.AppRunner | None = None
 
-    async def start(self) -> None:
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
         app = web.Application()
-        app.router.add_post("/filter", self._filter)
-        app.router.add_post("/prioritize", self._prioritize)
-        app.router.add_post("/bind", self._bind)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-
-    async def stop(self) -> None:
-        self.open.set()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        app.router.add_post("/{verb}", self._answer)
+        async with listening(app, shutdown_s=0.1) as self.url:
+            try:
+                yield
+            finally:
+                self.open.set()
 
     def verbs(self, pod: str) -> list[str]:
         """What was asked about a pod, in order."""
@@ -52,30 +49,19 @@ class StubExtender:
         ]
 
     async def bind_now(self, body: Body) -> Body:
-        path = f"/api/v1/namespaces/{body['PodNamespace']}/pods/{body['PodName']}"
-        binding: Body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": body["PodName"], "uid": body["PodUID"]},
-            "target": {"kind": "Node", "name": body["Node"]},
-        }
-        await self._api.create(f"{path}/binding", binding)
+        made = binding(body["PodName"], body["Node"], uid=body["PodUID"])
+        await self._api.create(f"{PODS}/{body['PodName']}/binding", made)
         return {"Error": ""}
 
-    async def _filter(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.asked.append(("filter", body))
-        return web.json_response(self.filter(body))
-
-    async def _prioritize(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.asked.append(("prioritize", body))
-        scores = [{"Host": host, "Score": score} for host, score in self.scores.items()]
-        return web.json_response(scores)
-
-    async def _bind(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.asked.append(("bind", body))
+    async def _answer(self, request: web.Request) -> web.Response:
+        verb, body = request.match_info["verb"], await request.json()
+        self.asked.append((verb, body))
+        if verb == "filter":
+            return web.json_response(self.filter(body))
+        if verb == "prioritize":
+            return web.json_response(
+                [{"Host": host, "Score": score} for host, score in self.scores.items()]
+            )
         await self.open.wait()
         return web.json_response(await self.bind(body))
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,12 @@ class World:
         return str(found["spec"].get("nodeName", ""))
 
     async def until_bound(self, *names: str) -> None:
-        async def bound() -> bool:
-            return all([await self.node_of(name) for name in names])
+        for name in names:
+            await until(partial(self.node_of, name), within_s=10)
 
-        await until(bound, within_s=10)
+    async def bound_pod(self, name: str, count: int) -> None:
+        await self.pod(name, count)
+        await self.until_bound(name)
 
     async def until_event(self, name: str, reason: str) -> str:
         async def told() -> list[str]:
@@ -83,8 +86,7 @@ async def world() -> AsyncIterator[World]:
         client = ApiClient(server.url, "user:admin")
         api = await stack.enter_async_context(client)
         made = World(api, server, stack)
-        await made.extender.start()
-        stack.push_async_callback(made.extender.stop)
+        await stack.enter_async_context(made.extender.serving())
         yield made
 
 
@@ -95,8 +97,7 @@ async def test_two_nodes_are_filtered_scored_and_the_better_one_is_bound(
     world.extender.scores = {"node1": 1, "node2": 9, "node3": 0}
     await world.loop()
 
-    await world.pod("a", 1)
-    await world.until_bound("a")
+    await world.bound_pod("a", 1)
 
     assert await world.node_of("a") == "node2"
     assert world.extender.verbs("a") == ["filter", "prioritize", "bind"]
@@ -109,8 +110,7 @@ async def test_one_node_that_is_left_is_not_scored(world: World) -> None:
     world.extender.filter = lambda _: {"NodeNames": ["node2"], "FailedNodes": {}}
     await world.loop()
 
-    await world.pod("a", 1)
-    await world.until_bound("a")
+    await world.bound_pod("a", 1)
 
     assert world.extender.verbs("a") == ["filter", "bind"]
 
@@ -138,8 +138,7 @@ async def test_only_nodes_with_room_by_count_are_offered(world: World) -> None:
     await world.nodes(8, 0, 4)
     await world.loop()
 
-    await world.pod("a", 8)
-    await world.until_bound("a")
+    await world.bound_pod("a", 8)
 
     assert world.extender.asked[0][1]["NodeNames"] == ["node1"]
 
@@ -150,8 +149,7 @@ async def test_pods_without_the_resource_are_bound_without_the_extender(
     await world.nodes(8)
     await world.loop()
 
-    await world.pod("plain", 0)
-    await world.until_bound("plain")
+    await world.bound_pod("plain", 0)
 
     assert world.extender.asked == []
 
@@ -177,7 +175,7 @@ async def test_the_event_of_a_pod_that_fits_nowhere_counts_nodes_by_reason(
     )
 
     async def marked() -> bool:
-        pod = await world.api.get("/api/v1/namespaces/default/pods/a")
+        pod = await world.api.get(f"{PODS}/a")
         return [
             (one["type"], one["status"], one["reason"])
             for one in pod["status"].get("conditions", [])
@@ -207,12 +205,11 @@ async def test_an_unschedulable_pod_is_tried_again_when_another_goes(
 ) -> None:
     await world.nodes(8)
     await world.loop()
-    await world.pod("a", 8)
-    await world.until_bound("a")
+    await world.bound_pod("a", 8)
     await world.pod("b", 8)
     await world.until_event("b", "FailedScheduling")
 
-    await world.api.delete("/api/v1/namespaces/default/pods/a", grace_s=0)
+    await world.api.delete(f"{PODS}/a", grace_s=0)
 
     await world.until_bound("b")
 
@@ -230,8 +227,7 @@ async def test_a_bind_that_is_refused_is_an_event_and_is_tried_again(
     world.extender.bind = refuse_once
     await world.loop()
 
-    await world.pod("a", 8)
-    await world.until_bound("a")
+    await world.bound_pod("a", 8)
 
     told = await world.until_event("a", "FailedScheduling")
     assert told == "chips were taken meanwhile"
@@ -289,8 +285,7 @@ async def test_without_a_node_cache_whole_nodes_go_both_ways(world: World) -> No
     world.extender.filter = first
     await world.loop(node_cache_capable=False)
 
-    await world.pod("a", 1)
-    await world.until_bound("a")
+    await world.bound_pod("a", 1)
 
     verb, body = world.extender.asked[0]
     assert (verb, body["NodeNames"]) == ("filter", None)
@@ -301,8 +296,7 @@ async def test_without_a_node_cache_whole_nodes_go_both_ways(world: World) -> No
 async def test_a_whole_api_outage_is_survived(world: World) -> None:
     await world.nodes(8)
     await world.loop()
-    await world.pod("a", 1)
-    await world.until_bound("a")
+    await world.bound_pod("a", 1)
 
     await world.server.pause()
     await asyncio.sleep(0)
@@ -329,8 +323,7 @@ async def test_bodies_have_the_recorded_ones_keys(
     world.extender.filter = lambda body: body
     await world.loop(node_cache_capable=node_cache_capable)
 
-    await world.pod("a1", 1)
-    await world.until_bound("a1")
+    await world.bound_pod("a1", 1)
 
     expected = json.loads((RECORDED / f"kube-scheduler-{recorded}.json").read_text())
     asked = dict(world.extender.asked)[verb]
@@ -361,8 +354,7 @@ async def test_a_pod_with_gates_waits_until_they_are_gone(world: World) -> None:
 
     await world.until_bound("other")
     before = await world.node_of("gated")
-    path = "/api/v1/namespaces/default/pods/gated"
-    await world.api.patch(path, {"spec": {"schedulingGates": []}})
+    await world.api.patch(f"{PODS}/gated", {"spec": {"schedulingGates": []}})
     await world.until_bound("gated")
 
     assert before == ""

@@ -19,17 +19,22 @@ _KINDS = {row.kind: row for row in resources.RESOURCES}
 _GOLDEN: list[dict[str, Any]] = json.loads(cases.GOLDEN.read_text(encoding="utf-8"))
 
 
+def _cases_with(*keys: str) -> pytest.MarkDecorator:
+    """Give a test the cases of the golden file that have these keys."""
+    return pytest.mark.parametrize(
+        "case",
+        [case for case in _GOLDEN if case.keys() >= {*keys}],
+        ids=lambda case: case["name"].replace(" ", "-"),
+    )
+
+
 def _applied(case: dict[str, Any]) -> Any:
     schema = types.of_kind(_KINDS[case["kind"]])
     original = json.loads(json.dumps(case["original"]))
     return strategic.apply(original, case["patch"], schema)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case for case in _GOLDEN if "result" in case],
-    ids=lambda case: case["name"].replace(" ", "-"),
-)
+@_cases_with("result")
 def test_a_patch_makes_what_kubernetes_makes_of_it(case: dict[str, Any]) -> None:
     # What is not known to the type is dropped by whoever stores the object.
     assert _typed(_applied(case)) == _typed(case["result"])
@@ -45,11 +50,7 @@ def _typed(document: Any) -> Any:
     return document
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case for case in _GOLDEN if "error" in case],
-    ids=lambda case: case["name"].replace(" ", "-"),
-)
+@_cases_with("error")
 def test_a_patch_is_refused_where_kubernetes_refuses_it(case: dict[str, Any]) -> None:
     with pytest.raises(statuses.StatusError) as refused:
         _applied(case)
@@ -64,11 +65,7 @@ def test_every_written_case_is_in_the_golden_file() -> None:
     assert written == [(c["name"], c["patch"]) for c in _GOLDEN[: len(written)]]
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case for case in _GOLDEN if "modified" in case and "result" in case],
-    ids=lambda case: case["name"].replace(" ", "-"),
-)
+@_cases_with("modified", "result")
 def test_a_computed_patch_leads_from_one_object_to_the_other(
     case: dict[str, Any],
 ) -> None:

@@ -1,17 +1,7 @@
-from collections.abc import AsyncIterator
-
-import aiohttp
 import pytest
 
-from sandbox.apiserver import ApiServer
 from tests.contract.apiserver.client import Api, pod
 from tests.contract.apiserver.drawn import TABLE
-
-
-@pytest.fixture
-async def api(server: ApiServer) -> AsyncIterator[Api]:
-    async with aiohttp.ClientSession(server.url) as session:
-        yield Api(session, "default")
 
 
 async def test_pods_have_chips_and_a_reason_behind_all_other_columns(api: Api) -> None:
