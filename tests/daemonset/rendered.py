@@ -27,7 +27,12 @@ _ELEMENTS = re.compile(r"List\[(.+)\]|Dict\[str, (.+)\]")
 @functools.cache
 def objects(name: str) -> tuple[Object, ...]:
     """All objects of the base or of an overlay."""
-    command = [str(KUBECTL), "kustomize", str(DAEMONSET / name)]
+    return kustomize(DAEMONSET / name)
+
+
+def kustomize(folder: Path) -> tuple[Object, ...]:
+    """All objects that kubectl makes of a folder."""
+    command = [str(KUBECTL), "kustomize", str(folder)]
     shown = subprocess.run(  # noqa: S603  # our own manifests
         command, capture_output=True, text=True, check=False
     )

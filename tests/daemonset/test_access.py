@@ -5,9 +5,9 @@ API server that notes each call; and the source says which functions of `kube` a
 program uses at all, so that a new one cannot be forgotten in the run.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from itertools import product
 from typing import Any
 
 import aiohttp
@@ -22,6 +22,7 @@ from tests.daemonset import calls
 from tests.daemonset.rendered import Object, needs_kubectl, objects, of_kind
 from tests.extender.gang.test_membership import CASES
 from tests.support.objects import PODS
+from tests.support.tasks import in_background
 from tests.support.until import until
 
 PROGRAMS = ("agent", "extender")
@@ -46,37 +47,24 @@ ASKS = {
     "reflector.ListWatch(Pod)": ("list watch", "pods"),
     "workloads.get": ("", "what makes jobs, of other groups"),
 }
+#: What both programs use.
+SHARED = {
+    "configmaps.create",
+    "configmaps.patch",
+    "events.Recorder",
+    "nodes.patch",
+    "pods.get",
+    "pods.patch_annotations",
+    "reflector.ListWatch(ConfigMap)",
+    "reflector.ListWatch(Node)",
+    "reflector.ListWatch(Pod)",
+}
 USES = {
-    "agent": {
-        "configmaps.create",
-        "configmaps.patch",
-        "events.Recorder",
-        "kubelet_pods.pods",
-        "nodes.patch",
-        "pods.get",
-        "pods.patch_annotations",
-        "reflector.ListWatch(ConfigMap)",
-        "reflector.ListWatch(Node)",
-        "reflector.ListWatch(Pod)",
-    },
+    "agent": {*SHARED, "kubelet_pods.pods"},
     "extender": {
-        "configmaps.create",
-        "configmaps.patch",
-        "events.Recorder",
-        "leases.create",
-        "leases.get",
-        "leases.write",
-        "nodes.patch",
-        "podgroups.get",
-        "podgroups.set_conditions",
-        "pods.bind",
-        "pods.evict",
-        "pods.get",
-        "pods.patch_annotations",
-        "reflector.ListWatch(ConfigMap)",
-        "reflector.ListWatch(Node)",
-        "reflector.ListWatch(Pod)",
-        "workloads.get",
+        *SHARED,
+        *("leases.create", "leases.get", "leases.write", "workloads.get"),
+        *("podgroups.get", "podgroups.set_conditions", "pods.bind", "pods.evict"),
     },
 }
 #: API groups of what `kube` asks for by functions of its own; of others it reads jobs.
@@ -109,35 +97,33 @@ IDLE = {
 def granted(program: str) -> set[tuple[str, str, str]]:
     """(verb, resource, namespace) that the manifests allow; "" is all of them."""
     return {
-        (verb, f"{resource}.{group}".rstrip("."), each["metadata"].get("namespace", ""))
-        for each in _roles(program)
-        for rule in each["rules"]
-        for group in rule["apiGroups"]
+        (verb, f"{resource}.{group}".rstrip("."), namespace)
+        for namespace, rule in _rules(program)
+        for verb, group, resource in _rights(rule)
         if group in GROUPS
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
     }
 
 
 def read_of_others(program: str) -> set[tuple[str, str, str]]:
     """(verb, group, resource) outside the core that the manifests allow."""
     return {
-        (verb, group, resource)
-        for each in _roles(program)
-        for rule in each["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        if group not in GROUPS
+        right
+        for _, rule in _rules(program)
+        for right in _rights(rule)
+        if right[1] not in GROUPS
     }
+
+
+def _rights(rule: Object) -> Iterator[tuple[str, str, str]]:
+    """(verb, group, resource) of all that a rule allows."""
+    return product(rule["verbs"], rule["apiGroups"], rule["resources"])
 
 
 @needs_kubectl
 def test_no_other_lease_than_its_own_is_written() -> None:
     rules = [
         (rule["verbs"], rule.get("resourceNames"))
-        for each in _roles("extender")
-        for rule in each["rules"]
+        for _, rule in _rules("extender")
         if "leases" in rule["resources"]
     ]
 
@@ -145,23 +131,26 @@ def test_no_other_lease_than_its_own_is_written() -> None:
     assert rules == [(["create"], None), (["get", "patch"], ["ascend-extender"])]
 
 
-def _roles(program: str) -> list[Object]:
-    """The roles that the program's account has been given, by its bindings."""
+def _rules(program: str) -> list[tuple[str, Object]]:
+    """(namespace, rule) of what the program's account may do, by its bindings."""
     account = {"kind": "ServiceAccount", "name": f"ascend-{program}"}
     wanted = [
         each["roleRef"]
         for each in objects("base")
         if any(account.items() <= s.items() for s in each.get("subjects", []))
     ]
-    return [of_kind("base", ref["kind"])[ref["name"]] for ref in wanted]
+    roles = [of_kind("base", ref["kind"])[ref["name"]] for ref in wanted]
+    return [
+        (role["metadata"].get("namespace", ""), rule)
+        for role in roles
+        for rule in role["rules"]
+    ]
 
 
 @needs_kubectl
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_rules_name_nothing_by_wildcard(program: str) -> None:
-    rules = [rule for each in _roles(program) for rule in each["rules"]]
-
-    assert "*" not in {verb for rule in rules for verb in rule["verbs"]}
+    assert "*" not in {verb for _, rule in _rules(program) for verb in rule["verbs"]}
 
 
 @needs_kubectl
@@ -255,10 +244,10 @@ class Cluster:
         return await self.site.api.create(PODS, self.site.pod(name, count))
 
     async def until_called(self, program: str, verb: str, resource: str) -> None:
-        async def is_called() -> bool:
-            return (verb, resource) in {(v, r) for v, r, _ in self.called(program)}
-
-        await until(is_called)
+        await until(
+            lambda: {(v, r) for v, r, _ in self.called(program)},
+            lambda called: (verb, resource) in called,
+        )
 
     def called(self, program: str) -> set[tuple[str, str, str]]:
         """(verb, resource, namespace) of all calls of a program."""
@@ -295,19 +284,9 @@ async def _start_extender(stack: AsyncExitStack, site: Site) -> str:
         *("--service-account-dir", str(account), "--address-file", str(address)),
         *("--lease", "ascend-extender"),
     ]
-    task = asyncio.create_task(extender_app.main(load(Settings, arguments, {})))
-
-    async def stop() -> None:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    stack.push_async_callback(stop)
-
-    async def is_there() -> bool:
-        return address.exists()
-
-    await until(is_there)
+    work = extender_app.main(load(Settings, arguments, {}))
+    _ = await stack.enter_async_context(in_background(work))
+    await until(address.exists)
     return f"http://{address.read_text().strip()}"
 
 

@@ -1,8 +1,7 @@
 """Components, put on an overlay as their first lines say."""
 
 import os
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ import yaml
 
 from tests.daemonset.rendered import (
     DAEMONSET,
-    KUBECTL,
     Object,
+    kustomize,
     needs_kubectl,
     unknown_fields,
 )
@@ -35,21 +34,24 @@ def rendered(at: Path, *components: str) -> list[Object]:
             }
         )
     )
-    shown = subprocess.run(  # noqa: S603  # our own manifests
-        [str(KUBECTL), "kustomize", str(at)],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    return [*yaml.safe_load_all(shown.stdout)]
+    return list(kustomize(at))
+
+
+def one(found: Iterable[Object], kind: str, name: str = "") -> Object:
+    """The only object of a kind, or of that kind and name; Kubernetes knows it."""
+    (each,) = [
+        each
+        for each in found
+        if each["kind"] == kind and name in ("", each["metadata"]["name"])
+    ]
+    assert unknown_fields(each) == []
+    return each
 
 
 @pytest.fixture
 def agent_with(tmp_path: Path) -> PodWith:
     def agent(*components: str) -> Object:
-        found = rendered(tmp_path, *components)
-        (agent,) = [each for each in found if each["kind"] == "DaemonSet"]
-        assert unknown_fields(agent) == []
+        agent = one(rendered(tmp_path, *components), "DaemonSet")
         pod: Object = agent["spec"]["template"]["spec"]
         return pod
 
@@ -59,8 +61,7 @@ def agent_with(tmp_path: Path) -> PodWith:
 def test_a_second_extender_stands_by_on_another_node(tmp_path: Path) -> None:
     found = rendered(tmp_path, "standby")
 
-    (extender,) = [each for each in found if each["kind"] == "Deployment"]
-    assert unknown_fields(extender) == []
+    extender = one(found, "Deployment")
     spec = extender["spec"]
     anti = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
     (rule,) = anti["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -77,9 +78,8 @@ def test_a_second_extender_stands_by_on_another_node(tmp_path: Path) -> None:
 def test_who_only_reads_does_not_reach_where_is_decided(tmp_path: Path) -> None:
     found = rendered(tmp_path, "closed")
 
-    (extender,) = [each for each in found if each["kind"] == "Deployment"]
-    (policy,) = [each for each in found if each["kind"] == "NetworkPolicy"]
-    assert unknown_fields(extender) == []
+    extender = one(found, "Deployment")
+    policy = one(found, "NetworkPolicy")
     template = extender["spec"]["template"]
     (container,) = template["spec"]["containers"]
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
@@ -146,7 +146,7 @@ EVICTING = {"preemption": "--preemption=evict", "incomplete": "--incomplete=evic
 def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> None:
     found = rendered(tmp_path, *EVICTING)
 
-    (extender,) = [each for each in found if each["kind"] == "Deployment"]
+    extender = one(found, "Deployment")
     assert extender["metadata"]["name"] == "ascend-extender"
     (container,) = extender["spec"]["template"]["spec"]["containers"]
     rule = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
@@ -154,8 +154,8 @@ def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> No
     for component, setting in EVICTING.items():
         assert setting in container["args"]
         name = f"ascend-extender-{component}"
-        added = [each for each in found if each["metadata"]["name"] == name]
-        role, binding = sorted(added, key=lambda each: len(each["kind"]))
+        role = one(found, "ClusterRole", name)
+        binding = one(found, "ClusterRoleBinding", name)
         assert role["rules"] == [rule]
         assert binding["roleRef"]["name"] == name
         assert binding["subjects"] == [account | {"namespace": "kube-system"}]
@@ -166,17 +166,11 @@ def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> No
 def test_only_with_tor_share_may_the_extender_write_configmaps(tmp_path: Path) -> None:
     found = rendered(tmp_path, "tor-share")
 
-    [extender] = [each for each in found if each["kind"] == "Deployment"]
+    extender = one(found, "Deployment")
     [container] = extender["spec"]["template"]["spec"]["containers"]
     assert "--tor-share-namespace=volcano-system" in container["args"]
-    binding, role = sorted(
-        (
-            each
-            for each in found
-            if each["metadata"]["name"] == "ascend-extender-tor-share"
-        ),
-        key=lambda each: -len(each["kind"]),
-    )
+    role = one(found, "Role", "ascend-extender-tor-share")
+    binding = one(found, "RoleBinding", "ascend-extender-tor-share")
     configmaps = {"apiGroups": [""], "resources": ["configmaps"]}
     assert role["rules"] == [
         configmaps | {"verbs": ["create"]},
@@ -192,14 +186,9 @@ def test_only_with_tor_share_may_the_extender_write_configmaps(tmp_path: Path) -
 def test_a_shadow_may_only_look(tmp_path: Path) -> None:
     found = rendered(tmp_path, "shadow")
 
-    (role,) = [
-        each
-        for each in found
-        if (each["kind"], each["metadata"]["name"])
-        == ("ClusterRole", "ascend-extender")
-    ]
+    role = one(found, "ClusterRole", "ascend-extender")
     verbs = {verb for rule in role["rules"] for verb in rule["verbs"]}
     assert verbs == {"list", "watch"}
-    (extender,) = [each for each in found if each["kind"] == "Deployment"]
+    extender = one(found, "Deployment")
     (container,) = extender["spec"]["template"]["spec"]["containers"]
     assert "--shadow=true" in container["args"]

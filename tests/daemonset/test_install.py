@@ -3,13 +3,11 @@
 import dataclasses
 import re
 
-from agent.devices.simulated import file
-from agent.health.conditions import Health, ReadingTaken, step
 from agent.report import content
 from agent.settings import Settings as AgentSettings
 from extender.apiserver import wake
 from extender.settings import Settings as ExtenderSettings
-from scheduler_core.wire.deviceinfo import Affinity
+from tests.agent.reporting import ONE
 from tests.daemonset.rendered import ROOT, needs_kubectl, pod_templates
 
 PAGE = (ROOT / "docs" / "install.md").read_text()
@@ -32,13 +30,7 @@ def test_the_settings_exist() -> None:
 
 @needs_kubectl
 def test_uninstalling_takes_every_mark_off_the_nodes() -> None:
-    reading = file.parse("product: atlas-800-training\n")
-    look = ReadingTaken(reading=reading, in_use=frozenset(), recover_s=0.0)
-    health, _ = step(Health(), look, 0.0)
-    drawn = content.node_report(
-        reading, health, taken=(), affinity=Affinity(sequence=1)
-    )
-    marks = content.node_marks(drawn)
+    marks = content.node_marks(ONE)
     (selector,) = pod_templates("base")["ascend-agent"]["spec"]["nodeSelector"]
 
     assert removed("annotate") == {*marks.annotations, wake.ANNOTATION}

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.devices.simulated import file
-from agent.health.conditions import Health, ReadingTaken, step
 from agent.report import content
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire import annotations, deviceinfo, job_annotations
-from scheduler_core.wire.deviceinfo import Affinity
+from tests.agent.reporting import ONE
 from tests.daemonset.rendered import (
     DAEMONSET,
     Object,
@@ -131,22 +129,16 @@ def test_no_other_key_is_a_claim(key: str) -> None:
 
 def test_an_agent_may_set_the_marks_of_its_node() -> None:
     """Those of every kind of server, with all that a driver can tell."""
-    reading = file.parse("product: atlas-800-training\n")
-    look = ReadingTaken(reading=reading, in_use=frozenset(), recover_s=0.0)
-    health, _ = step(Health(), look, 0.0)
-    drawn = content.node_report(
-        reading, health, taken=(), affinity=Affinity(sequence=1)
-    )
     written: set[str] = set()
     for product in PRODUCTS:
         told = replace(
-            drawn,
+            ONE,
             product=product,
             chip_name="910B3",
             driver_version="1",
             memory_mb=65536,
             ai_core_count=20,
-            addresses=replace(drawn.addresses, super_pod_id=1, server_index=1),
+            addresses=replace(ONE.addresses, super_pod_id=1, server_index=1),
         )
         said = content.node_marks(told)
         written |= {*said.labels, *said.annotations, *said.defaults}
