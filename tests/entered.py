@@ -42,11 +42,22 @@ from extender.settings import Settings
 from kube import credentials
 from kube.client import Client
 from sandbox.apiclient import ApiClient, Object
-from sandbox.apiserver import ApiServer
 from scheduler_core.products import table
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock, settings
+from tests.support.objects import (
+    CONFIGMAPS,
+    NODES,
+    PODS,
+    configmap,
+    node,
+    offered,
+    pod,
+)
+from tests.support.servers import api_server
+from tests.support.tasks import in_background
+from tests.support.until import until
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("extender", "kube", "scheduler_core", "service")
@@ -58,8 +69,6 @@ _PRODUCT = table.by_key("atlas-a2-box16")
 _NODE_LABELS = {"accelerator-type": "module-910b-16"}
 _NODES = tuple(f"n{number}" for number in range(1, 9))
 _JOB_SIZE = 4
-_PODS = "/api/v1/namespaces/default/pods"
-_REPORTS = "/api/v1/namespaces/kube-system/configmaps"
 
 T = TypeVar("T")
 _Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
@@ -125,30 +134,19 @@ async def _enter_filter(pods: Sequence[Object], *, node_count: int) -> Entered:
         RuntimeError: The answer is another one.
     """
     entered = Entered()
-    async with _api_server() as url, ApiClient(url, "user:test") as api:
+    async with api_server() as server, ApiClient(server.url, "user:test") as api:
         for name in _NODES:
             await _create_node(api, name)
-        pod, *_ = [await api.create(_PODS, pod) for pod in pods]
-        async with _leading_extender(url) as leadership:
+        asking, *_ = [await api.create(PODS, body) for body in pods]
+        async with _leading_extender(server.url) as leadership:
             _forget_results()
             async with _served(leadership, entered) as scheduler:
-                body = {"Pod": pod, "NodeNames": _NODES}
+                body = {"Pod": asking, "NodeNames": _NODES}
                 response = await scheduler.post("/filter", json=body)
                 answer = await response.json()
     if len(answer["NodeNames"] or ()) != node_count:
         raise RuntimeError(f"filter: expected {node_count} nodes, found {answer}")
     return entered
-
-
-@asynccontextmanager
-async def _api_server() -> AsyncIterator[str]:
-    """Run the sandbox's API server with an empty cluster; yield its URL."""
-    server = ApiServer()
-    await server.start()
-    try:
-        yield server.url
-    finally:
-        await server.stop()
 
 
 @asynccontextmanager
@@ -160,15 +158,9 @@ async def _leading_extender(url: str) -> AsyncIterator[Leadership]:
         leadership = Leadership(
             lambda: Extender(defaults, client, wall=wall, metrics=metrics), None
         )
-        running = asyncio.create_task(leadership.run())
-        try:
-            async with asyncio.timeout(60):
-                while leadership.why_not_ready() is not None:
-                    await asyncio.sleep(0.01)  # nothing tells when it is ready
+        async with in_background(leadership.run()):
+            await until(leadership.why_not_ready, lambda reason: reason is None)
             yield leadership
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -217,46 +209,29 @@ def _forget_results() -> None:
 
 async def _create_node(api: ApiClient, name: str) -> None:
     chips = range(_PRODUCT.chip_count)
-    meta: Object = {"name": name, "labels": _NODE_LABELS}
-    meta["annotations"] = {
-        inventory.BASE_DEVICE_INFOS: inventory.render(chips, _PRODUCT)
-    }
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
-    await api.create("/api/v1/nodes", node)
+    base = {inventory.BASE_DEVICE_INFOS: inventory.render(chips, _PRODUCT)}
+    await api.create(NODES, node(name, labels=_NODE_LABELS, annotations=base))
     has = {_PRODUCT.resource: str(len(chips)), "pods": "110", "cpu": "192"}
-    has["memory"] = "1500Gi"
-    status = {"status": {"capacity": has, "allocatable": has}}
-    await api.patch_status(f"/api/v1/nodes/{name}", status)
+    await api.patch_status(f"{NODES}/{name}", offered(**has, memory="1500Gi"))
     info = DeviceInfo(available=tuple(chips), update_time=int(clock.wall_s()))
-    report = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": deviceinfo.configmap_name(name),
-            "namespace": "kube-system",
-            "labels": dict(deviceinfo.LABELS),
-        },
-        "data": deviceinfo.render(info, Affinity(sequence=1), _PRODUCT),
-    }
-    await api.create(_REPORTS, report)
+    report = configmap(
+        deviceinfo.configmap_name(name),
+        deviceinfo.render(info, Affinity(sequence=1), _PRODUCT),
+        labels=dict(deviceinfo.LABELS),
+    )
+    await api.create(CONFIGMAPS, report)
 
 
 def _pod(
     name: str, chip_count: int, annotations: Mapping[str, str] | None = None
 ) -> Object:
-    limits = {_PRODUCT.resource: str(chip_count), "cpu": "16", "memory": "64Gi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "annotations": dict(annotations or {}),
-        },
-        "spec": {
-            "containers": [{"name": "c", "image": "x", "resources": {"limits": limits}}]
-        },
-    }
+    return pod(
+        name,
+        chip_count,
+        resource=_PRODUCT.resource,
+        limits={"cpu": "16", "memory": "64Gi"},
+        meta={"annotations": dict(annotations or {})},
+    )
 
 
 def lines(entered: Mapping[str, Entered], *, is_list: bool) -> Iterator[str]:

@@ -67,13 +67,11 @@ def test_each_package_of_the_product_is_an_area() -> None:
 def test_commits_since_the_base_are_checked_without_merges_and_what_was_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "before the rules")
-    base = git(tmp_path, "rev-parse", "HEAD").strip()
+    base = history(tmp_path)
     git(tmp_path, "checkout", "-q", "-b", "side")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "agent: release chips")
+    commit(tmp_path, "agent: release chips")
     git(tmp_path, "checkout", "-q", "main")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "the chips")
+    commit(tmp_path, "the chips")
     git(tmp_path, "merge", "-q", "--no-ff", "-m", "Merge the side", "side")
 
     assert commits.main(tmp_path, base) == 1
@@ -86,10 +84,8 @@ def test_commits_since_the_base_are_checked_without_merges_and_what_was_before(
 def test_good_commits_pass_in_silence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "before the rules")
-    base = git(tmp_path, "rev-parse", "HEAD").strip()
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "agent: release chips")
+    base = history(tmp_path)
+    commit(tmp_path, "agent: release chips")
 
     assert commits.main(tmp_path, base) == 0
     assert capsys.readouterr() == ("", "")
@@ -98,8 +94,8 @@ def test_good_commits_pass_in_silence(
 def test_a_history_without_the_base_passes_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "the chips")
+    history(tmp_path)
+    commit(tmp_path, "the chips")
 
     assert commits.main(tmp_path) == 0
     assert capsys.readouterr().out == (
@@ -116,6 +112,17 @@ def test_a_folder_without_git_passes_and_says_so(
 
     assert commits.main(tmp_path) == 0
     assert "not checked" in capsys.readouterr().out
+
+
+def history(root: Path) -> str:
+    """Begin a history on the branch `main`; return its only commit."""
+    git(root, "init", "-q", "-b", "main")
+    commit(root, "before the rules")
+    return git(root, "rev-parse", "HEAD").strip()
+
+
+def commit(root: Path, subject: str) -> None:
+    git(root, "commit", "-q", "--allow-empty", "-m", subject)
 
 
 def git(root: Path, *words: str) -> str:
