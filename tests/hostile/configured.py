@@ -1,8 +1,6 @@
 """Rows of what people set while it runs, and of what preemption asks."""
 
-import json
 from functools import partial
-from typing import cast
 
 from agent.health import fault_config
 from extender.http.body import BodyError
@@ -12,7 +10,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
 from tests.extender.kube_scheduler.test_protocol import recorded
-from tests.hostile.row import Row
+from tests.hostile.row import Row, dumped, rows, text_of
 
 _CODES = {
     "NotHandleFaultCodes": ["80E21007"],
@@ -50,50 +48,42 @@ _UPGRADES = {
 }
 
 
-def _text(content: bytes) -> str:
-    """As a hand that writes no UTF-8 would give it: half surrogates included."""
-    return content.decode(errors="surrogateescape")
-
-
 def _fault_config(key: str, content: bytes) -> object:
-    return fault_config.parse({key: _text(content)})
-
-
-def _flaws(error: Exception) -> tuple[str, ...]:
-    return cast("DocumentError", error).problems
+    return fault_config.parse({key: text_of(content)})
 
 
 ROWS: tuple[Row, ...] = (
-    *(
-        Row(
-            name=f"ConfigMap: {key}",
-            read=partial(_fault_config, key),
-            seeds=(json.dumps(seed).encode(),),
-            errors=(DocumentError,),
-            problems=_flaws,
-        )
-        for key, seed in (
-            (fault_config.CODES_KEY, _CODES),
-            (fault_config.CUSTOM_KEY, _CUSTOM),
-            (fault_config.SWITCH_KEY, _SWITCHES),
-        )
+    *rows(
+        {
+            f"ConfigMap: {key}": (partial(_fault_config, key), [dumped(seed)])
+            for key, seed in (
+                (fault_config.CODES_KEY, _CODES),
+                (fault_config.CUSTOM_KEY, _CUSTOM),
+                (fault_config.SWITCH_KEY, _SWITCHES),
+            )
+        },
+        DocumentError,
     ),
-    Row(
-        name="ConfigMap: ManuallySeparateNPU",
-        read=lambda content: faults.parse_separated(_text(content), PRODUCT),
-        seeds=(b"Ascend910-0, Ascend910-1",),
-        errors=(WireError,),
+    *rows(
+        {
+            "ConfigMap: ManuallySeparateNPU": (
+                lambda content: faults.parse_separated(text_of(content), PRODUCT),
+                [b"Ascend910-0, Ascend910-1"],
+            ),
+            "ConfigMap: UpgradeFaultReason": (
+                lambda content: faults.parse_upgrades(text_of(content), PRODUCT),
+                [dumped(_UPGRADES)],
+            ),
+        },
+        WireError,
     ),
-    Row(
-        name="ConfigMap: UpgradeFaultReason",
-        read=lambda content: faults.parse_upgrades(_text(content), PRODUCT),
-        seeds=(json.dumps(_UPGRADES).encode(),),
-        errors=(WireError,),
-    ),
-    Row(
-        name="kube-scheduler: preempt",
-        read=protocol.preempt_args,
-        seeds=(recorded("kube-scheduler-preempt-meta-victims.json"),),
-        errors=(BodyError,),
+    *rows(
+        {
+            "kube-scheduler: preempt": (
+                protocol.preempt_args,
+                [recorded("kube-scheduler-preempt-meta-victims.json")],
+            ),
+        },
+        BodyError,
     ),
 )

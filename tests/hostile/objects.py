@@ -6,10 +6,10 @@ because a text that decodes can do its harm there.
 
 import asyncio
 import atexit
-import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -46,7 +46,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.agent.node import NODE, ids, pod
 from tests.extender.kube_scheduler.test_protocol import recorded
-from tests.hostile.row import Row
+from tests.hostile.row import Row, Table, dumped, rows
 from tests.hostile.seeds import GIVEN, LIKED, NODE_OBJECT, POD, WANTED
 from tests.support.caches import empty, index
 
@@ -101,7 +101,7 @@ class _Server:
 
 def _page(*items: object, more: str = "") -> bytes:
     metadata = {"resourceVersion": "20", "continue": more}
-    return json.dumps({"metadata": metadata, "items": items}).encode()
+    return dumped({"metadata": metadata, "items": items})
 
 
 class _Followed:
@@ -157,8 +157,8 @@ def _obj(kind: type[Any], content: bytes) -> Any:
 
 def _into_cache(kind: type[Any], content: bytes) -> object:
     cache = empty()
-    node = _obj(Node, json.dumps(NODE_OBJECT).encode())[0]
-    report = decode.report_change(_obj(ConfigMap, json.dumps(_REPORT).encode())[0])
+    node = _obj(Node, dumped(NODE_OBJECT))[0]
+    report = decode.report_change(_obj(ConfigMap, dumped(_REPORT))[0])
     assert report is not None
     for change in (decode.node_change(node), report):
         cache.step(change, _NOW_S)
@@ -202,7 +202,7 @@ def _into_report(content: bytes) -> object:
     state, _ = report_step(
         State(me="me", heartbeat_s=300.0), ReportChanged(_NODE_REPORT), 0.0
     )
-    ours = _obj(ConfigMap, json.dumps(_REPORT).encode())[0]
+    ours = _obj(ConfigMap, dumped(_REPORT))[0]
     landed = WriteSucceeded(
         _NODE_REPORT, dict(ours.data), reporter.stored_configmap(ours)
     )
@@ -278,111 +278,74 @@ def _message(message: Any) -> bytes:
 
 
 def _event(kind: str, obj: object) -> bytes:
-    return json.dumps({"type": kind, "object": obj}).encode()
+    return dumped({"type": kind, "object": obj})
 
 
 _PODS = _Followed(Pod, {**POD, "metadata": {**POD["metadata"], "uid": "uid-0"}})
 _BODIES = ("filter-names", "filter-nodes", "prioritize-names", "prioritize-nodes")
 _ANY = re.compile(r".+", re.DOTALL)
-_OBJECT_SEEDS: Mapping[Any, tuple[bytes, ...]] = {
-    Pod: (json.dumps(POD).encode(),),
-    Node: (json.dumps(NODE_OBJECT).encode(),),
-    ConfigMap: (json.dumps(_REPORT).encode(),),
+_OBJECT_SEEDS: Mapping[type[Any], bytes] = {
+    Pod: dumped(POD),
+    Node: dumped(NODE_OBJECT),
+    ConfigMap: dumped(_REPORT),
 }
 
 
-def _cached(kind: type[Any]) -> Row:
-    return Row(
-        name=f"object: {kind.__name__}, into the extender's cache",
-        read=lambda content: _into_cache(kind, content),
-        seeds=_OBJECT_SEEDS[kind],
-        errors=(KubeError,),
-    )
-
-
-ROWS: tuple[Row, ...] = (
-    Row(
-        name="watch: a line",
-        read=_PODS.line,
-        state=_PODS.state,
-        seeds=(
+_WATCHED = {
+    "watch: a line": (
+        _PODS.line,
+        [
             _event("ADDED", POD),
             _event("MODIFIED", POD),
             _event("DELETED", POD),
             _event("BOOKMARK", {"metadata": {"resourceVersion": "30"}}),
-        ),
-        errors=(KubeError,),
+        ],
     ),
-    Row(
-        name="list: a page",
-        read=_PODS.list,
-        state=_PODS.state,
-        seeds=(_page(POD), _page()),
-        errors=(KubeError,),
+    "list: a page": (_PODS.list, [_page(POD), _page()]),
+}
+_READ: Table = {
+    "kubelet: /pods": (
+        partial(kubelet_pods.decode_pods, url="http://kubelet"),
+        [_page(POD, POD)],
     ),
-    Row(
-        name="kubelet: /pods",
-        read=lambda content: kubelet_pods.decode_pods(content, "http://kubelet"),
-        seeds=(_page(POD, POD),),
-        errors=(KubeError,),
+    **{
+        f"object: {kind.__name__}, into the extender's cache": (
+            partial(_into_cache, kind),
+            [seed],
+        )
+        for kind, seed in _OBJECT_SEEDS.items()
+    },
+    "object: Pod, into the agent's ledger": (_into_ledger, [_OBJECT_SEEDS[Pod]]),
+    "object: ConfigMap, into the agent's report": (
+        _into_report,
+        [_OBJECT_SEEDS[ConfigMap]],
     ),
+    "object: Node, into the agent's marks": (_into_marks, [_OBJECT_SEEDS[Node]]),
+}
+_SCHEDULER = {
+    "kube-scheduler: filter, prioritize": (
+        protocol.nodes_args,
+        [recorded(f"kube-scheduler-{name}.json") for name in _BODIES],
+    ),
+    "kube-scheduler: bind": (
+        protocol.bind_args,
+        [recorded("kube-scheduler-bind.json")],
+    ),
+}
+_KUBELET = {
+    "kubelet: GetPreferredAllocation": (_preference, [_message(LIKED)]),
+    "kubelet: Allocate": (_allocate, [_message(WANTED)]),
+    "kubelet: pod-resources": (_resources, [_message(GIVEN)]),
+}
+
+ROWS: tuple[Row, ...] = (
+    *rows(_WATCHED, KubeError, state=_PODS.state),
+    *rows(_READ, KubeError),
     Row(
         name="API server: an error's body",
         read=_no,
         seeds=(b'{"code": 409, "reason": "Conflict", "message": "no"}',),
     ),
-    _cached(Pod),
-    _cached(Node),
-    _cached(ConfigMap),
-    Row(
-        name="object: Pod, into the agent's ledger",
-        read=_into_ledger,
-        seeds=_OBJECT_SEEDS[Pod],
-        errors=(KubeError,),
-    ),
-    Row(
-        name="object: ConfigMap, into the agent's report",
-        read=_into_report,
-        seeds=_OBJECT_SEEDS[ConfigMap],
-        errors=(KubeError,),
-    ),
-    Row(
-        name="object: Node, into the agent's marks",
-        read=_into_marks,
-        seeds=_OBJECT_SEEDS[Node],
-        errors=(KubeError,),
-    ),
-    Row(
-        name="kube-scheduler: filter, prioritize",
-        read=protocol.nodes_args,
-        seeds=tuple(recorded(f"kube-scheduler-{name}.json") for name in _BODIES),
-        errors=(BodyError,),
-    ),
-    Row(
-        name="kube-scheduler: bind",
-        read=protocol.bind_args,
-        seeds=(recorded("kube-scheduler-bind.json"),),
-        errors=(BodyError,),
-    ),
-    Row(
-        name="kubelet: GetPreferredAllocation",
-        read=_preference,
-        seeds=(_message(LIKED),),
-        errors=(DecodeError,),
-        says=_ANY,
-    ),
-    Row(
-        name="kubelet: Allocate",
-        read=_allocate,
-        seeds=(_message(WANTED),),
-        errors=(DecodeError,),
-        says=_ANY,
-    ),
-    Row(
-        name="kubelet: pod-resources",
-        read=_resources,
-        seeds=(_message(GIVEN),),
-        errors=(DecodeError,),
-        says=_ANY,
-    ),
+    *rows(_SCHEDULER, BodyError),
+    *rows(_KUBELET, DecodeError, says=_ANY),
 )

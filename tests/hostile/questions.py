@@ -15,7 +15,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
-from tests.hostile.row import Row
+from tests.hostile.row import Row, dumped, lines
 from tests.support.caches import cluster
 from tests.support.watched import RESOURCE, tenant
 
@@ -64,30 +64,21 @@ def _set(content: bytes) -> object:
     return live_settings.parse(texts, DynamicSettings())
 
 
-def _lines(error: Exception) -> tuple[str, ...]:
-    return tuple(str(error).split("\n"))
-
-
-def _dumped(value: object) -> bytes:
-    return json.dumps(value).encode()
-
-
 ROWS: tuple[Row, ...] = (
     Row(
         name="extender: what-if",
         read=_answered,
-        seeds=(_dumped(QUESTION),),
+        seeds=(dumped(QUESTION),),
         errors=(QuestionError,),
-        problems=_lines,
+        problems=lines,
         state=partial(take_snapshot, _CACHE, NetworkTopology(_CACHE, Rules())),
         is_slow=True,
     ),
     Row(
         name="ConfigMap: settings of the extender",
         read=_set,
-        seeds=(_dumped(SETTINGS),),
+        seeds=(dumped(SETTINGS),),
         errors=(DocumentError,),
-        problems=_lines,
     ),
     Row(
         name="annotation: addresses in baseDeviceInfos",

@@ -1,9 +1,10 @@
 """One row of the table of parsers, and the law that holds for each of them."""
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.hostile.mutations import LEAVES, YAML_LEAVES
 
@@ -14,6 +15,25 @@ MOST_PROBLEMS = 120
 
 #: What an error of ours says. Where is the text before it.
 OURS = re.compile(r"\S.*expected .+|.*no such key, .+", re.DOTALL)
+
+
+def text_of(content: bytes) -> str:
+    """As a hand that writes no UTF-8 would give it: half surrogates included."""
+    return content.decode(errors="surrogateescape")
+
+
+def dumped(document: object) -> bytes:
+    """A document as JSON."""
+    return json.dumps(document).encode()
+
+
+def lines(error: Exception) -> tuple[str, ...]:
+    """The problems of an error that has one in each line."""
+    return tuple(str(error).split("\n"))
+
+
+def _problems(error: Exception) -> tuple[str, ...]:
+    return tuple(getattr(error, "problems", (str(error),)))
 
 
 def _stateless() -> object:
@@ -34,7 +54,7 @@ class Row:
     #: What each problem's text looks like.
     says: re.Pattern[str] = OURS
     #: The problems of an error; several where a person writes the document.
-    problems: Callable[[Exception], tuple[str, ...]] = lambda error: (str(error),)
+    problems: Callable[[Exception], tuple[str, ...]] = _problems
     #: What must be as before after an error.
     state: Callable[[], object] = _stateless
     #: Whether it takes its time, so that `make test` asks it less.
@@ -46,6 +66,28 @@ class Row:
     def put(self) -> Mapping[str, Any]:
         """What is put into a document; YAML has more than JSON."""
         return LEAVES if self.leaves is None else self.leaves
+
+
+#: {name: (entry point, seeds)}
+Table: TypeAlias = Mapping[str, tuple[Callable[[bytes], object], Sequence[bytes]]]
+
+
+def rows(
+    table: Table,
+    *errors: type[Exception],
+    **more: Any,
+) -> tuple[Row, ...]:
+    """Return rows that differ in name, entry point and seeds.
+
+    Args:
+        table: The rest of each row.
+        errors: What each may raise.
+        more: Further columns, the same in each row.
+    """
+    return tuple(
+        Row(name=name, read=read, seeds=tuple(seeds), errors=errors, **more)
+        for name, (read, seeds) in table.items()
+    )
 
 
 #: For documents in YAML.

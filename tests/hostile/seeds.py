@@ -10,6 +10,7 @@ from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from tests.agent.journal.test_file import HOLD
 from tests.agent.node import NODE, ids
+from tests.scheduler_core.snapshot.test_schema import FULL
 
 REPORT = deviceinfo.render(
     DeviceInfo(
@@ -21,58 +22,7 @@ REPORT = deviceinfo.render(
     Affinity(held=(3,), releasing=(4,), lost=(5,), sequence=9),
     PRODUCT,
 )
-SNAPSHOT = {
-    "version": 1,
-    "nodes": [
-        {
-            "name": "node-1",
-            "product": "atlas-800-training",
-            "chips": [0, 1, 2, 3, 4, 5, 6, 7],
-            "unhealthy": [3],
-            "network_unhealthy": [1],
-            "held": [0],
-            "releasing": [2],
-            "listed": [0],
-            "barred": "agent-silent",
-            "superpod": 0,
-            "labels": {"zone": "a"},
-            "annotations": {"a": "b"},
-        },
-        {"name": "node-2", "product": "atlas-800-training"},
-    ],
-    "pods": [
-        {
-            "name": "default/train-0",
-            "node": "node-1",
-            "chips": [0, 1],
-            "phase": "Running",
-            "terminating": False,
-            "priority": 0,
-            "started_s": 1790000000,
-            "job": "default/train",
-            "rank": 0,
-            "budgets": ["default/slow"],
-        }
-    ],
-    "jobs": [
-        {"name": "default/train", "min_available": 1, "schema": "large-model-schema"}
-    ],
-    "budgets": [{"name": "default/slow", "allowed": 1}],
-    "switches": {
-        "version": "2.0",
-        "shared_leaves": 2,
-        "leaves": [
-            {
-                "name": "0",
-                "use": "idle",
-                "healthy": True,
-                "servers": [{"node": "node-1", "slice": 0}, {}],
-            }
-        ],
-    },
-    "superpods": {"size": 48, "reserve": 2},
-    "profile": "seed",
-}
+SNAPSHOT = FULL
 JOB = {
     "version": 1,
     "resource": "huawei.com/Ascend910",

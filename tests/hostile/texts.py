@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 import zlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from scheduler_core.wire import annotations, deviceinfo, inventory, switches
 from scheduler_core.wire.annotations import WireError
 from service import endpoints
 from service.settings import SettingsError, load
-from tests.hostile.row import OF_YAML, Row
+from tests.hostile.row import OF_YAML, Row, dumped, lines, rows, text_of
 from tests.hostile.seeds import (
     CA,
     CASE,
@@ -47,24 +48,14 @@ _FOLDER = Path(tempfile.mkdtemp(prefix="hostile-"))
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 
 
-def _text(content: bytes) -> str:
-    """As a hand that writes no UTF-8 would give it: half surrogates included."""
-    return content.decode(errors="surrogateescape")
-
-
 def _file(name: str, content: bytes) -> Path:
     path = _FOLDER / name
     path.write_bytes(content)
     return path
 
 
-def _problems(error: Exception) -> tuple[str, ...]:
-    assert isinstance(error, (DocumentError, SettingsError))
-    return error.problems
-
-
 def _claim(content: bytes) -> object:
-    text = _text(content)
+    text = text_of(content)
     resource, _, moment = text.partition(";")
     return annotations.parse_claim(
         {PRODUCT.resource: resource, annotations.PREDICATE_TIME: moment}, PRODUCT
@@ -72,7 +63,7 @@ def _claim(content: bytes) -> object:
 
 
 def _snapshot(content: bytes) -> object:
-    found = snapshot_document.parse(_text(content))
+    found = snapshot_document.parse(text_of(content))
     made = (snapshot_document.network_of(found), snapshot_document.superpods_of(found))
     return (
         made,
@@ -82,12 +73,12 @@ def _snapshot(content: bytes) -> object:
 
 
 def _job(content: bytes) -> object:
-    found = job.parse(_text(content))
+    found = job.parse(text_of(content))
     return found.schema, found.sp_block, found.soft_superpods, found
 
 
 def _case(content: bytes) -> object:
-    answer = batch.answer(_text(content))
+    answer = batch.answer(text_of(content))
     assert len(answer) < 100_000
     return json.loads(answer.encode())
 
@@ -107,7 +98,7 @@ def _settings(content: bytes) -> object:
 
 
 def _flags(content: bytes) -> object:
-    words = _text(content).split("\n")
+    words = text_of(content).split("\n")
     asked = {"-h", "--help", "--version"}
     words = [word for word in words if word not in asked]  # they end the program
     return load(agent_settings.Settings, words, {"NODE_NAME": "n1"})
@@ -115,7 +106,7 @@ def _flags(content: bytes) -> object:
 
 def _environment(content: bytes) -> object:
     names = ("LISTEN", "AGENT_SILENT_S", "LOG_LEVEL", "SELF_MAINTAIN_AVAILABLE_CARD")
-    values = _text(content).split("\n")
+    values = text_of(content).split("\n")
     environ = {
         f"ASCEND_EXTENDER_{name}": value
         for name, value in zip(names, values, strict=False)
@@ -155,172 +146,131 @@ def _authority(content: bytes) -> object:
     return from_url("https://127.0.0.1:6443", folder)
 
 
-def _url(content: bytes) -> object:
-    return from_url(_text(content))
-
-
 def _kubeconfig(content: bytes) -> object:
     return kubeconfig(_file("kubeconfig", content))
 
 
 def _report(content: bytes) -> object:
-    info, _, affinity = _text(content).partition("\n")
+    info, _, affinity = text_of(content).partition("\n")
     return report_of(info, affinity, PRODUCT)
 
 
-def _dumped(document: object) -> bytes:
-    return json.dumps(document).encode()
+def _of_text(
+    parse: Callable[..., object], *arguments: object
+) -> Callable[[bytes], object]:
+    """Return an entry point that gives a parser of texts what came as bytes."""
+    return lambda content: parse(text_of(content), *arguments)
 
+
+_INFO = REPORT[deviceinfo.DEVICE_INFO_KEY].encode()
 
 ROWS: tuple[Row, ...] = (
-    Row(
-        name="annotation: chips",
-        read=lambda content: annotations.parse_chips(_text(content), PRODUCT),
-        seeds=(b"Ascend910-0,Ascend910-1",),
-        errors=(WireError,),
+    *rows(
+        {
+            "annotation: chips": (
+                _of_text(annotations.parse_chips, PRODUCT),
+                [b"Ascend910-0,Ascend910-1"],
+            ),
+            "annotation: predicate-time": (
+                _of_text(annotations.parse_predicate_time),
+                [b"1790000000000000000"],
+            ),
+            "annotations: claim": (
+                _claim,
+                [b"Ascend910-0,Ascend910-1;18446744073709551615"],
+            ),
+            "annotation: baseDeviceInfos": (
+                _of_text(inventory.parse, PRODUCT),
+                [inventory.render(range(8), PRODUCT).encode()],
+            ),
+            "ConfigMap: DeviceInfoCfg": (
+                _of_text(deviceinfo.parse_device_info, PRODUCT),
+                [_INFO],
+            ),
+            "ConfigMap: AscendAffinity": (
+                _of_text(deviceinfo.parse_affinity, PRODUCT),
+                [REPORT[deviceinfo.AFFINITY_KEY].encode()],
+            ),
+            "ConfigMap: as the extender reads it": (_report, [_INFO]),
+            "ConfigMap: basic-tor-node-cm": (
+                _of_text(switches.parse, {"1.1.0.0": "node-1"}),
+                [dumped(TORS)],
+            ),
+        },
+        WireError,
     ),
-    Row(
-        name="annotation: predicate-time",
-        read=lambda content: annotations.parse_predicate_time(_text(content)),
-        seeds=(b"1790000000000000000",),
-        errors=(WireError,),
+    *rows(
+        {
+            "ConfigMap: CheckCode": (_of_text(deviceinfo.read_sealed_time), [_INFO]),
+            "lines: place --batch": (_case, [dumped(CASE)]),
+            "file: token, rotated": (_Rotated().read, [TOKEN]),
+        },
     ),
-    Row(
-        name="annotations: claim",
-        read=_claim,
-        seeds=(b"Ascend910-0,Ascend910-1;18446744073709551615",),
-        errors=(WireError,),
+    *rows(
+        {
+            "file: snapshot": (_snapshot, [dumped(SNAPSHOT)]),
+            "file: job": (_job, [dumped(JOB)]),
+        },
+        DocumentError,
     ),
-    Row(
-        name="annotation: baseDeviceInfos",
-        read=lambda content: inventory.parse(_text(content), PRODUCT),
-        seeds=(inventory.render(range(8), PRODUCT).encode(),),
-        errors=(WireError,),
+    *rows(
+        {
+            "file: journal": (_journal, [JOURNAL]),
+            "file: journal, checksum right": (
+                _resealed,
+                [JOURNAL.partition(b"\n")[2]],
+            ),
+        },
+        UnusableError,
     ),
-    Row(
-        name="ConfigMap: DeviceInfoCfg",
-        read=lambda content: deviceinfo.parse_device_info(_text(content), PRODUCT),
-        seeds=(REPORT[deviceinfo.DEVICE_INFO_KEY].encode(),),
-        errors=(WireError,),
+    *rows(
+        {
+            "settings: flags": (
+                _flags,
+                [
+                    b"--mode=standalone\n--numa-topology\n--driver-poll-s\n0.5\n--listen=:1"
+                ],
+            ),
+            "settings: environment": (_environment, [b"127.0.0.1:80\n900\ninfo\ntrue"]),
+        },
+        SettingsError,
     ),
-    Row(
-        name="ConfigMap: AscendAffinity",
-        read=lambda content: deviceinfo.parse_affinity(_text(content), PRODUCT),
-        seeds=(REPORT[deviceinfo.AFFINITY_KEY].encode(),),
-        errors=(WireError,),
+    *rows(
+        {
+            "file: token": (_token, [TOKEN]),
+            "file: certificate authority": (_authority, [CA.encode()]),
+            "setting: URL of the API server": (
+                _of_text(from_url),
+                [b"https://10.0.0.1:6443"],
+            ),
+        },
+        CredentialsError,
     ),
-    Row(
-        name="ConfigMap: CheckCode",
-        read=lambda content: deviceinfo.read_sealed_time(_text(content)),
-        seeds=(REPORT[deviceinfo.DEVICE_INFO_KEY].encode(),),
+    *(
+        Row(
+            name=name,
+            read=read,
+            seeds=(seed,),
+            errors=(error,),
+            leaves=OF_YAML,
+            is_slow=True,
+        )
+        for name, read, seed, error in (
+            (
+                "file: simulated driver",
+                _of_text(driver_file.parse),
+                DRIVER_FILE,
+                DocumentError,
+            ),
+            ("settings: file", _settings, SETTINGS, SettingsError),
+            ("file: kubeconfig", _kubeconfig, KUBECONFIG, CredentialsError),
+        )
     ),
-    Row(
-        name="ConfigMap: as the extender reads it",
-        read=_report,
-        seeds=(REPORT[deviceinfo.DEVICE_INFO_KEY].encode(),),
-        errors=(WireError,),
-    ),
-    Row(
-        name="ConfigMap: basic-tor-node-cm",
-        read=lambda content: switches.parse(_text(content), {"1.1.0.0": "node-1"}),
-        seeds=(_dumped(TORS),),
-        errors=(WireError,),
-    ),
-    Row(
-        name="file: snapshot",
-        read=_snapshot,
-        seeds=(_dumped(SNAPSHOT),),
-        errors=(DocumentError,),
-        problems=_problems,
-    ),
-    Row(
-        name="file: job",
-        read=_job,
-        seeds=(_dumped(JOB),),
-        errors=(DocumentError,),
-        problems=_problems,
-    ),
-    Row(name="lines: place --batch", read=_case, seeds=(_dumped(CASE),)),
-    Row(
-        name="file: simulated driver",
-        read=lambda content: driver_file.parse(_text(content)),
-        seeds=(DRIVER_FILE,),
-        errors=(DocumentError,),
-        problems=_problems,
+    *rows(
+        {"file: scenario": (_of_text(scenario.read), [SCENARIO])},
+        ScenarioError,
+        problems=lines,
         leaves=OF_YAML,
         is_slow=True,
-    ),
-    Row(
-        name="file: scenario",
-        read=lambda content: scenario.read(_text(content)),
-        seeds=(SCENARIO,),
-        errors=(ScenarioError,),
-        problems=lambda error: tuple(str(error).split("\n")),
-        leaves=OF_YAML,
-        is_slow=True,
-    ),
-    Row(
-        name="file: journal",
-        read=_journal,
-        seeds=(JOURNAL,),
-        errors=(UnusableError,),
-    ),
-    Row(
-        name="file: journal, checksum right",
-        read=_resealed,
-        seeds=(JOURNAL.partition(b"\n")[2],),
-        errors=(UnusableError,),
-    ),
-    Row(
-        name="settings: file",
-        read=_settings,
-        seeds=(SETTINGS,),
-        errors=(SettingsError,),
-        problems=_problems,
-        leaves=OF_YAML,
-        is_slow=True,
-    ),
-    Row(
-        name="settings: flags",
-        read=_flags,
-        seeds=(
-            b"--mode=standalone\n--numa-topology\n--driver-poll-s\n0.5\n--listen=:1",
-        ),
-        errors=(SettingsError,),
-        problems=_problems,
-    ),
-    Row(
-        name="settings: environment",
-        read=_environment,
-        seeds=(b"127.0.0.1:80\n900\ninfo\ntrue",),
-        errors=(SettingsError,),
-        problems=_problems,
-    ),
-    Row(
-        name="file: token",
-        read=_token,
-        seeds=(TOKEN,),
-        errors=(CredentialsError,),
-    ),
-    Row(name="file: token, rotated", read=_Rotated().read, seeds=(TOKEN,)),
-    Row(
-        name="file: certificate authority",
-        read=_authority,
-        seeds=(CA.encode(),),
-        errors=(CredentialsError,),
-    ),
-    Row(
-        name="file: kubeconfig",
-        read=_kubeconfig,
-        seeds=(KUBECONFIG,),
-        errors=(CredentialsError,),
-        leaves=OF_YAML,
-        is_slow=True,
-    ),
-    Row(
-        name="setting: URL of the API server",
-        read=_url,
-        seeds=(b"https://10.0.0.1:6443",),
-        errors=(CredentialsError,),
     ),
 )

@@ -3,8 +3,7 @@
 Of each task the pod is read as well, as it is for one that no watch has shown.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from extender.cache import decode
@@ -12,7 +11,7 @@ from extender.gang import membership
 from extender.http.body import BodyError
 from extender.volcano import protocol
 from extender.volcano.protocol import Code, Status, Task, Vote
-from tests.hostile.row import Row
+from tests.hostile.row import Row, dumped, rows
 from tests.hostile.seeds import POD
 
 _UID = POD["metadata"]["uid"]
@@ -44,7 +43,7 @@ _JOB = {
 }
 #: {verb: a body that is right}
 BODIES: Mapping[str, bytes] = {
-    verb: json.dumps(body).encode()
+    verb: dumped(body)
     for verb, body in {
         "predicate": {"task": _PENDING, "node": _NODE},
         "prioritize": {"task": _PENDING, "nodes": [_NODE, _NODE]},
@@ -90,21 +89,17 @@ def _evict(content: bytes) -> object:
     return _of_task(args.evictor), protocol.victims_answer(Vote.PERMIT, sent)
 
 
-_READ: Mapping[str, Callable[[bytes], object]] = {
-    "predicate": _predicate,
-    "prioritize": _prioritize,
-    "jobEnqueueable": _job,
-    "allocateFunc": _changed,
-    "preemptable": _evict,
-}
-
-ROWS: tuple[Row, ...] = tuple(
-    Row(
-        name=f"volcano: {verb}",
-        read=read,
-        seeds=(BODIES[verb],),
-        errors=(BodyError,),
-        is_slow=True,
-    )
-    for verb, read in _READ.items()
+ROWS: tuple[Row, ...] = rows(
+    {
+        f"volcano: {verb}": (read, [BODIES[verb]])
+        for verb, read in (
+            ("predicate", _predicate),
+            ("prioritize", _prioritize),
+            ("jobEnqueueable", _job),
+            ("allocateFunc", _changed),
+            ("preemptable", _evict),
+        )
+    },
+    BodyError,
+    is_slow=True,
 )
