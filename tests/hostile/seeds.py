@@ -10,7 +10,9 @@ from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from tests.agent.journal.test_file import HOLD
 from tests.agent.node import NODE, ids
+from tests.e2e.pods import READS
 from tests.scheduler_core.snapshot.test_schema import FULL
+from tests.support import objects
 
 REPORT = deviceinfo.render(
     DeviceInfo(
@@ -143,31 +145,8 @@ POD: dict[str, Any] = {
     },
     "spec": {
         "nodeName": NODE,
-        "initContainers": [
-            {
-                "name": "prepare",
-                "restartPolicy": "Always",
-                "resources": {"limits": {"huawei.com/Ascend910": "1"}},
-            }
-        ],
-        "containers": [
-            {
-                "name": "main",
-                "resources": {"limits": {"huawei.com/Ascend910": "1"}},
-                "env": [
-                    {
-                        "name": "ASCEND_VISIBLE_DEVICES",
-                        "valueFrom": {
-                            "fieldRef": {
-                                "fieldPath": (
-                                    "metadata.annotations['huawei.com/Ascend910']"
-                                )
-                            }
-                        },
-                    }
-                ],
-            }
-        ],
+        "initContainers": [objects.container("prepare", 1, restartPolicy="Always")],
+        "containers": [objects.container("main", 1, env=[READS])],
     },
     "status": {
         "phase": "Pending",
@@ -189,8 +168,7 @@ NODE_OBJECT = {
     },
     "spec": {"unschedulable": False},
     "status": {
-        "capacity": {"huawei.com/Ascend910": "8", "cpu": "4"},
-        "allocatable": {"huawei.com/Ascend910": "8", "cpu": "4"},
+        **objects.offered(**{"huawei.com/Ascend910": "8", "cpu": "4"})["status"],
         "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
     },
 }

@@ -46,8 +46,20 @@ def _written(name: str, patch: Any, original: Any = None, kind: str = "Pod") -> 
     return {"name": name, "kind": kind, "original": chosen, "patch": patch}
 
 
-def _of_main(**members: Any) -> Any:
-    return {"spec": {"containers": [{"name": "main", **members}]}}
+def _in_spec(name: str, **members: Any) -> Any:
+    return _written(name, {"spec": members})
+
+
+def _in_metadata(name: str, **members: Any) -> Any:
+    return _written(name, {"metadata": members})
+
+
+def _in_main(name: str, **members: Any) -> Any:
+    return _in_spec(name, containers=[{"name": "main", **members}])
+
+
+def _containers_in_order(*names: str) -> Any:
+    return {"$setElementOrder/containers": [{"name": name} for name in names]}
 
 
 _DELETE = {"$patch": "delete"}
@@ -55,100 +67,69 @@ _REPLACE = {"$patch": "replace"}
 
 WRITTEN = (
     _written("an empty patch", {}),
-    _written("maps merge", {"metadata": {"labels": {"b": None, "c": "3"}}}),
-    _written("null for what is not there", {"metadata": {"annotations": None}}),
-    _written("nulls within what is new", {"metadata": {"annotations": {"a": None}}}),
-    _written("containers by name", _of_main(image="i:3")),
-    _written("a new container", {"spec": {"containers": [{"name": "new"}]}}),
-    _written("env by name", _of_main(env=[{"name": "B", "value": "3"}])),
-    _written("a new variable", _of_main(env=[{"name": "C", "value": "3"}])),
-    _written("env without one", _of_main(env=[{"name": "A", **_DELETE}])),
-    _written("env replaced", _of_main(env=[{"name": "C"}, _REPLACE])),
-    _written("an unknown directive", _of_main(env=[{"name": "A", "$patch": "no"}])),
-    _written("a variable without a name", _of_main(env=[{"value": "3"}])),
-    _written("args are replaced", _of_main(args=["c"])),
-    _written("ports by number", _of_main(ports=[{"containerPort": 81, "name": "x"}])),
-    _written(
-        "the first of equal ports", _of_main(ports=[{"containerPort": 80, "name": "x"}])
-    ),
-    _written("both equal ports go", _of_main(ports=[{"containerPort": 80, **_DELETE}])),
-    _written("tolerations are replaced", {"spec": {"tolerations": [{"key": "b"}]}}),
-    _written("resources merge", _of_main(resources={"limits": {"cpu": "1"}})),
-    _written("resources go", _of_main(resources=_DELETE)),
-    _written("resources replaced", _of_main(resources={**_REPLACE, "requests": {}})),
-    _written("a null removes a list", _of_main(env=None)),
-    _written(
-        "owners by uid",
-        {"metadata": {"ownerReferences": [{"uid": "2", "controller": True}]}},
-    ),
-    _written(
-        "an owner goes", {"metadata": {"ownerReferences": [{"uid": "1", **_DELETE}]}}
-    ),
-    _written("finalizers add up", {"metadata": {"finalizers": ["example.com/c"]}}),
-    _written(
+    _in_metadata("maps merge", labels={"b": None, "c": "3"}),
+    _in_metadata("null for what is not there", annotations=None),
+    _in_metadata("nulls within what is new", annotations={"a": None}),
+    _in_main("containers by name", image="i:3"),
+    _in_spec("a new container", containers=[{"name": "new"}]),
+    _in_main("env by name", env=[{"name": "B", "value": "3"}]),
+    _in_main("a new variable", env=[{"name": "C", "value": "3"}]),
+    _in_main("env without one", env=[{"name": "A", **_DELETE}]),
+    _in_main("env replaced", env=[{"name": "C"}, _REPLACE]),
+    _in_main("an unknown directive", env=[{"name": "A", "$patch": "no"}]),
+    _in_main("a variable without a name", env=[{"value": "3"}]),
+    _in_main("args are replaced", args=["c"]),
+    _in_main("ports by number", ports=[{"containerPort": 81, "name": "x"}]),
+    _in_main("the first of equal ports", ports=[{"containerPort": 80, "name": "x"}]),
+    _in_main("both equal ports go", ports=[{"containerPort": 80, **_DELETE}]),
+    _in_spec("tolerations are replaced", tolerations=[{"key": "b"}]),
+    _in_main("resources merge", resources={"limits": {"cpu": "1"}}),
+    _in_main("resources go", resources=_DELETE),
+    _in_main("resources replaced", resources={**_REPLACE, "requests": {}}),
+    _in_main("a null removes a list", env=None),
+    _in_metadata("owners by uid", ownerReferences=[{"uid": "2", "controller": True}]),
+    _in_metadata("an owner goes", ownerReferences=[{"uid": "1", **_DELETE}]),
+    _in_metadata("finalizers add up", finalizers=["example.com/c"]),
+    _in_metadata(
         "a finalizer goes",
-        {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}},
+        **{"$deleteFromPrimitiveList/finalizers": ["example.com/a"]},
     ),
-    _written(
+    _in_metadata(
         "finalizers in order",
-        {
-            "metadata": {
-                "$setElementOrder/finalizers": ["example.com/c", "example.com/b"],
-                "finalizers": ["example.com/c"],
-                "$deleteFromPrimitiveList/finalizers": ["example.com/a"],
-            }
+        **{
+            "$setElementOrder/finalizers": ["example.com/c", "example.com/b"],
+            "finalizers": ["example.com/c"],
+            "$deleteFromPrimitiveList/finalizers": ["example.com/a"],
         },
     ),
-    _written(
+    _in_spec(
         "containers in order",
-        {
-            "spec": {
-                "$setElementOrder/containers": [
-                    {"name": "side"},
-                    {"name": "new"},
-                    {"name": "main"},
-                ],
-                "containers": [{"name": "new", "image": "i:9"}],
-            }
-        },
+        containers=[{"name": "new", "image": "i:9"}],
+        **_containers_in_order("side", "new", "main"),
     ),
-    _written(
-        "an order alone",
-        {"spec": {"$setElementOrder/containers": [{"name": "side"}, {"name": "main"}]}},
-    ),
-    _written(
-        "an order that names not all",
-        {"spec": {"$setElementOrder/containers": [{"name": "side"}]}},
-    ),
-    _written(
+    _in_spec("an order alone", **_containers_in_order("side", "main")),
+    _in_spec("an order that names not all", **_containers_in_order("side")),
+    _in_spec(
         "an order that contradicts its list",
-        {
-            "spec": {
-                "$setElementOrder/containers": [{"name": "main"}],
-                "containers": [{"name": "other"}],
-            }
-        },
+        containers=[{"name": "other"}],
+        **_containers_in_order("main"),
     ),
-    _written(
+    _in_spec(
         "a volume of another kind",
-        {
-            "spec": {
-                "volumes": [
-                    {
-                        "name": "v",
-                        "$retainKeys": ["name", "hostPath"],
-                        "hostPath": {"path": "/v"},
-                    }
-                ]
+        volumes=[
+            {
+                "name": "v",
+                "$retainKeys": ["name", "hostPath"],
+                "hostPath": {"path": "/v"},
             }
-        },
+        ],
     ),
-    _written(
+    _in_spec(
         "a key that is not retained",
-        {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name"], "hostPath": {}}]}},
+        volumes=[{"name": "v", "$retainKeys": ["name"], "hostPath": {}}],
     ),
-    _written("the whole spec replaced", {"spec": {**_REPLACE, "nodeName": "n"}}),
-    _written("a map in place of a list", {"spec": {"tolerations": {"a": "b"}}}),
+    _in_spec("the whole spec replaced", **_REPLACE, nodeName="n"),
+    _in_spec("a map in place of a list", tolerations={"a": "b"}),
     _written(
         "names of lists that are keys of a map",
         {"data": {"env": "x", "ports": None}},
