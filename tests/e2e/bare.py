@@ -6,6 +6,7 @@ needed, and everything ends with the context. Its nodes are what a test makes of
 """
 
 import asyncio
+import inspect
 import itertools
 import secrets
 import shutil
@@ -164,12 +165,20 @@ async def answers(url: str, program: Program, *, token: str = "") -> None:
 
 
 async def until(
-    reached: Callable[[], Awaitable[bool]], what: str, *, within_s: float = _READY_S
+    reached: Callable[[], Awaitable[object] | object],
+    what: str,
+    *,
+    within_s: float = _READY_S,
 ) -> None:
     """Wait for what another process does; failures on the way are part of it.
 
     While the machine gave us no time it gave the others none: that is added to the
     bound.
+
+    Args:
+        reached: Says whether it is so, at once or as an awaitable.
+        what: What is waited for.
+        within_s: How long.
 
     Raises:
         CannotError: It did not come in time.
@@ -179,7 +188,8 @@ async def until(
         last: Exception | None = None
         try:
             async with asyncio.timeout(_ANSWER_S):
-                if await reached():
+                found = reached()
+                if await found if inspect.isawaitable(found) else found:
                     return
         except (*FAILURES, TimeoutError) as error:
             last = error
@@ -257,9 +267,7 @@ async def _start_etcd(cluster: BareCluster) -> str:
 async def _default_account(api: ApiClient) -> None:
     """Make the account of pods, which is a controller's work; none may run here."""
     body = {"metadata": {"name": "default"}}
-
-    async def is_made() -> bool:
-        await api.create("/api/v1/namespaces/default/serviceaccounts", body)
-        return True
-
-    await until(is_made, "the namespace default")
+    await until(
+        lambda: api.create("/api/v1/namespaces/default/serviceaccounts", body),
+        "the namespace default",
+    )

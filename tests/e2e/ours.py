@@ -90,14 +90,16 @@ async def start_extender(
         *("--address-file", str(address_file)),
         *arguments,
     )
-    begun = await begin(cluster, command, address_file, name=name)
-    if not waits:
-        await answers(f"{begun.url}/readyz", begun.program)
-    return begun
+    return await start(cluster, command, address_file, name=name, waits=waits)
 
 
 async def start(
-    cluster: BareCluster, command: Sequence[str], address_file: Path
+    cluster: BareCluster,
+    command: Sequence[str],
+    address_file: Path,
+    *,
+    name: str = "extender",
+    waits: bool = False,
 ) -> Extender:
     """Start a Python module that serves as an extender, and wait until it is ready.
 
@@ -106,20 +108,9 @@ async def start(
         command: The module and its arguments.
         address_file: Where it writes its address; not there yet, or removed when the
             one before ended.
+        name: Of the program.
+        waits: It is not going to be ready: it stands by.
     """
-    begun = await begin(cluster, command, address_file)
-    await answers(f"{begun.url}/readyz", begun.program)
-    return begun
-
-
-async def begin(
-    cluster: BareCluster,
-    command: Sequence[str],
-    address_file: Path,
-    *,
-    name: str = "extender",
-) -> Extender:
-    """Start a module that serves as an extender, and wait until it has an address."""
     program = cluster.programs.start(
         name,
         [sys.executable, "-m", *command],
@@ -127,13 +118,13 @@ async def begin(
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
 
-    def url() -> str:
-        return f"http://{address(address_file)}"
-
-    async def has_address() -> bool:
+    def has_address() -> bool:
         with contextlib.suppress(FileNotFoundError):
-            return bool(url())
+            return bool(address(address_file))
         return False
 
     await until(has_address, "the extender's address", within_s=180)
-    return Extender(program=program, url=url())
+    url = f"http://{address(address_file)}"
+    if not waits:
+        await answers(f"{url}/readyz", program)
+    return Extender(program=program, url=url)

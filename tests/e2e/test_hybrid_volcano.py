@@ -71,11 +71,13 @@ async def test_a_gang_that_fits_is_bound_whole_with_its_chips_on_the_pods_before
         await volcanos.make(site.cluster, "fits", {"fits-0": 8, "fits-1": 8})
         await _wait_bound(site, "fits-0", "fits-1")
 
-        async def is_told() -> bool:
-            last = [history.steps.get(pod, [None])[-1] for pod in ("fits-0", "fits-1")]
-            return all(step is not None and step.node for step in last)
-
-        await until(is_told, "the watch tells it")
+        await until(
+            lambda: all(
+                pod in history.steps and history.steps[pod][-1].node
+                for pod in ("fits-0", "fits-1")
+            ),
+            "the watch tells it",
+        )
     assert len(await npu_nodes.taken(site.cluster.api)) == 16
     for steps in history.steps.values():
         allocated, bound = steps[-2:]
@@ -133,7 +135,7 @@ async def test_what_volcano_takes_back_loses_its_annotations(site: Site) -> None
     async with history.following():
         await volcanos.make_torn(site.cluster, "torn")
 
-        async def is_bare_again() -> bool:
+        def is_bare_again() -> bool:
             chips = [bool(step.chips) for step in history.steps.get("torn-0", ())]
             return True in chips and not chips[-1]
 

@@ -136,7 +136,11 @@ async def test_a_job_that_is_taken_back_is_not_allocated_in_each_session(
     site: Site,
 ) -> None:
     await volcanos.make_torn(site.cluster, "apart")
-    await _wait_allocated(site, "apart-0")
+    await until(
+        lambda: site.record.allocations["apart-0"],
+        "apart-0 allocated",
+        within_s=_WITHIN_S,
+    )
     for _ in range(20):
         await _hold_session(site)
     await _until_nothing(lambda: _wrong(site))
@@ -185,13 +189,6 @@ async def _hold_session(site: Site) -> None:
         return await site.volcano.session_count() > before
 
     await until(is_held, "one more session")
-
-
-async def _wait_allocated(site: Site, pod: str) -> None:
-    async def is_allocated() -> bool:
-        return bool(site.record.allocations[pod])
-
-    await until(is_allocated, f"{pod} allocated", within_s=_WITHIN_S)
 
 
 async def _wait_served(site: Site, names: Iterable[str]) -> None:

@@ -57,11 +57,9 @@ class Recorder:
     async def sessions(self, verb: str, count: int) -> None:
         """Wait until a verb has been called so often again."""
         wanted = self.counts[verb] + count
-
-        async def is_reached() -> bool:
-            return self.counts[verb] >= wanted
-
-        await until(is_reached, f"{count} more calls of {verb}")
+        await until(
+            lambda: self.counts[verb] >= wanted, f"{count} more calls of {verb}"
+        )
 
     async def _pass_on(self, request: web.Request) -> web.Response:
         verb = request.match_info["verb"]
@@ -130,13 +128,12 @@ async def start(
     log = cluster.places.logs / f"{programs.VOLCANO}.log"
     program = cluster.programs.start(programs.VOLCANO, command, log=log, env={})
     await answers(f"http://127.0.0.1:{port}/healthz", program)
-
-    async def is_open() -> bool:
-        await cluster.api.patch(f"{_QUEUE}/status", {"status": {"state": "Open"}})
-        return True
-
     # The scheduler makes it, and a controller, which does not run here, opens it.
-    await until(is_open, "Volcano's queue `default`")
+    opened = {"status": {"state": "Open"}}
+    await until(
+        lambda: cluster.api.patch(f"{_QUEUE}/status", opened),
+        "Volcano's queue `default`",
+    )
     return Volcano(url=f"http://127.0.0.1:{metrics_port}/metrics")
 
 

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from sandbox.inspect import observer, pods
+from sandbox.inspect import pods
 from sandbox.world import Cards, Machine, World, running
 from sandbox.world.directories import FAULT_CODE
+from tests.support.objects import PODS
+from tests.support.until import until
 
 
 async def test_each_node_is_served_by_the_rules_of_its_own_product(
@@ -63,14 +65,11 @@ async def test_a_node_of_two_lines_serves_pods_of_both_and_loses_chips_of_one(
 
 async def _until_offered(world: World, chips: dict[str, int]) -> None:
     """Wait until the node offers so many chips of each line."""
-
-    async def found() -> bool | None:
-        node = await world.api.get("/api/v1/nodes/both")
-        offered = node["status"]["allocatable"]
-        is_so = all(offered[f"huawei.com/{n}"] == str(c) for n, c in chips.items())
-        return True if is_so else None
-
-    await observer.until(found, what=f"a node with {chips}")
+    wanted = {(f"huawei.com/{name}", str(count)) for name, count in chips.items()}
+    await until(
+        lambda: world.api.get("/api/v1/nodes/both"),
+        lambda node: wanted <= node["status"]["allocatable"].items(),
+    )
 
 
 async def _create(world: World, name: str, count: int, resource: str) -> None:
@@ -79,31 +78,27 @@ async def _create(world: World, name: str, count: int, resource: str) -> None:
 
 async def _held(world: World, name: str) -> tuple[str, str, list[int]]:
     """Wait for what was mounted: the node, the kind of chips, and which."""
-
-    async def found() -> tuple[str, str, list[int]] | None:
-        pod = await world.api.get(f"/api/v1/namespaces/default/pods/{name}")
-        text = pod["metadata"].get("annotations", {}).get("huawei.com/AscendReal")
-        if not text:
-            return None
-        parts = [chip.rpartition("-") for chip in text.split(",")]
-        chips = sorted(int(number) for _, _, number in parts)
-        return pod["spec"]["nodeName"], parts[0][0], chips
-
-    return await observer.until(found, what=f"the chips of {name}")
+    pod = await until(
+        lambda: world.api.get(f"{PODS}/{name}"),
+        lambda pod: pod["metadata"].get("annotations", {}).get("huawei.com/AscendReal"),
+    )
+    text = pod["metadata"]["annotations"]["huawei.com/AscendReal"]
+    parts = [chip.rpartition("-") for chip in text.split(",")]
+    chips = sorted(int(number) for _, _, number in parts)
+    return pod["spec"]["nodeName"], parts[0][0], chips
 
 
 async def _configured(world: World, name: str) -> str:
     """Under which name the agent has written the configuration."""
-    pod = await world.api.get(f"/api/v1/namespaces/default/pods/{name}")
+    pod = await world.api.get(f"{PODS}/{name}")
     keys = [key.rpartition("/")[2] for key in pod["metadata"]["annotations"]]
     [found] = [key for key in keys if key.endswith("-configuration")]
     return str(found).removesuffix("-configuration")
 
 
 async def _refusal(world: World, name: str) -> str:
-    async def found() -> str:
-        pod = await world.api.get(f"/api/v1/namespaces/default/pods/{name}")
-        conditions = pod["status"].get("conditions", [])
-        return "".join(each.get("message", "") for each in conditions)
+    async def message() -> str:
+        status = (await world.api.get(f"{PODS}/{name}"))["status"]
+        return "".join(each.get("message", "") for each in status.get("conditions", ()))
 
-    return await observer.until(found, what=f"why {name} waits")
+    return await until(message)

@@ -1,24 +1,12 @@
 """A pod that waits for chips gets them when they are released, and not much later."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from sandbox.world import World, running
+from sandbox.world import World
 from tests.support.objects import PODS, pod
-from tests.support.servers import short_folder
 from tests.support.until import until
 
 #: The scheduler's back-off after two refusals, with room for a busy machine; left
 #: alone it would try again after five minutes.
 PLACED_WITHIN_S = 120.0
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    with short_folder() as place:
-        async with running(["node-1"], below=place) as found:
-            yield found
 
 
 async def until_runs(world: World, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,9 @@ from sandbox.faults.kinds import Fault, FaultError, read
 from sandbox.inspect.terminal import Terminal
 from sandbox.scenario import parse, run
 from sandbox.scenario.parse import Scenario
-from sandbox.world import World, running
+from sandbox.world import World
 from service import clock
 from tests.support.objects import CONFIGMAPS
-from tests.support.servers import short_folder
 from tests.support.until import until
 
 TOUR = Path(__file__).parent.parent / "scenario" / "tour.yaml"
@@ -32,13 +31,6 @@ steps:
   - end: api-slow
   - expect: {pods: never, phase: Running}
 """
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    with short_folder() as below:
-        async with running(["node-1"], below=below) as world:
-            yield world
 
 
 def fault(name: str, **given: object) -> Fault:
