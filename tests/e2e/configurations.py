@@ -135,16 +135,10 @@ def kubeconfig(user: str, token: str, *, server: str, authority: Path) -> str:
     )
 
 
-def _extender() -> dict[str, object]:
-    """The entry of the configuration that ships."""
-    (entry,) = yaml.safe_load(_READY.read_text())["extenders"]
-    found: dict[str, object] = entry
-    return found
-
-
 def scheduler(places: Places, extender_url: str) -> str:
     """The stock scheduler with one extender, or with none if the URL is empty."""
-    extender = _extender() | {"urlPrefix": extender_url}
+    (shipped,) = yaml.safe_load(_READY.read_text())["extenders"]
+    extender = shipped | {"urlPrefix": extender_url}
     return json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",

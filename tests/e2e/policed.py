@@ -49,11 +49,21 @@ class Site:
         """Make a pod with these annotations, bound to a node or not; its path."""
         body = npu_nodes.pod(f"pod-{next(self._serial)}", count)
         body["metadata"]["annotations"] = {**notes}
-        made = await self.user.create(PODS, body)
-        name = made["metadata"]["name"]
+        path = f"{PODS}/{(await self.user.create(PODS, body))['metadata']['name']}"
         if node:
-            await self.extender.create(f"{PODS}/{name}/binding", binding(name, node))
-        return f"{PODS}/{name}"
+            await self.bind(path, node)
+        return path
+
+    async def bind(self, path: str, node: str, notes: Notes = NONE) -> None:
+        """Have the extender bind the pod of that path, with these annotations."""
+        body = binding(path.rpartition("/")[2], node, notes)
+        await self.extender.create(f"{path}/binding", body)
+
+    async def claimed(self, notes: Notes) -> str:
+        """Make a pod that the extender has bound with a claim; its path."""
+        path = await self.pod()
+        await self.bind(path, NODES[0], notes)
+        return path
 
 
 def binding(name: str, node: str, notes: Notes = NONE) -> Object:

@@ -7,7 +7,7 @@ rights of the installed ones and join the same API server.
 
 import asyncio
 import random  # noqa: TID251  # seeded: the same pods in every run
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -110,7 +110,7 @@ async def test_pods_of_each_size_fill_the_cluster(fleet: Fleet) -> None:
     assert sum(sizes) == CHIPS
 
     await _create(fleet.world, list(zip(names, sizes, strict=True)))
-    seen = await _settled(fleet.world, names)
+    seen = await _running(fleet.world, names)
     served = await _agreed(fleet)
 
     simulated = _without(seen, fleet.cluster.node)
@@ -168,32 +168,35 @@ async def _agreed(fleet: Fleet) -> list[truth.Served]:
     return await asyncio.to_thread(truth.until_agreed, fleet.cluster)
 
 
-async def _settled(world: World, names: Sequence[str]) -> facts.Cluster:
-    """Wait until these pods run, are confirmed, and all ConfigMaps agree."""
+async def _settled(
+    world: World, is_settled: Callable[[Sequence[facts.PodFacts]], bool], what: str
+) -> facts.Cluster:
+    """Wait until the pods are as wanted, and all ConfigMaps agree."""
 
     async def done() -> facts.Cluster | None:
-        found = {pod.name: pod for pod in await observer.pods(world)}
-        if not all(name in found and _runs(found[name]) for name in names):
+        if not is_settled(await observer.pods(world)):
             return None
         return await _agreeing(world)
 
-    return await observer.until(
-        done, what="all pods confirmed", within_s=400, pause_s=0.5
+    return await observer.until(done, what=what, within_s=400, pause_s=0.5)
+
+
+async def _running(world: World, names: Sequence[str]) -> facts.Cluster:
+    """Wait until these pods run and are confirmed."""
+    return await _settled(
+        world,
+        lambda pods: {pod.name for pod in pods if _runs(pod)} >= {*names},
+        "all pods confirmed",
     )
 
 
 async def _quiet(world: World) -> facts.Cluster:
     """Wait until nothing moves any more: each pod runs, or waits without a node."""
-
-    async def done() -> facts.Cluster | None:
-        moving = [
-            pod
-            for pod in await observer.pods(world)
-            if pod.node and pod.phase != "Failed" and not _runs(pod)
-        ]
-        return None if moving else await _agreeing(world)
-
-    return await observer.until(done, what="rest", within_s=400, pause_s=0.5)
+    return await _settled(
+        world,
+        lambda pods: all(p.phase == "Failed" or _runs(p) for p in pods if p.node),
+        "rest",
+    )
 
 
 def _runs(pod: facts.PodFacts) -> bool:
@@ -214,10 +217,9 @@ async def _remove(fleet: Fleet, names: Sequence[str]) -> None:
     world = fleet.world
     for name in names:
         await world.api.delete(f"{observer.PODS}/{name}")
-
-    async def done() -> bool:
-        left = {pod.name for pod in await observer.pods(world)}
-        return left.isdisjoint(names) and await _agreeing(world) is not None
-
-    await observer.until(done, what="chips free again", within_s=400, pause_s=0.5)
+    await _settled(
+        world,
+        lambda pods: {pod.name for pod in pods}.isdisjoint(names),
+        "chips free again",
+    )
     await _agreed(fleet)

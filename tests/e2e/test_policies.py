@@ -77,7 +77,7 @@ async def test_nobody_gives_a_pod_that_is_there_other_chips(
 
 
 async def test_nobody_takes_a_claim_away_or_changes_it(site: Site) -> None:
-    pod = await _bound(site)
+    pod = await site.claimed(CLAIM)
 
     for text in (None, "Ascend910-1"):
         await refusal(site.user.patch(pod, annotated({CHIPS: text})))
@@ -85,7 +85,7 @@ async def test_nobody_takes_a_claim_away_or_changes_it(site: Site) -> None:
 
 
 async def test_what_stands_there_may_stay(site: Site) -> None:
-    pod = await _bound(site)
+    pod = await site.claimed(CLAIM)
     body = await site.user.get(pod)
     body["metadata"]["labels"] = {"note": "here"}
 
@@ -105,9 +105,7 @@ async def test_only_the_extender_writes_a_claim_with_a_binding(
 
     for notes in (CLAIM, REAL, PLACE, RANK):
         await refusal(site.user.create(path, binding(name, HERE, notes)))
-    await refusal(
-        site.extender.create(f"{PODS}/{name}/binding", binding(name, HERE, REAL))
-    )
+    await refusal(site.bind(f"{PODS}/{name}", HERE, REAL))
 
     await site.user.create(path, binding(name, HERE))  # as other schedulers do
 
@@ -117,9 +115,8 @@ async def test_the_extender_binds_and_the_agent_of_that_node_corrects(
 ) -> None:
     pod = await site.pod()
     decided = {**CLAIM, **PLACE, **RANK}
-    name = pod.rpartition("/")[2]
 
-    await site.extender.create(f"{pod}/binding", binding(name, HERE, decided))
+    await site.bind(pod, HERE, decided)
     done = {CHIPS: "Ascend910-3", "predicate-time": "18446744073709551615", **REAL}
     await site.agents[HERE].patch(pod, annotated(done))
 
@@ -227,7 +224,7 @@ async def test_an_agent_tells_of_its_own_node_only(site: Site) -> None:
 
 
 async def test_a_kubelet_writes_what_it_always_wrote(site: Site) -> None:
-    pod = await _bound(site)
+    pod = await site.claimed(CLAIM)
     kubelet = site.kubelets[HERE]
     running = {"metadata": {}, "status": {"phase": "Running"}}
 
@@ -249,8 +246,7 @@ async def test_an_operator_numbers_its_pods_once(site: Site) -> None:
     for pod in (early, late):
         await refusal(site.user.patch(pod, annotated({"hccl/rankIndex": "1"})))
     # Whoever binds it knows better.
-    name, rank = early.rpartition("/")[2], {"hccl/rankIndex": "1"}
-    await site.extender.create(f"{early}/binding", binding(name, HERE, rank))
+    await site.bind(early, HERE, {"hccl/rankIndex": "1"})
 
 
 async def test_a_pod_that_asks_for_no_npus_is_nobodys_business(site: Site) -> None:
@@ -330,11 +326,3 @@ async def test_another_make_can_be_let_in(site: Site) -> None:
         return True
 
     await until(may, "they may", within_s=120)
-
-
-async def _bound(site: Site) -> str:
-    """A pod that the extender has bound with a claim."""
-    pod = await site.pod()
-    name = pod.rpartition("/")[2]
-    await site.extender.create(f"{pod}/binding", binding(name, HERE, CLAIM))
-    return pod

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -88,9 +88,9 @@ class Chips:
         found = self.cluster.core.read_namespaced_pod(name, self.namespace)
         return dict(found.metadata.annotations or {})
 
-    def wait_metric(self, name: str, is_so: Callable[[float], bool]) -> None:
-        """Wait until one of the agent's figures is as it has to be."""
-        until(lambda: is_so(self.metric(name)), f"{name} as expected", within_s=60)
+    def wait_fresh(self) -> None:
+        """Wait until the agent has read the driver."""
+        until(lambda: not self.metric("driver_stale"), "the driver read", within_s=60)
 
     def log(self) -> list[str]:
         """Why the driver could not be read, as the agent's log has it."""
@@ -139,7 +139,7 @@ def _asking_the_library() -> dict[str, Any]:
 def chips(cluster: Cluster, namespace: str, machine: FakeMachine) -> Iterator[Chips]:
     chips = Chips(cluster, namespace, machine)
     chips.agent.wait_ready()
-    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
+    chips.wait_fresh()
     yield chips
     for pid in chips.strays:
         with suppress(ProcessLookupError):
@@ -156,45 +156,56 @@ def chips(cluster: Cluster, namespace: str, machine: FakeMachine) -> Iterator[Ch
 
 
 def test_a_call_hangs(chips: Chips) -> None:
-    failures, worker = chips.metric("driver_failures_total"), chips.worker()
-    before = truth.node(chips.cluster)
-    chips.machine.tell(f"hang {_CODES} 2 0")
-    until(
-        lambda: chips.metric("driver_failures_total") > failures,
-        "the hanging call told",
+    _fail_and_recover(
+        chips,
+        f"hang {_CODES} 2 0",
+        f"{_CODES} (card 2, device 0) has not come back for 5 s",
+        broken=1,
         within_s=_TOLD_WITHIN_S,
     )
-    during = truth.node(chips.cluster)
-    served = chips.serve("during")
 
-    chips.wait_logged(f"{_CODES} (card 2, device 0) has not come back for 5 s")
-    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
-    chips.machine.say(1, 0, codes=_BROKEN)
-    truth.wait_node(chips.cluster, unhealthy=(1,))
-
-    assert during == before
-    assert served
-    assert chips.worker() != worker
     assert _line("the chips cannot be read").endswith(
         "left out: it did not come back last time (-99996)"
     )
 
 
 def test_the_library_crashes(chips: Chips) -> None:
+    _fail_and_recover(
+        chips,
+        "crash dcmi_get_device_health 3 0",
+        "the driver worker was ended by SIGSEGV in dcmi_get_device_health (card 3, "
+        "device 0)",
+        broken=5,
+    )
+
+
+def _fail_and_recover(
+    chips: Chips, fault: str, reason: str, *, broken: int, within_s: float = 60
+) -> None:
+    """Have a call fail: pods are served meanwhile, and another worker goes on.
+
+    Args:
+        chips: The node.
+        fault: What the library is told.
+        reason: What the log says of it.
+        broken: A chip that breaks afterwards, which the next worker sees.
+        within_s: How soon the failure is counted.
+    """
     failures, worker = chips.metric("driver_failures_total"), chips.worker()
     before = truth.node(chips.cluster)
-    chips.machine.tell("crash dcmi_get_device_health 3 0")
-    chips.wait_metric("driver_failures_total", lambda count: count > failures)
+    chips.machine.tell(fault)
+    until(
+        lambda: chips.metric("driver_failures_total") > failures,
+        "the failing call told",
+        within_s=within_s,
+    )
     during = truth.node(chips.cluster)
     served = chips.serve("during")
 
-    chips.wait_logged(
-        "the driver worker was ended by SIGSEGV in dcmi_get_device_health (card 3, "
-        "device 0)"
-    )
-    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
-    chips.machine.say(5, 0, codes=_BROKEN)
-    truth.wait_node(chips.cluster, unhealthy=(5,))
+    chips.wait_logged(reason)
+    chips.wait_fresh()
+    chips.machine.say(broken, 0, codes=_BROKEN)
+    truth.wait_node(chips.cluster, unhealthy=(broken,))
 
     assert during == before
     assert served
@@ -218,7 +229,7 @@ def test_the_library_lies(chips: Chips) -> None:
 
     chips.machine.say(6, 0, phy=6)
     os.kill(chips.worker(), signal.SIGKILL)
-    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
+    chips.wait_fresh()
 
     assert counted == before
     assert named.unhealthy == ()

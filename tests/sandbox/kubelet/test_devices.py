@@ -1,7 +1,7 @@
 """The device tables alone: no socket, no loop, answers by hand."""
 
 import random  # noqa: TID251  # with a seed
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,11 @@ from sandbox.kubelet.devices import (
     DeviceTables,
     KubeletPanicError,
     Preferred,
+    Procedure,
     Sources,
 )
 from sandbox.pods import Pod, pod_of
+from tests.support import objects
 
 CHIPS = "example.com/chips"
 ANSWER = Allocated(responses=(api_pb2.ContainerAllocateResponse(),))
@@ -48,21 +50,21 @@ def healthy(count: int) -> dict[str, str]:
 
 
 def pod(uid: str, *counts: int, init: tuple[int, ...] = (), dra: bool = False) -> Pod:
-    def container(name: str, count: int) -> Object:
-        return {"name": name, "resources": {"limits": {CHIPS: str(count)}}}
+    def containers(letter: str, counts: Sequence[int]) -> list[Object]:
+        return [
+            objects.container(f"{letter}{number}", count, resource=CHIPS)
+            for number, count in enumerate(counts)
+        ]
 
+    made = objects.pod(
+        uid,
+        meta={"uid": uid},
+        containers=containers("c", counts),
+        initContainers=containers("i", init),
+    )
     mapping = {"containerName": "c0", "resourceName": CHIPS}
     claimed = {"extendedResourceClaimStatus": {"requestMappings": [mapping]}}
-    return pod_of(
-        {
-            "metadata": {"name": uid, "namespace": "default", "uid": uid},
-            "spec": {
-                "initContainers": [container(f"i{n}", c) for n, c in enumerate(init)],
-                "containers": [container(f"c{n}", c) for n, c in enumerate(counts)],
-            },
-            "status": claimed if dra else {},
-        }
-    )
+    return pod_of({**made, "status": claimed if dra else {}})
 
 
 def admit(
@@ -84,6 +86,13 @@ def admit(
         except StopIteration:
             pass
     return asked
+
+
+def begun(made: DeviceTables, wanted: Pod) -> Procedure:
+    """The allocation of the first container, which has asked for a preference."""
+    procedure = made.allocate(wanted, wanted.containers[0])
+    next(procedure)
+    return procedure
 
 
 def ids(made: DeviceTables, uid: str, container: str = "c0") -> frozenset[str]:
@@ -168,9 +177,7 @@ def test_an_error_of_the_preference_leaves_reused_ids_marked() -> None:
 
 def test_an_error_of_allocate_frees_what_it_would_have_given() -> None:
     made = tables(healthy(4))
-    wanted = pod("a", 2)
-    procedure = made.allocate(wanted, wanted.containers[0])
-    next(procedure)
+    procedure = begun(made, pod("a", 2))
     assert isinstance(procedure.send(Preferred(ids=())), AskAllocate)
 
     with pytest.raises(DeviceError):
@@ -181,9 +188,7 @@ def test_an_error_of_allocate_frees_what_it_would_have_given() -> None:
 
 def test_a_plugin_that_unregistered_before_allocate_is_unknown() -> None:
     made = tables(healthy(4))
-    wanted = pod("a", 2)
-    procedure = made.allocate(wanted, wanted.containers[0])
-    next(procedure)
+    procedure = begun(made, pod("a", 2))
     del made.endpoints[CHIPS]
 
     with pytest.raises(DeviceError, match=f"unknown Device Plugin {CHIPS}"):
@@ -192,9 +197,7 @@ def test_a_plugin_that_unregistered_before_allocate_is_unknown() -> None:
 
 def test_an_id_that_left_the_list_during_allocate_is_a_panic() -> None:
     made = tables(healthy(1))
-    wanted = pod("a", 1)
-    procedure = made.allocate(wanted, wanted.containers[0])
-    next(procedure)
+    procedure = begun(made, pod("a", 1))
     procedure.send(Preferred(ids=()))
     made.reported(CHIPS, {})
 

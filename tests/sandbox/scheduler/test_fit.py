@@ -1,27 +1,21 @@
+from typing import Any
+
 from sandbox.apiclient import Object
 from sandbox.pods import Pod, pod_of
 from sandbox.scheduler.fit import Load, Misfit, misfit, text
+from tests.support import objects
 
 CHIPS = "huawei.com/Ascend910"
 EMPTY = Load(pods=0, requests={})
 
 
-def pod(count: int = 1, **spec: object) -> Pod:
-    container = {"name": "c", "resources": {"limits": {CHIPS: str(count)}}}
-    return pod_of(
-        {
-            "metadata": {"name": "p", "namespace": "default", "uid": "u"},
-            "spec": {"containers": [container], **spec},
-        }
-    )
+def pod(count: int = 1, **spec: Any) -> Pod:
+    return pod_of(objects.pod("p", count, meta={"uid": "u"}, **spec))
 
 
 def node(allocatable: int = 8, **spec: object) -> Object:
-    return {
-        "metadata": {"name": "n", "labels": {"zone": "a"}},
-        "spec": spec,
-        "status": {"allocatable": {CHIPS: str(allocatable), "pods": "110"}},
-    }
+    status = objects.offered(**{CHIPS: str(allocatable), "pods": "110"})
+    return {**objects.node("n", labels={"zone": "a"}), "spec": spec, **status}
 
 
 def test_enough_free_devices_fit() -> None:

@@ -1,14 +1,10 @@
-from sandbox.apiclient import Object
 from sandbox.pods import Pod, pod_of
 from sandbox.scheduler.queue import Place, SchedulingQueue
+from tests.support import objects
 
 
 def pod(name: str, priority: int = 0, **meta: object) -> Pod:
-    source: Object = {
-        "metadata": {"name": name, "namespace": "default", "uid": name, **meta},
-        "spec": {"containers": [{"name": "c"}], "priority": priority},
-    }
-    return pod_of(source)
+    return pod_of(objects.pod(name, meta={"uid": name, **meta}, priority=priority))
 
 
 def filled(*pods: Pod) -> SchedulingQueue:
