@@ -5,7 +5,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import grpc
@@ -43,14 +43,7 @@ class Assembly:
     @property
     def all(self) -> tuple[Component, ...]:
         """All of them, in that order."""
-        return (
-            self.containerd,
-            self.etcd,
-            self.apiserver,
-            self.controller_manager,
-            self.scheduler,
-            self.kubelet,
-        )
+        return tuple(getattr(self, each.name) for each in fields(self))
 
 
 def assemble(places: Places, address: str) -> Assembly:

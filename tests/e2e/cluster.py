@@ -2,8 +2,6 @@
 
 import functools
 import json
-import secrets
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -113,90 +111,6 @@ class Cluster:
             self.places.run / "kubectl",
         )
         return run(program, *ours, *arguments, stdin=stdin)
-
-    def execute(self, namespace: str, pod: str, *command: str) -> str:
-        """Run a command in a pod's first container."""
-        return self.kubectl("exec", "-n", namespace, pod, "--", *command)
-
-    def create_namespace(self, prefix: str) -> str:
-        """Make a namespace in which pods can be made; returns its name."""
-        name = f"{prefix}-{secrets.token_hex(3)}"
-        self.core.create_namespace({"metadata": {"name": name}})
-        until(
-            lambda: self.exists("serviceaccount", "default", name),
-            f"the service account of {name}",
-            within_s=60,
-        )
-        return name
-
-    def create_pod(self, namespace: str, pod: Mapping[str, Any]) -> str:
-        """Create a pod as soon as no other has its name; returns its UID."""
-        uids: list[str] = []
-
-        def created() -> bool:
-            try:
-                made = self.core.create_namespaced_pod(namespace, pod)
-            except kubernetes.client.ApiException as error:
-                if error.status == 409:  # its predecessor is still going
-                    return False
-                raise
-            uids.append(made.metadata.uid)
-            return True
-
-        what = f"pod {pod['metadata']['name']} created"
-        until(created, what, within_s=120, every_s=0.02)
-        return uids[0]
-
-    def run(self, namespace: str, *pods: Mapping[str, Any]) -> Any:
-        """Create pods and wait until all run; returns the last."""
-        for pod in pods:
-            self.core.create_namespaced_pod(namespace, pod)
-        running = [self.wait_running(namespace, p["metadata"]["name"]) for p in pods]
-        return running[-1]
-
-    def wait_running(self, namespace: str, name: str) -> Any:
-        """Wait until all containers of a pod run; returns the pod."""
-
-        def runs(status: Any) -> bool:
-            if status.phase in {"Failed", "Succeeded"}:
-                raise CannotError(f"{name} has ended: {status.message}")
-            statuses = status.container_statuses or []
-            return bool(statuses) and all(each.state.running for each in statuses)
-
-        return self._wait_pod(namespace, name, "running", runs)
-
-    def wait_rejected(self, namespace: str, name: str) -> str:
-        """Wait until the kubelet has rejected a pod; returns what its user reads."""
-
-        def is_rejected(status: Any) -> bool:
-            return bool(status.reason == "UnexpectedAdmissionError")
-
-        found = self._wait_pod(namespace, name, "rejected", is_rejected)
-        return str(found.status.message)
-
-    def _wait_pod(
-        self, namespace: str, name: str, what: str, is_so: Callable[[Any], bool]
-    ) -> Any:
-        seen: list[Any] = []
-
-        def reached() -> bool:
-            seen[:] = [self.core.read_namespaced_pod(name, namespace)]
-            return is_so(seen[0].status)
-
-        until(
-            reached,
-            lambda: f"{namespace}/{name} {what}; it is {seen}",
-            within_s=120,
-        )
-        return seen[0]
-
-    def wait_no_pods(self, namespace: str, **selector: str) -> None:
-        """Wait until the pods of a namespace, or those selected, are really gone."""
-        until(
-            lambda: not self.core.list_namespaced_pod(namespace, **selector).items,
-            f"pods of {namespace} gone",
-            within_s=240,
-        )
 
     def events(self, namespace: str, reason: str) -> list[Any]:
         """The events of a namespace that have this reason."""

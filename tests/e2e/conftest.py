@@ -10,6 +10,7 @@ from tests.e2e import account, bare, product, releases, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.faults import witness
 from tests.e2e.faults.chronicle import Chronicle, Story
+from tests.e2e.namespaces import Namespace
 from tests.e2e.stages import CannotError
 
 #: Python's own leak: `SSLContext.wrap_socket` leaves its socket open when the server
@@ -49,25 +50,25 @@ def theirs(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
+def namespace(cluster: Cluster) -> Iterator[Namespace]:
     """A namespace of the test's own; pods and chips are back when the test ends."""
-    name = cluster.create_namespace("test")
-    yield name
+    namespace = Namespace.new(cluster, "test")
+    yield namespace
     cluster.heal()
-    cluster.core.delete_collection_namespaced_pod(name)
-    cluster.wait_no_pods(name)
-    cluster.core.delete_namespace(name)
+    cluster.core.delete_collection_namespaced_pod(namespace.name)
+    namespace.wait_empty()
+    cluster.core.delete_namespace(namespace.name)
     truth.until_agreed(cluster)
 
 
 @pytest.fixture
-def chronicle(cluster: Cluster, namespace: str) -> Iterator[Chronicle]:
+def chronicle(namespace: Namespace) -> Iterator[Chronicle]:
     """What becomes of the namespace's pods, and a new record of their containers.
 
     Patient containers are told when their pod has been confirmed.
     """
     witness.begin()
-    chronicle = Chronicle(cluster, namespace)
+    chronicle = Chronicle(namespace)
     chronicle.told.append(_tell_served)
     with chronicle:
         yield chronicle

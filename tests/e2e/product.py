@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.e2e import images
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import fetch
+from tests.e2e.namespaces import Namespace
 from tests.e2e.places import API_PORT, REPOSITORY, Places
 from tests.e2e.stages import stage
 
@@ -100,7 +101,7 @@ def bring(cluster: Cluster, workload: str, tag: str) -> None:
 def uninstall(cluster: Cluster, overlay: str = "simulated") -> None:
     """Delete what `install` has applied, and wait until our pods are gone."""
     cluster.kubectl("delete", "-k", folder(cluster, overlay), "--wait")
-    cluster.wait_no_pods(NAMESPACE, label_selector=PART)
+    Namespace(cluster=cluster, name=NAMESPACE).wait_empty(label_selector=PART)
 
 
 def wait_rolled_out(

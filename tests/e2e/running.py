@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.e2e import truth
-from tests.e2e.cluster import Cluster
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import container, first_container, pod
 
 LABELS = {"part": "stays"}
@@ -23,21 +23,18 @@ class Container:
     chips: tuple[int, ...]
 
 
-def containers(
-    cluster: Cluster, namespace: str, labels: str = ""
-) -> dict[str, Container]:
+def containers(namespace: Namespace, labels: str = "") -> dict[str, Container]:
     """Look at the containers of pods, ordinary init containers left out.
 
     Args:
-        cluster: Where.
         namespace: Whose pods.
         labels: A selector of them.
 
     Returns:
         Shape: {pod/container: what must not change of it}.
     """
-    pids = cluster.container_pids()
-    shown = cluster.core.list_namespaced_pod(namespace, label_selector=labels).items
+    pids = namespace.cluster.container_pids()
+    shown = namespace.pods(label_selector=labels)
     found = {}
     for each in shown:
         for status in each.status.container_statuses or []:
@@ -54,18 +51,17 @@ def containers(
     return found
 
 
-def have_staying(cluster: Cluster, namespace: str) -> dict[str, Container]:
+def have_staying(namespace: Namespace) -> dict[str, Container]:
     """Have pods of several kinds run with five chips; returns their containers.
 
     One has one container, one has two, and one has a chip that was an init
     container's before.
     """
     two = [container("a", 1), container("b", 1)]
-    cluster.run(
-        namespace,
+    namespace.run(
         pod("two", 2, labels=LABELS),
         pod("several", containers=two, labels=LABELS),
         pod("initial", 1, initContainers=[first_container()], labels=LABELS),
     )
-    truth.until_agreed(cluster)
-    return containers(cluster, namespace, STAYING)
+    truth.until_agreed(namespace.cluster)
+    return containers(namespace, STAYING)

@@ -9,22 +9,21 @@ from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import ours
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import pod
 
 
-def test_a_pod_runs_and_reaches_the_api_server(
-    cluster: Cluster, namespace: str
-) -> None:
-    cluster.run(namespace, pod("plain", automountServiceAccountToken=True))
+def test_a_pod_runs_and_reaches_the_api_server(namespace: Namespace) -> None:
+    namespace.run(pod("plain", automountServiceAccountToken=True))
 
-    said = cluster.execute(
-        namespace,
+    url = namespace.cluster.api_url
+    said = namespace.execute(
         "plain",
         "python3",
         "-c",
         "import ssl, urllib.request as r; authority = ssl.create_default_context("
         "cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt');"
-        f"print(r.urlopen('{cluster.api_url}/livez', context=authority).read())",
+        f"print(r.urlopen('{url}/livez', context=authority).read())",
     )
 
     assert said == "b'ok'\n"
@@ -34,7 +33,7 @@ def test_a_pod_runs_and_reaches_the_api_server(
     "name", ["etcd", "apiserver", "controller-manager", "scheduler", "kubelet"]
 )
 def test_a_program_that_is_killed_comes_back(
-    cluster: Cluster, namespace: str, name: str
+    cluster: Cluster, namespace: Namespace, name: str
 ) -> None:
     program = cluster.component(name)
     before = program.pid
@@ -49,12 +48,14 @@ def test_a_program_that_is_killed_comes_back(
     # agent that does not hear of pods yet has them rejected.
     if name == "apiserver":
         ours.agent(cluster).wait_connected(back)
-    cluster.run(namespace, pod("afterwards", 1))
+    namespace.run(pod("afterwards", 1))
     truth.until_agreed(cluster)
 
 
-def test_containers_survive_their_containerd(cluster: Cluster, namespace: str) -> None:
-    status = cluster.run(namespace, pod("survivor")).status
+def test_containers_survive_their_containerd(
+    cluster: Cluster, namespace: Namespace
+) -> None:
+    status = namespace.run(pod("survivor")).status
     container = status.container_statuses[0].container_id
     before = cluster.container_pid(container)
 
@@ -65,16 +66,16 @@ def test_containers_survive_their_containerd(cluster: Cluster, namespace: str) -
 
 
 def test_a_frozen_kubelet_goes_on_when_it_is_thawed(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, namespace: Namespace
 ) -> None:
     def now() -> Any:
-        return cluster.core.read_namespaced_pod("patient", namespace)
+        return namespace.pod("patient")
 
     cluster.programs.kubelet.freeze()
-    cluster.core.create_namespaced_pod(namespace, pod("patient"))
+    namespace.create(pod("patient"))
     until(lambda: now().spec.node_name == cluster.node, "pod bound", within_s=120)
     assert now().status.phase == "Pending"
 
     cluster.programs.kubelet.thaw()
 
-    cluster.wait_running(namespace, "patient")
+    namespace.wait_running("patient")

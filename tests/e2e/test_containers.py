@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from tests.e2e import truth
-from tests.e2e.cluster import Cluster
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import READS, container, first_container, pod
 
 
-def _run(cluster: Cluster, namespace: str, body: dict[str, Any]) -> truth.Served:
-    cluster.run(namespace, body)
-    [served] = truth.until_agreed(cluster)
+def _run(namespace: Namespace, body: dict[str, Any]) -> truth.Served:
+    namespace.run(body)
+    [served] = truth.until_agreed(namespace.cluster)
     return served
 
 
-def test_each_container_gets_chips_of_its_own(cluster: Cluster, namespace: str) -> None:
+def test_each_container_gets_chips_of_its_own(namespace: Namespace) -> None:
     containers = [
         container("a", 2),
         container("b", 1),
@@ -23,7 +23,7 @@ def test_each_container_gets_chips_of_its_own(cluster: Cluster, namespace: str) 
         container("c", 1),
     ]
 
-    served = _run(cluster, namespace, pod("several", containers=containers))
+    served = _run(namespace, pod("several", containers=containers))
 
     assert {each.name: len(each.environment) for each in served.containers} == {
         "a": 2,
@@ -35,24 +35,22 @@ def test_each_container_gets_chips_of_its_own(cluster: Cluster, namespace: str) 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 1), (2, 1), (1, 2)])
 def test_what_an_init_container_had_goes_to_its_own_pod(
-    cluster: Cluster, namespace: str, first: int, then: int
+    namespace: Namespace, first: int, then: int
 ) -> None:
     body = pod("initial", then, initContainers=[first_container(first)])
 
-    served = _run(cluster, namespace, body)
+    served = _run(namespace, body)
 
     had = {each.name: set(each.environment) for each in served.containers}
     assert had["init"] <= had["main"] or had["main"] <= had["init"]
     assert len(served.chips) == max(first, then)
 
 
-def test_a_sidecar_keeps_its_chips_beside_the_others(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_a_sidecar_keeps_its_chips_beside_the_others(namespace: Namespace) -> None:
     sidecar = container("sidecar", 1, restartPolicy="Always")
     body = pod("accompanied", 1, initContainers=[sidecar, first_container()])
 
-    served = _run(cluster, namespace, body)
+    served = _run(namespace, body)
 
     had = {each.name: set(each.environment) for each in served.containers}
     assert not had["sidecar"] & had["main"]
@@ -60,27 +58,25 @@ def test_a_sidecar_keeps_its_chips_beside_the_others(
 
 
 def test_a_pod_that_reads_its_annotation_has_what_that_says(
-    cluster: Cluster, namespace: str
+    namespace: Namespace,
 ) -> None:
     reader = container("main", 2, env=[READS])
 
-    served = _run(cluster, namespace, pod("reader", containers=[reader]))
+    served = _run(namespace, pod("reader", containers=[reader]))
 
     [main] = served.containers
     assert main.environment == main.devices == served.real
 
 
-def test_pods_that_read_their_annotation_are_not_mixed_up(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_pods_that_read_their_annotation_are_not_mixed_up(namespace: Namespace) -> None:
     readers = [
         pod(f"reader-{number}", containers=[container("main", 1, env=[READS])])
         for number in range(4)
     ]
     others = [pod(f"other-{number}", 1) for number in range(4)]
     pairs = zip(readers, others, strict=True)
-    cluster.run(namespace, *(body for pair in pairs for body in pair))
+    namespace.run(*(body for pair in pairs for body in pair))
 
-    served = truth.until_agreed(cluster)
+    served = truth.until_agreed(namespace.cluster)
 
     assert sorted(each.chips for each in served) == [(chip,) for chip in range(8)]

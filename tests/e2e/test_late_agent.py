@@ -11,6 +11,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.configurations import RESOURCE
 from tests.e2e.faults import ours
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import pod
 
 _SEEN_WITHIN_S = 120.0
@@ -29,25 +30,26 @@ def never_seen(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def test_a_pod_that_came_before_the_agent_is_named_and_its_claim_is_kept(
-    cluster: Cluster, namespace: str, never_seen: Cluster
+    namespace: Namespace, never_seen: Cluster
 ) -> None:
+    cluster = never_seen
     early = pod("early", 2, nodeName=cluster.node)
     early["metadata"]["annotations"] = {
         RESOURCE: "Ascend910-4,Ascend910-5",
         "predicate-time": "1",
     }
     until(
-        lambda: _is_made(cluster, namespace, early),
+        lambda: _is_made(namespace, early),
         "the API server has forgotten our policies",
         within_s=_SEEN_WITHIN_S,
     )
-    status = cluster.wait_running(namespace, "early").status
+    status = namespace.wait_running("early").status
     container = status.container_statuses[0].container_id
 
     product.install(cluster)
 
     assert truth.mounted(cluster.container_pid(container)) == ((), ())
-    _until_told(cluster, namespace)
+    _until_told(namespace)
     agent = ours.agent(cluster)
     until(
         lambda: agent.metrics()['ascend_agent_claims{state="bare"}'] == 1,
@@ -55,13 +57,13 @@ def test_a_pod_that_came_before_the_agent_is_named_and_its_claim_is_kept(
         within_s=_SEEN_WITHIN_S,
     )
     truth.wait_node(cluster, available=(0, 1, 2, 3, 6, 7), within_s=_SEEN_WITHIN_S)
-    cluster.core.delete_namespaced_pod("early", namespace)
+    namespace.delete("early")
     truth.wait_node(cluster, available=tuple(range(8)), within_s=_SEEN_WITHIN_S)
 
 
-def _is_made(cluster: Cluster, namespace: str, body: dict[str, Any]) -> bool:
+def _is_made(namespace: Namespace, body: dict[str, Any]) -> bool:
     try:
-        cluster.core.create_namespaced_pod(namespace, body)
+        namespace.create(body)
     except ApiException as error:
         if "ValidatingAdmissionPolicy" not in str(error.body):
             raise
@@ -69,7 +71,7 @@ def _is_made(cluster: Cluster, namespace: str, body: dict[str, Any]) -> bool:
     return True
 
 
-def _until_told(cluster: Cluster, namespace: str) -> None:
+def _until_told(namespace: Namespace) -> None:
     told = (
         "container main runs without its huawei.com/Ascend910 devices: it was started "
         "before the device plugin had registered, or the kubelet has lost them; delete "
@@ -77,7 +79,7 @@ def _until_told(cluster: Cluster, namespace: str) -> None:
     )
 
     def texts() -> list[str]:
-        events = cluster.events(namespace, "NpuDevicesMissing")
+        events = namespace.events("NpuDevicesMissing")
         return [each.message for each in events]
 
     until(

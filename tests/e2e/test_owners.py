@@ -13,6 +13,7 @@ from tests.e2e.components import Component
 from tests.e2e.faults import ours, witness
 from tests.e2e.faults.audit import wait_nothing_wrong
 from tests.e2e.faults.chronicle import Chronicle, Story
+from tests.e2e.namespaces import Namespace
 
 pytestmark = pytest.mark.faults
 
@@ -23,13 +24,13 @@ _REJECTION = "UnexpectedAdmissionError: Pod was rejected: Allocate failed due to
 
 
 @pytest.fixture
-def owners(cluster: Cluster, namespace: str) -> Iterator[None]:
+def owners(namespace: Namespace) -> Iterator[None]:
     """A Job and a ReplicaSet; afterwards the node has its agent again, and they go."""
-    _create_job(cluster, namespace)
-    _create_replica_set(cluster, namespace)
+    _create_job(namespace)
+    _create_replica_set(namespace)
     yield
-    product.install(cluster)
-    cluster.kubectl("delete", "job,replicaset", "--all", "-n", namespace)
+    product.install(namespace.cluster)
+    namespace.cluster.kubectl("delete", "job,replicaset", "--all", "-n", namespace.name)
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def frozen(cluster: Cluster) -> Component:
 
 def test_owners_replace_what_the_kubelet_has_rejected(
     cluster: Cluster,
-    namespace: str,
+    namespace: Namespace,
     chronicle: Chronicle,
     frozen: Component,
     owners: None,
@@ -59,8 +60,8 @@ def test_owners_replace_what_the_kubelet_has_rejected(
     )
 
     product.install(cluster)
-    until(lambda: _is_complete(cluster, namespace), "the job done", within_s=400)
-    until(lambda: _is_whole(cluster, namespace), "all replicas ready", within_s=400)
+    until(lambda: _is_complete(namespace), "the job done", within_s=400)
+    until(lambda: _is_whole(namespace), "all replicas ready", within_s=400)
 
     served = truth.until_agreed(cluster)
     here = [each for each in served if each.name.startswith(f"{namespace}/")]
@@ -70,7 +71,7 @@ def test_owners_replace_what_the_kubelet_has_rejected(
     assert len(chronicle.stories()) == 2 * _EACH + rejected.total(), rejected
 
 
-def _create_job(cluster: Cluster, namespace: str) -> None:
+def _create_job(namespace: Namespace) -> None:
     spec = {
         "completions": _EACH,
         "parallelism": _EACH,
@@ -79,10 +80,10 @@ def _create_job(cluster: Cluster, namespace: str) -> None:
         "template": _template("1", restartPolicy="Never"),
     }
     body = {"metadata": {"name": "job"}, "spec": spec}
-    cluster.batch.create_namespaced_job(namespace, body)
+    namespace.cluster.batch.create_namespaced_job(namespace.name, body)
 
 
-def _create_replica_set(cluster: Cluster, namespace: str) -> None:
+def _create_replica_set(namespace: Namespace) -> None:
     labels = {"part": "replica"}
     template = _template("infinity", labels=labels, restartPolicy="Always")
     spec = {
@@ -90,8 +91,8 @@ def _create_replica_set(cluster: Cluster, namespace: str) -> None:
         "selector": {"matchLabels": labels},
         "template": template,
     }
-    cluster.apps.create_namespaced_replica_set(
-        namespace, {"metadata": {"name": "set"}, "spec": spec}
+    namespace.cluster.apps.create_namespaced_replica_set(
+        namespace.name, {"metadata": {"name": "set"}, "spec": spec}
     )
 
 
@@ -129,11 +130,11 @@ def _owner(story: Story) -> str:
     return str(owner["kind"])
 
 
-def _is_complete(cluster: Cluster, namespace: str) -> bool:
-    found = cluster.batch.read_namespaced_job("job", namespace)
+def _is_complete(namespace: Namespace) -> bool:
+    found = namespace.cluster.batch.read_namespaced_job("job", namespace.name)
     return bool(found.status.succeeded == _EACH)
 
 
-def _is_whole(cluster: Cluster, namespace: str) -> bool:
-    found = cluster.apps.read_namespaced_replica_set("set", namespace)
+def _is_whole(namespace: Namespace) -> bool:
+    found = namespace.cluster.apps.read_namespaced_replica_set("set", namespace.name)
     return bool(found.status.ready_replicas == _EACH)

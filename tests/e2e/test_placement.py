@@ -7,8 +7,8 @@ import kubernetes.watch
 import pytest
 
 from tests.e2e import truth
-from tests.e2e.cluster import Cluster
 from tests.e2e.configurations import RESOURCE
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import pod
 
 _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
@@ -16,26 +16,24 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_a_pod_gets_its_chips_from_as_few_rings_as_possible(
-    cluster: Cluster, namespace: str, count: int
+    namespace: Namespace, count: int
 ) -> None:
-    cluster.run(namespace, pod("a", count))
+    namespace.run(pod("a", count))
 
-    [served] = truth.until_agreed(cluster)
+    [served] = truth.until_agreed(namespace.cluster)
 
     chips = set(served.chips)
     assert len(chips) == count
     assert sum(bool(chips & ring) for ring in _RINGS) == (2 if count == 8 else 1)
 
 
-def test_a_ring_stays_whole_for_the_pod_that_needs_it(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_a_ring_stays_whole_for_the_pod_that_needs_it(namespace: Namespace) -> None:
     for name, count in (("two", 2), ("one", 1), ("four", 4)):
-        cluster.run(namespace, pod(name, count))
+        namespace.run(pod(name, count))
 
     chips = {
         served.name.removeprefix(f"{namespace}/"): set(served.chips)
-        for served in truth.until_agreed(cluster)
+        for served in truth.until_agreed(namespace.cluster)
     }
 
     assert chips["four"] in _RINGS
@@ -46,37 +44,37 @@ def test_a_ring_stays_whole_for_the_pod_that_needs_it(
 
 
 def test_the_decision_is_on_the_pod_from_the_moment_of_binding(
-    cluster: Cluster, namespace: str
+    namespace: Namespace,
 ) -> None:
-    cluster.core.create_namespaced_pod(namespace, pod("a", 2))
+    namespace.create(pod("a", 2))
 
-    seen = _seen(cluster, namespace)
+    seen = _seen(namespace)
     bound = next((each for each in seen if each.spec.node_name), None)
     assert bound is not None, "not bound in time"
 
     notes = bound.metadata.annotations
     assert notes[RESOURCE] == "Ascend910-0,Ascend910-1"
     assert int(notes["predicate-time"]) > 0
-    cluster.wait_running(namespace, "a")
+    namespace.wait_running("a")
 
 
-def test_chips_come_back_when_a_pod_is_gone(cluster: Cluster, namespace: str) -> None:
-    cluster.run(namespace, pod("first", 8))
-    cluster.core.create_namespaced_pod(namespace, pod("second", 8))
+def test_chips_come_back_when_a_pod_is_gone(namespace: Namespace) -> None:
+    namespace.run(pod("first", 8))
+    namespace.create(pod("second", 8))
 
-    cluster.core.delete_namespaced_pod("first", namespace)
+    namespace.delete("first")
 
-    cluster.wait_running(namespace, "second")
-    [served] = truth.until_agreed(cluster)
+    namespace.wait_running("second")
+    [served] = truth.until_agreed(namespace.cluster)
     assert (served.name, served.chips) == (f"{namespace}/second", tuple(range(8)))
 
 
 def test_a_pod_that_goes_around_the_scheduler_is_refused_in_words(
-    cluster: Cluster, namespace: str
+    namespace: Namespace,
 ) -> None:
-    cluster.core.create_namespaced_pod(namespace, pod("a", 2, nodeName=cluster.node))
+    namespace.create(pod("a", 2, nodeName=namespace.cluster.node))
 
-    assert cluster.wait_rejected(namespace, "a") == (
+    assert namespace.wait_rejected("a") == (
         "Pod was rejected: Allocate failed due to rpc error: code = FailedPrecondition "
         "desc = no pod on this node has a claim for 2 huawei.com/Ascend910: "
         "annotations huawei.com/Ascend910 and predicate-time are missing, so the pod "
@@ -85,13 +83,13 @@ def test_a_pod_that_goes_around_the_scheduler_is_refused_in_words(
         "without such a scheduler the agent needs --mode standalone), which is "
         "unexpected"
     )
-    cluster.run(namespace, pod("b", 8))
+    namespace.run(pod("b", 8))
 
 
-def _seen(cluster: Cluster, namespace: str) -> Iterator[Any]:
+def _seen(namespace: Namespace) -> Iterator[Any]:
     """Every state of every pod that a watch shows, from now on."""
     watch = kubernetes.watch.Watch()  # type: ignore[no-untyped-call]
     stream = watch.stream(  # type: ignore[no-untyped-call]
-        cluster.core.list_namespaced_pod, namespace, timeout_seconds=180
+        namespace.cluster.core.list_namespaced_pod, namespace.name, timeout_seconds=180
     )
     return (event["object"] for event in stream)

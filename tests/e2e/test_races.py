@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.e2e import truth
-from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import witness
 from tests.e2e.faults.audit import audit, wait_nothing_wrong
 from tests.e2e.faults.chronicle import Chronicle
 from tests.e2e.faults.churn import Churn, Kind, body
+from tests.e2e.namespaces import Namespace
 
 _EIGHT = 8
 #: Pods of different shapes with counts that occur in several of them.
@@ -33,27 +33,23 @@ _SHORT = (
 
 
 def test_eight_pods_at_once_get_a_chip_each(
-    cluster: Cluster, namespace: str, chronicle: Chronicle
+    namespace: Namespace, chronicle: Chronicle
 ) -> None:
     names = [f"one-{number}" for number in range(_EIGHT)]
     pods = [body(name, Kind(chips=(1,), life="infinity")) for name in names]
     with ThreadPoolExecutor(_EIGHT) as hands:
-        list(
-            hands.map(
-                lambda pod: cluster.core.create_namespaced_pod(namespace, pod), pods
-            )
-        )
+        list(hands.map(namespace.create, pods))
     for name in names:
         chronicle.wait(lambda story: story.phase == "Running", name)
 
-    served = truth.until_agreed(cluster)
+    served = truth.until_agreed(namespace.cluster)
 
     assert sorted(pod.chips for pod in served) == [(chip,) for chip in range(_EIGHT)]
     wait_nothing_wrong(chronicle, _EIGHT)
 
 
 def test_a_pod_that_comes_again_under_its_name_is_another_pod(
-    cluster: Cluster, namespace: str, chronicle: Chronicle
+    namespace: Namespace, chronicle: Chronicle
 ) -> None:
     chance = random.Random(4)  # noqa: S311  # nobody is to be surprised
     with ThreadPoolExecutor(4) as hands:
@@ -61,7 +57,7 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
         last = list(
             hands.map(
                 lambda number: _come_and_go(
-                    cluster, namespace, f"again-{number}", moments[number]
+                    namespace, f"again-{number}", moments[number]
                 ),
                 range(4),
             )
@@ -69,7 +65,7 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
 
     for uid in last:
         chronicle.wait_uid(lambda story: story.phase == "Running", uid)
-    served = truth.until_agreed(cluster)
+    served = truth.until_agreed(namespace.cluster)
 
     assert len(served) == 4
     until(
@@ -92,27 +88,24 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
 )
 @pytest.mark.timeout(2400)
 def test_pods_that_come_and_go_leave_nothing_behind(
-    cluster: Cluster,
-    namespace: str,
+    namespace: Namespace,
     chronicle: Chronicle,
     kinds: Sequence[Kind],
     at_once: int,
     count: int,
 ) -> None:
     with Churn(
-        cluster, chronicle, namespace, at_once=at_once, kinds=kinds, total=count
+        chronicle, namespace, at_once=at_once, kinds=kinds, total=count
     ) as churn:
         churn.wait_succeeded(count, within_s=300 + 3 * count)
         churn.wait_idle()
 
-    truth.until_agreed(cluster)
+    truth.until_agreed(namespace.cluster)
 
     wait_nothing_wrong(chronicle, count)
 
 
-def _come_and_go(
-    cluster: Cluster, namespace: str, name: str, moments: list[float]
-) -> str:
+def _come_and_go(namespace: Namespace, name: str, moments: list[float]) -> str:
     """Create it, delete it after each of these moments, create it again at once.
 
     Returns:
@@ -120,7 +113,7 @@ def _come_and_go(
     """
     pod = body(name, Kind(chips=(1,), life="infinity"))
     for moment_s in moments:
-        cluster.create_pod(namespace, pod)
+        namespace.create_when_free(pod)
         time.sleep(moment_s)
-        cluster.core.delete_namespaced_pod(name, namespace)
-    return cluster.create_pod(namespace, pod)
+        namespace.delete(name)
+    return namespace.create_when_free(pod)

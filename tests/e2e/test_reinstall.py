@@ -7,6 +7,7 @@ import pytest
 from tests.e2e import leftovers, product, running, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import pod
 from tests.e2e.running import STAYING, containers
 
@@ -19,11 +20,11 @@ def installed(cluster: Cluster) -> Iterator[None]:
 
 
 def test_pods_keep_their_chips_while_we_are_away(
-    cluster: Cluster, namespace: str, installed: None
+    cluster: Cluster, namespace: Namespace, installed: None
 ) -> None:
-    before = running.have_staying(cluster, namespace)
-    notes = _annotations(cluster, namespace)
-    cluster.run(namespace, pod("ends", 1))
+    before = running.have_staying(namespace)
+    notes = _annotations(namespace)
+    namespace.run(pod("ends", 1))
 
     product.uninstall(cluster)
     marks = leftovers.marks(cluster)
@@ -31,30 +32,30 @@ def test_pods_keep_their_chips_while_we_are_away(
 
     assert "baseDeviceInfos" in marks
     assert leftovers.found(cluster) == []
-    cluster.core.delete_namespaced_pod("ends", namespace)
-    until(lambda: not cluster.exists("pod", "ends", namespace), "gone", within_s=120)
-    assert containers(cluster, namespace, STAYING) == before
-    assert _annotations(cluster, namespace) == notes
+    namespace.delete("ends")
+    namespace.wait_empty(field_selector="metadata.name=ends")
+    assert containers(namespace, STAYING) == before
+    assert _annotations(namespace) == notes
 
-    cluster.core.create_namespaced_pod(namespace, pod("waits", 2))
+    namespace.create(pod("waits", 2))
     product.install(cluster)
-    cluster.wait_running(namespace, "waits")
+    namespace.wait_running("waits")
 
     assert len(truth.until_agreed(cluster)) == 4
-    assert containers(cluster, namespace, STAYING) == before
-    assert _annotations(cluster, namespace) == notes
+    assert containers(namespace, STAYING) == before
+    assert _annotations(namespace) == notes
 
 
 def test_pods_keep_their_chips_when_we_come_back_at_once(
-    cluster: Cluster, namespace: str, installed: None
+    cluster: Cluster, namespace: Namespace, installed: None
 ) -> None:
-    before = running.have_staying(cluster, namespace)
+    before = running.have_staying(namespace)
 
     product.uninstall(cluster)
     product.install(cluster)
 
     assert len(truth.until_agreed(cluster)) == 3
-    assert containers(cluster, namespace, STAYING) == before
+    assert containers(namespace, STAYING) == before
     [daemon_set] = cluster.apps.list_namespaced_daemon_set(product.NAMESPACE).items
     until(
         lambda: _owners(cluster) == [daemon_set.metadata.uid],
@@ -63,8 +64,8 @@ def test_pods_keep_their_chips_when_we_come_back_at_once(
     )
 
 
-def _annotations(cluster: Cluster, namespace: str) -> dict[str, dict[str, str]]:
-    pods = cluster.core.list_namespaced_pod(namespace, label_selector=STAYING).items
+def _annotations(namespace: Namespace) -> dict[str, dict[str, str]]:
+    pods = namespace.pods(label_selector=STAYING)
     return {pod.metadata.name: pod.metadata.annotations for pod in pods}
 
 

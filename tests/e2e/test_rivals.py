@@ -11,6 +11,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.configurations import RESOURCE
 from tests.e2e.faults import ours
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import pod
 from tests.e2e.rival import Rival
 from tests.e2e.running import STAYING, containers
@@ -36,9 +37,9 @@ _OUR_SOCKET = (
     ],
 )
 def test_another_device_plugin_is_left_alone_until_it_goes(
-    cluster: Cluster, namespace: str, socket: str, prefix: str, said: str
+    cluster: Cluster, namespace: Namespace, socket: str, prefix: str, said: str
 ) -> None:
-    before = running.have_staying(cluster, namespace)
+    before = running.have_staying(namespace)
     agent = ours.agent(cluster)
     registrations = _registrations(agent)
     gone = "nobody else serves this node's kubelet any more"
@@ -53,10 +54,10 @@ def test_another_device_plugin_is_left_alone_until_it_goes(
             within_s=_SEEN_WITHIN_S,
         )
         assert _registrations(agent) == registrations
-        assert containers(cluster, namespace, STAYING) == before
+        assert containers(namespace, STAYING) == before
 
     agent.wait_ready()
-    _assert_all_is_well(cluster, namespace, before)
+    _assert_all_is_well(namespace, before)
     until(
         lambda: _told_count(cluster, "NpuRivalGone", gone) > told_before,
         f"one more event: {gone}",
@@ -65,9 +66,9 @@ def test_another_device_plugin_is_left_alone_until_it_goes(
 
 
 def test_another_writer_of_the_configmap_is_left_alone_until_it_goes(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, namespace: Namespace
 ) -> None:
-    before = running.have_staying(cluster, namespace)
+    before = running.have_staying(namespace)
     name = f"mindx-dl-deviceinfo-{cluster.node}"
     agent = ours.agent(cluster)
 
@@ -84,17 +85,18 @@ def test_another_writer_of_the_configmap_is_left_alone_until_it_goes(
     _wait_told(cluster, said)
     now = cluster.core.read_namespaced_config_map(name, product.NAMESPACE)
     assert now.data == theirs["data"]
-    assert containers(cluster, namespace, STAYING) == before
+    assert containers(namespace, STAYING) == before
 
     cluster.core.delete_namespaced_config_map(name, product.NAMESPACE)
     agent.wait_ready()
-    _assert_all_is_well(cluster, namespace, before)
+    _assert_all_is_well(namespace, before)
 
 
 def _assert_all_is_well(
-    cluster: Cluster, namespace: str, before: dict[str, running.Container]
+    namespace: Namespace, before: dict[str, running.Container]
 ) -> None:
     """Who ran runs, who comes runs too, and everybody says the same."""
+    cluster = namespace.cluster
     until(
         lambda: (
             cluster.core.read_node(cluster.node).status.allocatable.get(RESOURCE) == "8"
@@ -102,9 +104,9 @@ def _assert_all_is_well(
         "the node offering its chips",
         within_s=_SEEN_WITHIN_S,
     )
-    cluster.run(namespace, pod("afterwards", 1))
+    namespace.run(pod("afterwards", 1))
     assert len(truth.until_agreed(cluster)) == 4
-    assert containers(cluster, namespace, STAYING) == before
+    assert containers(namespace, STAYING) == before
 
 
 def _registrations(agent: ours.Program) -> float:

@@ -8,6 +8,7 @@ from extender.apiserver import live_settings
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import pod
 
 _NAMESPACE = "kube-system"
@@ -42,31 +43,31 @@ def maintained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str
 @pytest.mark.parametrize("maintained", ["true", "false"], indirect=True)
 @pytest.mark.usefixtures("maintained")
 def test_chips_go_from_the_report_to_the_container_and_back(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, namespace: Namespace
 ) -> None:
     truth.wait_node(cluster, available=_ALL, within_s=_WITHIN_S)
 
-    cluster.run(namespace, pod("first", 2))
+    namespace.run(pod("first", 2))
 
     [first] = truth.until_agreed(cluster)
     assert (first.chips, first.claimed, first.real) == ((0, 1), (0, 1), (0, 1))
     assert first.predicate_time == truth.SERVED
     truth.wait_node(cluster, available=_ALL[2:], within_s=_WITHIN_S)
 
-    cluster.core.create_namespaced_pod(namespace, pod("whole", 8))
+    namespace.create(pod("whole", 8))
     until(
-        lambda: _waits(cluster, namespace, "whole"),
+        lambda: _waits(namespace, "whole"),
         "refused while not all chips are free",
         within_s=_WITHIN_S,
     )
-    cluster.core.delete_namespaced_pod("first", namespace)
+    namespace.delete("first")
 
-    cluster.wait_running(namespace, "whole")
+    namespace.wait_running("whole")
     [whole] = truth.until_agreed(cluster)
     assert whole.chips == _ALL
     truth.wait_node(cluster, available=(), within_s=_WITHIN_S)
 
 
-def _waits(cluster: Cluster, namespace: str, name: str) -> bool:
-    events = cluster.events(namespace, "FailedScheduling")
+def _waits(namespace: Namespace, name: str) -> bool:
+    events = namespace.events("FailedScheduling")
     return name in {event.involved_object.name for event in events}

@@ -7,6 +7,7 @@ import pytest
 from tests.e2e import product, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
+from tests.e2e.namespaces import Namespace
 from tests.e2e.places import EXTENDER_PORT
 from tests.e2e.pods import READS, container, first_container, pod
 
@@ -26,13 +27,13 @@ def alone(cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def lonely(alone: Cluster, namespace: str) -> str:
+def lonely(alone: Cluster, namespace: Namespace) -> Namespace:
     """A namespace of the test's own, where nobody of ours schedules."""
     return namespace
 
 
 def test_pods_get_chips_of_one_ring_without_a_scheduler_of_ours(
-    alone: Cluster, lonely: str
+    alone: Cluster, lonely: Namespace
 ) -> None:
     for body in (
         pod("two", 2),
@@ -40,7 +41,7 @@ def test_pods_get_chips_of_one_ring_without_a_scheduler_of_ours(
         pod("around", 1, nodeName=alone.node),
         pod("initial", 1, initContainers=[first_container()]),
     ):
-        alone.run(lonely, body)
+        lonely.run(body)
 
     served = {
         each.name.removeprefix(f"{lonely}/"): set(each.chips)
@@ -52,31 +53,31 @@ def test_pods_get_chips_of_one_ring_without_a_scheduler_of_ours(
 
 
 def test_a_pod_for_which_no_ring_has_room_is_told_so_and_runs(
-    alone: Cluster, lonely: str
+    alone: Cluster, lonely: Namespace
 ) -> None:
-    alone.run(lonely, *(pod(f"one-{number}", 1) for number in range(8)))
+    lonely.run(*(pod(f"one-{number}", 1) for number in range(8)))
     served = truth.until_agreed(alone)
     for each in served:
         if {*each.chips} & {2, 3, 6, 7}:
-            alone.core.delete_namespaced_pod(each.name.partition("/")[2], lonely)
+            lonely.delete(each.name.partition("/")[2])
     until(lambda: len(truth.node(alone).available) == 4, "four free", within_s=120)
 
-    alone.run(lonely, pod("apart", 4))
+    lonely.run(pod("apart", 4))
 
     apart = next(
         each for each in truth.until_agreed(alone) if each.name.endswith("/apart")
     )
     assert apart.chips == (2, 3, 6, 7)
-    until(lambda: _is_told_apart(alone, lonely, "apart"), "the event", within_s=120)
+    until(lambda: _is_told_apart(lonely, "apart"), "the event", within_s=120)
 
 
 def test_a_pod_that_reads_its_annotation_is_refused_in_words(
-    alone: Cluster, lonely: str
+    alone: Cluster, lonely: Namespace
 ) -> None:
     reader = container("main", 1, env=[READS])
-    alone.core.create_namespaced_pod(lonely, pod("reader", containers=[reader]))
+    lonely.create(pod("reader", containers=[reader]))
 
-    assert alone.wait_rejected(lonely, "reader") == (
+    assert lonely.wait_rejected("reader") == (
         "Pod was rejected: Allocate failed due to rpc error: code = FailedPrecondition "
         "desc = the pod takes ASCEND_VISIBLE_DEVICES from its annotation "
         "huawei.com/Ascend910, which only a scheduler writes in time: leave the "
@@ -84,6 +85,6 @@ def test_a_pod_that_reads_its_annotation_is_refused_in_words(
     )
 
 
-def _is_told_apart(cluster: Cluster, namespace: str, name: str) -> bool:
-    events = cluster.events(namespace, "NpuChipsApart")
+def _is_told_apart(namespace: Namespace, name: str) -> bool:
+    events = namespace.events("NpuChipsApart")
     return name in {each.involved_object.name for each in events}

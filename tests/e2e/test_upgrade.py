@@ -6,6 +6,7 @@ from tests.e2e import product, releases, running, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import ours
+from tests.e2e.namespaces import Namespace
 from tests.e2e.pods import pod
 from tests.e2e.running import STAYING, containers
 
@@ -13,23 +14,23 @@ AGENT, EXTENDER = product.WORKLOADS
 
 
 def test_nobody_notices_that_two_releases_work_together(
-    cluster: Cluster, namespace: str, mine: str, theirs: str
+    cluster: Cluster, namespace: Namespace, mine: str, theirs: str
 ) -> None:
-    before = running.have_staying(cluster, namespace)
+    before = running.have_staying(namespace)
 
     # Each meets the other release's, in both directions, and its predecessor's journal.
     steps = [(AGENT, theirs), (EXTENDER, theirs), (AGENT, mine), (EXTENDER, mine)]
     for number, (workload, tag) in enumerate(steps):
         product.bring(cluster, workload, tag)
         name = f"new-{number}"
-        cluster.run(namespace, pod(name, 1))
+        namespace.run(pod(name, 1))
 
         truth.until_agreed(cluster)
-        assert containers(cluster, namespace, STAYING) == before, (workload, tag)
+        assert containers(namespace, STAYING) == before, (workload, tag)
         if workload == AGENT:
             version = releases.OTHER if tag == theirs else releases.OURS
             assert _agents_version(cluster) == version
-        cluster.core.delete_namespaced_pod(name, namespace)
+        namespace.delete(name)
 
     # Neither could read the other's journal, and both found out who has what.
     until(

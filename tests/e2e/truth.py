@@ -85,17 +85,14 @@ class MovingError(CannotError):
     """A pod began or ended while it was looked at; look again."""
 
 
-def look(cluster: Cluster, namespace: str | None = None) -> list[Served]:
-    """Look at the node's running pods with chips, of a namespace or of all.
+def look(cluster: Cluster) -> list[Served]:
+    """Look at the node's running pods with chips.
 
     Raises:
         MovingError: A pod began or ended meanwhile.
     """
     here = f"spec.nodeName={cluster.node}"
-    if namespace is None:
-        found = cluster.core.list_pod_for_all_namespaces(field_selector=here).items
-    else:
-        found = cluster.core.list_namespaced_pod(namespace, field_selector=here).items
+    found = cluster.core.list_pod_for_all_namespaces(field_selector=here).items
     ours = [pod for pod in found if _wanted(pod) and pod.status.phase == "Running"]
     pids = cluster.container_pids()
     with grpc.insecure_channel(

@@ -11,8 +11,8 @@ from typing import Any, Self
 import kubernetes.client
 import urllib3.exceptions
 
-from tests.e2e.cluster import Cluster
 from tests.e2e.commands import OUTAGES, until
+from tests.e2e.namespaces import Namespace
 from tests.e2e.stages import CannotError
 
 #: Of one watch; a new one begins after it, or sooner if the server goes away.
@@ -62,10 +62,10 @@ class Story:
 class Chronicle:
     """Follows the pods of a namespace. Protects their stories."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, namespace: Namespace) -> None:
         """Nothing is followed until it is entered."""
-        self._list = cluster.core.list_namespaced_pod
-        self._namespace = namespace
+        self._list = namespace.cluster.core.list_namespaced_pod
+        self._namespace = namespace.name
         self._stories: dict[str, Story] = {}
         self._lock = threading.Lock()
         self._is_ending = threading.Event()

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import kubernetes.client
 
-from tests.e2e.cluster import Cluster
 from tests.e2e.commands import OUTAGES, is_outage, until
 from tests.e2e.faults import witness
 from tests.e2e.faults.chronicle import Chronicle, Story, in_words
+from tests.e2e.namespaces import Namespace
 
 LABELS = {"part": "churn"}
 
@@ -39,9 +39,8 @@ class Churn:
 
     def __init__(
         self,
-        cluster: Cluster,
         chronicle: Chronicle,
-        namespace: str,
+        namespace: Namespace,
         *,
         at_once: int,
         kinds: Sequence[Kind] = SIMPLE,
@@ -50,16 +49,15 @@ class Churn:
         """Nothing is created until it is entered.
 
         Args:
-            cluster: Where.
             chronicle: That follows the namespace.
             namespace: Whose pods are made.
             at_once: How many are alive at the same time.
             kinds: Made in turn.
             total: How many are to succeed; None: for ever.
         """
-        self._core = cluster.core
+        self._core = namespace.cluster.core
         self._chronicle = chronicle
-        self._namespace = namespace
+        self._namespace = namespace.name
         self._at_once = at_once
         self._kinds = itertools.cycle(kinds)
         self._numbers = itertools.count()

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.faults.trial import Load, Outcome, Table, Trial, trial
+from tests.e2e.namespaces import Namespace
 
 _KEY = pytest.StashKey[Table]()
 _LOAD = pytest.StashKey[Load]()
@@ -19,10 +20,10 @@ Try = Callable[..., AbstractContextManager[Trial]]
 @pytest.fixture(scope="session")
 def load(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Load]:
     """Pods that stay and pods that come and go, for all faults together."""
-    name = cluster.create_namespace("faults")
+    namespace = Namespace.new(cluster, "faults")
     # Those who stay fill one ring, if nobody else has chips yet.
     truth.wait_node(cluster, held=(), within_s=120)
-    with Load(cluster, name) as load:
+    with Load(namespace) as load:
         request.config.stash[_LOAD] = load
         yield load
 

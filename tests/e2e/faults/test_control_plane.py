@@ -97,7 +97,7 @@ def _wait_kubelet_connected(this: Trial) -> None:
     plain = witness.pod(
         "plain", witness.container("c0", 0, life="0"), labels={"part": "plain"}
     )
-    uid = this.load.create(plain)
+    uid = this.load.namespace.create_when_free(plain)
     this.load.chronicle.wait_uid(lambda story: story.is_over, uid, within_s=300)
     this.wait_succeeded(uid)
 

@@ -25,6 +25,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.commands import run, until
 from tests.e2e.configurations import RESOURCE
 from tests.e2e.faults import ours
+from tests.e2e.namespaces import Namespace
 from tests.e2e.places import REPOSITORY, RUNTIME
 from tests.e2e.pods import container, pod
 from tests.e2e.stages import CannotError
@@ -45,12 +46,12 @@ _STUBBORN = ["bash", "-c", "trap '' TERM; while :; do sleep 600 & wait; done"]
 class Chips:
     """The node with an agent that asks the library. Protects what that says."""
 
-    def __init__(self, cluster: Cluster, namespace: str, machine: FakeMachine) -> None:
+    def __init__(self, namespace: Namespace, machine: FakeMachine) -> None:
         """Nothing misbehaves yet."""
-        self.cluster = cluster
+        self.cluster = namespace.cluster
         self.namespace = namespace
         self.machine = machine
-        self.agent = ours.agent(cluster)
+        self.agent = ours.agent(self.cluster)
         #: processes that do not end by themselves
         self.strays: list[int] = []
 
@@ -71,11 +72,11 @@ class Chips:
     def create(self, name: str, count: int, **spec: Any) -> None:
         """Create a pod that wants chips."""
         body = pod(name, count, **spec)
-        self.cluster.core.create_namespaced_pod(self.namespace, body)
+        self.namespace.create(body)
 
     def wait_served(self, name: str) -> str:
         """Wait until everybody knows which chips a pod has."""
-        self.cluster.wait_running(self.namespace, name)
+        self.namespace.wait_running(name)
         until(
             lambda: self.notes(name).get("predicate-time") == truth.SERVED,
             lambda: f"{name} confirmed: {self.notes(name)}",
@@ -85,7 +86,7 @@ class Chips:
 
     def notes(self, name: str) -> dict[str, str]:
         """The annotations of a pod."""
-        found = self.cluster.core.read_namespaced_pod(name, self.namespace)
+        found = self.namespace.pod(name)
         return dict(found.metadata.annotations or {})
 
     def wait_fresh(self) -> None:
@@ -136,8 +137,8 @@ def _asking_the_library() -> dict[str, Any]:
 
 
 @pytest.fixture
-def chips(cluster: Cluster, namespace: str, machine: FakeMachine) -> Iterator[Chips]:
-    chips = Chips(cluster, namespace, machine)
+def chips(namespace: Namespace, machine: FakeMachine) -> Iterator[Chips]:
+    chips = Chips(namespace, machine)
     chips.agent.wait_ready()
     chips.wait_fresh()
     yield chips
@@ -145,14 +146,14 @@ def chips(cluster: Cluster, namespace: str, machine: FakeMachine) -> Iterator[Ch
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     # If its test has failed it would end in ten minutes, and every test after it wait.
-    cluster.kubectl(
-        *("delete", "pod", "left", "-n", namespace, "--ignore-not-found"),
+    namespace.cluster.kubectl(
+        *("delete", "pod", "left", "-n", namespace.name, "--ignore-not-found"),
         *("--force", "--grace-period=0"),
     )
     machine.tell()
     for card in range(8):
         machine.say(card, 0, codes="", pids="")
-    truth.wait_node(cluster, unhealthy=())
+    truth.wait_node(namespace.cluster, unhealthy=())
 
 
 def test_a_call_hangs(chips: Chips) -> None:
@@ -247,7 +248,7 @@ def test_a_process_outlives_its_pod(chips: Chips) -> None:
     # all the same.
     cluster.programs.containerd.freeze()
     cluster.kubectl(
-        *("delete", "pod", "left", "-n", chips.namespace),
+        *("delete", "pod", "left", "-n", chips.namespace.name),
         *("--force", "--grace-period=0"),
     )
     truth.wait_node(cluster, releasing=its, within_s=120)
@@ -297,7 +298,7 @@ def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
     if len(truth.node(cluster).available) >= 4:
         chips.serve("other", 4)
     truth.wait_node(cluster, available=())
-    found = cluster.core.read_namespaced_pod("left", chips.namespace).status
+    found = chips.namespace.pod("left").status
     pid = cluster.container_pid(found.container_statuses[0].container_id)
     chips.strays.append(pid)
     chips.machine.say(its[0], 0, pids=pid)
@@ -326,7 +327,7 @@ def _users(pid: int) -> set[int]:
 
 def _is_refused(chips: Chips, name: str) -> bool:
     """Whether the scheduler has found no place for a pod."""
-    found = chips.cluster.core.read_namespaced_pod(name, chips.namespace)
+    found = chips.namespace.pod(name)
     return found.spec.node_name is None and any(
         each.type == "PodScheduled" and each.reason == "Unschedulable"
         for each in found.status.conditions or ()

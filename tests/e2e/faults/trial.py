@@ -17,12 +17,12 @@ from typing import Any, Self
 import kubernetes.client
 
 from tests.e2e import running, truth
-from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import ours, witness
 from tests.e2e.faults.audit import Audit, audit
 from tests.e2e.faults.chronicle import Chronicle, Story, in_words
 from tests.e2e.faults.churn import Churn
+from tests.e2e.namespaces import Namespace
 from tests.e2e.running import Container
 from tests.e2e.stages import CannotError
 
@@ -62,12 +62,12 @@ class Outcome:
 class Load:
     """The pods of the whole matrix. Protects who of them stays, and how it was."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, namespace: Namespace) -> None:
         """Nothing runs until it is entered."""
-        self.cluster = cluster
+        self.cluster = namespace.cluster
         self.namespace = namespace
-        self.chronicle = Chronicle(cluster, namespace)
-        self.churn = Churn(cluster, self.chronicle, namespace, at_once=5)
+        self.chronicle = Chronicle(namespace)
+        self.churn = Churn(self.chronicle, namespace, at_once=5)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -86,8 +86,8 @@ class Load:
         """Take all of its pods away, and wait until their chips are free."""
         self.churn.pause()
         self.cluster.heal()
-        self.cluster.core.delete_namespace(self.namespace)
-        self.cluster.wait_no_pods(self.namespace)
+        self.cluster.core.delete_namespace(self.namespace.name)
+        self.namespace.wait_empty()
         truth.until_agreed(self.cluster)
 
     def have_staying(self) -> None:
@@ -98,7 +98,7 @@ class Load:
         """
         self.churn.pause()
         self.churn.wait_idle()
-        pods = self.cluster.core.list_namespaced_pod(self.namespace).items
+        pods = self.namespace.pods()
         for pod in pods:
             if (pod.metadata.labels or {}).get("part") != "stays":
                 self.remove(pod.metadata.name)
@@ -109,8 +109,8 @@ class Load:
             self.remove(pod["metadata"]["name"])
         truth.until_agreed(self.cluster)
         for pod in _staying():
-            self.create(pod)
-            self.cluster.wait_running(self.namespace, pod["metadata"]["name"])
+            self.namespace.create_when_free(pod)
+            self.namespace.wait_running(pod["metadata"]["name"])
         truth.until_agreed(self.cluster)
         if not self._are_staying():
             raise CannotError(f"not in one ring: {self.containers()}")
@@ -121,16 +121,12 @@ class Load:
         wanted = sum(len(pod["spec"]["containers"]) for pod in _staying())
         return len(found) == wanted and any(chips == {*ring} for ring in RINGS)
 
-    def create(self, pod: dict[str, Any]) -> str:
-        """Create a pod as soon as no other has its name; returns its UID."""
-        return self.cluster.create_pod(self.namespace, pod)
-
     def remove(self, name: str) -> None:
         """Delete a pod and wait until it is gone."""
 
         def deleted() -> bool:
             try:
-                self.cluster.core.delete_namespaced_pod(name, self.namespace)
+                self.namespace.delete(name)
             except kubernetes.client.ApiException as error:
                 if error.status != 404:
                     raise
@@ -147,7 +143,7 @@ class Load:
 
     def containers(self) -> dict[str, Container]:
         """Those of the pods that stay, as they are now."""
-        return running.containers(self.cluster, self.namespace, running.STAYING)
+        return running.containers(self.namespace, running.STAYING)
 
 
 class Trial:
@@ -209,7 +205,7 @@ class Trial:
         churn.pause()
         churn.wait_idle()
         whole = witness.pod("whole", witness.container("c0", 4, life="0"), labels={})
-        self.wait_succeeded(self.load.create(whole))
+        self.wait_succeeded(self.load.namespace.create_when_free(whole))
         self.load.remove("whole")
         truth.until_agreed(self.cluster)
 
@@ -224,7 +220,7 @@ class Trial:
 
     def victim(self, name: str, chips: int = 1) -> str:
         """Create a pod that is to be met by the fault; returns its UID."""
-        return self.load.create(
+        return self.load.namespace.create_when_free(
             witness.pod(
                 name,
                 witness.container("c0", chips, life="1"),
