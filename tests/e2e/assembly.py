@@ -46,6 +46,14 @@ class Assembly:
         return tuple(getattr(self, each.name) for each in fields(self))
 
 
+def _component(
+    places: Places, name: str, is_ready: Callable[[], bool], *command: str
+) -> Component:
+    return Component(
+        name=name, command=command, log=places.log(name), is_ready=is_ready
+    )
+
+
 def assemble(places: Places, address: str) -> Assembly:
     """Describe the programs of the cluster at these places.
 
@@ -54,29 +62,29 @@ def assemble(places: Places, address: str) -> Assembly:
         address: The node's address, at which the API server serves.
     """
     return Assembly(
-        containerd=Component(
-            name="containerd",
-            command=(
-                "containerd",
-                "-c",
-                f"{places.configuration('containerd', 'toml')}",
-            ),
-            log=places.log("containerd"),
-            is_ready=_containerd_serves,
+        containerd=_component(
+            places,
+            "containerd",
+            _containerd_serves,
+            *("containerd", "-c", f"{places.configuration('containerd', 'toml')}"),
         ),
-        etcd=_etcd(places),
+        etcd=_component(
+            places,
+            "etcd",
+            _answers(f"{_ETCD}/health"),
+            f"{places.programs / 'etcd'}",
+            *etcd_arguments(places.run / "etcd", _ETCD, _ETCD_PEER),
+        ),
         apiserver=_apiserver(places, address),
         controller_manager=_controller_manager(places),
-        scheduler=Component(
-            name="scheduler",
-            command=(
-                f"{places.programs / 'kube-scheduler'}",
-                f"--config={places.configuration('scheduler')}",
-                "--bind-address=127.0.0.1",
-                f"--secure-port={SCHEDULER_PORT}",
-            ),
-            log=places.log("scheduler"),
-            is_ready=_answers(f"https://127.0.0.1:{SCHEDULER_PORT}/healthz"),
+        scheduler=_component(
+            places,
+            "scheduler",
+            _answers(f"https://127.0.0.1:{SCHEDULER_PORT}/healthz"),
+            f"{places.programs / 'kube-scheduler'}",
+            f"--config={places.configuration('scheduler')}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={SCHEDULER_PORT}",
         ),
         kubelet=_kubelet(places, address),
     )
@@ -122,33 +130,19 @@ def apiserver_arguments(
     )
 
 
-def _etcd(places: Places) -> Component:
-    return Component(
-        name="etcd",
-        command=(
-            f"{places.programs / 'etcd'}",
-            *etcd_arguments(places.run / "etcd", _ETCD, _ETCD_PEER),
-        ),
-        log=places.log("etcd"),
-        is_ready=_answers(f"{_ETCD}/health"),
-    )
-
-
 def _apiserver(places: Places, address: str) -> Component:
     keys = places.certificates
-    return Component(
-        name="apiserver",
-        command=(
-            f"{places.programs / 'kube-apiserver'}",
-            *apiserver_arguments(keys, etcd=_ETCD, address=address, port=API_PORT),
-            f"--tls-cert-file={keys / 'apiserver.crt'}",
-            f"--tls-private-key-file={keys / 'apiserver.key'}",
-            f"--kubelet-client-certificate={keys / 'to-kubelet.crt'}",
-            f"--kubelet-client-key={keys / 'to-kubelet.key'}",
-            "--kubelet-preferred-address-types=InternalIP",
-        ),
-        log=places.log("apiserver"),
-        is_ready=_answers(f"https://{address}:{API_PORT}/readyz", places.kubeconfig()),
+    return _component(
+        places,
+        "apiserver",
+        _answers(f"https://{address}:{API_PORT}/readyz", places.kubeconfig()),
+        f"{places.programs / 'kube-apiserver'}",
+        *apiserver_arguments(keys, etcd=_ETCD, address=address, port=API_PORT),
+        f"--tls-cert-file={keys / 'apiserver.crt'}",
+        f"--tls-private-key-file={keys / 'apiserver.key'}",
+        f"--kubelet-client-certificate={keys / 'to-kubelet.crt'}",
+        f"--kubelet-client-key={keys / 'to-kubelet.key'}",
+        "--kubelet-preferred-address-types=InternalIP",
     )
 
 
@@ -167,48 +161,43 @@ def lone_apiserver(places: Places, address: str) -> Component:
         ),
     }
     words = (others.get(word, word) for word in theirs.command)
-    return Component(
-        name=name,
-        command=(*words, f"--etcd-prefix=/{name}"),
-        log=places.log(name),
-        is_ready=_answers(
-            f"https://{address}:{LONE_API_PORT}/readyz", places.kubeconfig()
-        ),
+    return _component(
+        places,
+        name,
+        _answers(f"https://{address}:{LONE_API_PORT}/readyz", places.kubeconfig()),
+        *words,
+        f"--etcd-prefix=/{name}",
     )
 
 
 def _controller_manager(places: Places) -> Component:
     keys = places.certificates
-    return Component(
-        name="controller-manager",
-        command=(
-            f"{places.programs / 'kube-controller-manager'}",
-            f"--kubeconfig={places.kubeconfig('controller-manager')}",
-            f"--service-account-private-key-file={keys / 'accounts.key'}",
-            f"--root-ca-file={keys / 'ca.crt'}",
-            "--use-service-account-credentials",
-            "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={CONTROLLER_PORT}",
-        ),
-        log=places.log("controller-manager"),
-        is_ready=_answers(f"https://127.0.0.1:{CONTROLLER_PORT}/healthz"),
+    return _component(
+        places,
+        "controller-manager",
+        _answers(f"https://127.0.0.1:{CONTROLLER_PORT}/healthz"),
+        f"{places.programs / 'kube-controller-manager'}",
+        f"--kubeconfig={places.kubeconfig('controller-manager')}",
+        f"--service-account-private-key-file={keys / 'accounts.key'}",
+        f"--root-ca-file={keys / 'ca.crt'}",
+        "--use-service-account-credentials",
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={CONTROLLER_PORT}",
     )
 
 
 def _kubelet(places: Places, address: str) -> Component:
-    return Component(
-        name="kubelet",
-        command=(
-            f"{places.programs / 'kubelet'}",
-            f"--config={places.configuration('kubelet')}",
-            f"--kubeconfig={places.kubeconfig('kubelet')}",
-            f"--hostname-override={NODE}",
-            # Otherwise it asks the machine's name servers who node1 is, and waits.
-            f"--node-ip={address}",
-        ),
-        log=places.log("kubelet"),
-        is_ready=_answers(f"http://127.0.0.1:{KUBELET_HEALTH_PORT}/healthz"),
+    return _component(
+        places,
+        "kubelet",
+        _answers(f"http://127.0.0.1:{KUBELET_HEALTH_PORT}/healthz"),
+        f"{places.programs / 'kubelet'}",
+        f"--config={places.configuration('kubelet')}",
+        f"--kubeconfig={places.kubeconfig('kubelet')}",
+        f"--hostname-override={NODE}",
+        # Otherwise it asks the machine's name servers who node1 is, and waits.
+        f"--node-ip={address}",
     )
 
 

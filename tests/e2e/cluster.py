@@ -163,7 +163,7 @@ class Cluster:
                 program.start()
         self.wait_node_ready()
 
-    def wait_node_ready(self, within_s: float = 240) -> None:
+    def wait_node_ready(self) -> None:
         """Wait until pods can run: the node is ready, and so is their account."""
 
         def ready() -> bool:
@@ -179,7 +179,7 @@ class Cluster:
                 for condition in node.status.conditions
             )
 
-        until(ready, f"{self.node} ready", within_s=within_s, every_s=0.2)
+        until(ready, f"{self.node} ready", within_s=240, every_s=0.2)
 
     def component(self, name: str) -> Component:
         """One program by its name, for parametrized tests."""

@@ -9,8 +9,8 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.commands import until
@@ -18,13 +18,16 @@ from tests.e2e.stages import CannotError
 
 MARK = "ASCEND_E2E_COMPONENT"
 _TOLD_LINES = 12
+#: A bound for machines that are many times slower than ours.
+_READY_WITHIN_S = 180.0
+_GRACE_S = 15.0
 #: Kept only because subprocess warns of children that are forgotten while they run.
 _children: list[subprocess.Popen[bytes]] = []
 
 
-def marked(mark: str = MARK) -> Iterator[tuple[int, str]]:
+def marked() -> Iterator[tuple[int, str]]:
     """Yield pid and mark of every process that we, or ours, started."""
-    prefix = f"{mark}=".encode()
+    prefix = f"{MARK}=".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -74,9 +77,6 @@ class Component:
     log: Path
     #: says whether it serves already
     is_ready: Callable[[], bool]
-    env: Mapping[str, str] = field(default_factory=dict)
-    #: a bound for machines that are many times slower than ours
-    ready_within_s: float = 180.0
 
     @property
     def pid(self) -> int | None:
@@ -91,7 +91,7 @@ class Component:
         """Whether there is a process, be it frozen."""
         return self.pid is not None
 
-    def start(self, *, wait: bool = True) -> None:
+    def start(self) -> None:
         """Start it, and wait until it serves.
 
         Raises:
@@ -105,12 +105,11 @@ class Component:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.env, MARK: self.name},
+                env={**os.environ, MARK: self.name},
                 start_new_session=True,
             )
         _children.append(process)
-        if wait:
-            self.wait_ready(process)
+        self.wait_ready(process)
 
     def wait_ready(self, process: subprocess.Popen[bytes] | None = None) -> None:
         """Wait until it serves."""
@@ -128,7 +127,7 @@ class Component:
             lambda: (
                 f"{self.name} ready; its last words ({self.log}):\n{self.last_words()}"
             ),
-            within_s=self.ready_within_s,
+            within_s=_READY_WITHIN_S,
         )
 
     def tell(self, number: signal.Signals) -> None:
@@ -137,11 +136,11 @@ class Component:
         if pid is not None:
             os.kill(pid, number)
 
-    def stop(self, *, grace_s: float = 15.0) -> None:
+    def stop(self) -> None:
         """Ask it to end; kill it when it does not."""
         self.thaw()
         pid = self.pid
-        if pid is not None and not end(pid, signal.SIGTERM, within_s=grace_s):
+        if pid is not None and not end(pid, signal.SIGTERM, within_s=_GRACE_S):
             self.kill()
 
     def kill(self) -> None:

@@ -104,15 +104,11 @@ def uninstall(cluster: Cluster, overlay: str = "simulated") -> None:
     Namespace(cluster=cluster, name=NAMESPACE).wait_empty(label_selector=PART)
 
 
-def wait_rolled_out(
-    cluster: Cluster, workloads: Iterable[str] = WORKLOADS, within_s: int = 400
-) -> None:
+def wait_rolled_out(cluster: Cluster, workloads: Iterable[str] = WORKLOADS) -> None:
     """Wait until the workloads that were applied last are ready."""
     for workload in workloads:
-        cluster.kubectl(
-            *("rollout", "status", workload, "-n", NAMESPACE),
-            f"--timeout={within_s}s",
-        )
+        command = ("rollout", "status", workload, "-n", NAMESPACE, "--timeout=400s")
+        cluster.kubectl(*command)
 
 
 def folder(cluster: Cluster, overlay: str = "simulated") -> Path:

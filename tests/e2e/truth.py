@@ -149,13 +149,13 @@ def claimed_by_waiting(cluster: Cluster) -> tuple[int, ...]:
 
 
 def disagreements(
-    pods: Sequence[Served], node: Node | None = None, waiting: Sequence[int] = ()
+    pods: Sequence[Served], node: Node, waiting: Sequence[int]
 ) -> list[str]:
     """Say where those who know contradict each other; nothing if they do not.
 
     Args:
-        pods: All that run, or those of a namespace.
-        node: What the agent says of the node; then `pods` must be all.
+        pods: All that run.
+        node: What the agent says of the node.
         waiting: Chips claimed by pods that do not run yet.
     """
     found = [text for pod in pods for text in _contradictions(pod)]
@@ -167,9 +167,7 @@ def disagreements(
     found += [
         f"id {each} is in {count} pods" for each, count in ids.items() if count > 1
     ]
-    if node is not None:
-        found += _misreported(node, set(owners), set(waiting))
-    return found
+    return [*found, *_misreported(node, set(owners), set(waiting))]
 
 
 def until_agreed(

@@ -99,9 +99,15 @@ class _Server:
         yield _Stream(self.lines)
 
 
-def _page(*items: object, more: str = "") -> bytes:
-    metadata = {"resourceVersion": "20", "continue": more}
+def _page(*items: object) -> bytes:
+    metadata = {"resourceVersion": "20", "continue": ""}
     return dumped({"metadata": metadata, "items": items})
+
+
+def _watched(kind: type[Any]) -> tuple[_Server, ListWatch[Any]]:
+    server = _Server()
+    client: Any = server
+    return server, ListWatch(client, "/api/v1/things", kind)
 
 
 class _Followed:
@@ -113,9 +119,7 @@ class _Followed:
         self._start()
 
     def _start(self) -> None:
-        self._server = _Server()
-        client: Any = self._server
-        self._watch: ListWatch[Any] = ListWatch(client, "/api/v1/things", self._kind)
+        self._server, self._watch = _watched(self._kind)
         self._server.page = _page(self._known)
         self._changes: list[Change[Any]] = []
         _LOOP.run_until_complete(self._watch.step(self._changes.append))
@@ -146,9 +150,7 @@ class _Followed:
 
 def _obj(kind: type[Any], content: bytes) -> Any:
     """An object as a watch would deliver it; nothing where it does not decode."""
-    server = _Server()
-    client: Any = server
-    watch: ListWatch[HasMeta] = ListWatch(client, "/api/v1/things", kind)
+    server, watch = _watched(kind)
     server.page = b'{"metadata":{"resourceVersion":"1"},"items":[%s]}' % content
     found: list[Change[HasMeta]] = []
     _LOOP.run_until_complete(watch.step(found.append))

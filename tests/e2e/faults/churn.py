@@ -111,12 +111,12 @@ class Churn:
             within_s=within_s,
         )
 
-    def wait_idle(self, within_s: float = 180) -> None:
+    def wait_idle(self) -> None:
         """Wait until none of ours is left; `pause` before."""
         until(
             lambda: not self._alive and not self._over and not self._going(),
             lambda: f"all short pods over; {self._left_text()}",
-            within_s=within_s,
+            within_s=180,
         )
 
     def _going(self) -> list[Story]:

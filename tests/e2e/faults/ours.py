@@ -87,26 +87,21 @@ class Program:
         rows = [line.rsplit(" ", 1) for line in text.splitlines() if line[:1] != "#"]
         return {name: float(value) for name, value in rows}
 
-    def wait_ready(self, within_s: float = 240) -> None:
+    def wait_ready(self) -> None:
         """Wait until it can do its work."""
-        until(self.is_ready, f"{self.name} ready", within_s=within_s, every_s=0.05)
+        until(self.is_ready, f"{self.name} ready", within_s=240, every_s=0.05)
 
-    def wait_not_ready(self, within_s: float = 120) -> None:
+    def wait_not_ready(self) -> None:
         """Wait until it says that it cannot."""
-        until(
-            lambda: not self.is_ready(),
-            f"{self.name} not ready",
-            within_s=within_s,
-        )
+        until(lambda: not self.is_ready(), f"{self.name} not ready", within_s=120)
 
-    def wait_connected(self, since: float, within_s: float = 240) -> None:
+    def wait_connected(self, since: float) -> None:
         """Wait until it has heard from the API server again.
 
         Only the agent tells it, and only a watch that had to begin anew hears at once.
 
         Args:
             since: Monotonic time at which the API server came back.
-            within_s: How long.
         """
 
         def silent_s() -> float:
@@ -119,7 +114,7 @@ class Program:
         until(
             lambda: silent_s() < time.monotonic() - since,
             lambda: f"{self.name} connected again; silent for {silent_s():.0f} s",
-            within_s=within_s,
+            within_s=240,
         )
 
     def replace_pod(self) -> None:
@@ -170,12 +165,12 @@ class Hanging:
                 os.mkfifo(pipe)
                 self._pipes.append(pipe)
 
-    def wait_caught(self, pid: int, within_s: float = 120) -> None:
+    def wait_caught(self, pid: int) -> None:
         """Wait until a thread of the agent is caught by it."""
         until(
             lambda: any("wait_for_partner" in call for call in sleeps_in(pid)),
             lambda: f"a thread of {pid} hangs: {sleeps_in(pid)}",
-            within_s=within_s,
+            within_s=120,
             every_s=0.002,
         )
 

@@ -4,11 +4,11 @@ from sandbox.apiclient import Object
 from sandbox.kubelet import Kubelet
 
 
-def mounted(kubelet: Kubelet, *, running: bool = True) -> dict[str, tuple[str, ...]]:
+def mounted(kubelet: Kubelet) -> dict[str, tuple[str, ...]]:
     return {
         f"{record.pod}/{record.container}": record.ids
         for record in kubelet.containers()
-        if record.running is running
+        if record.running
     }
 
 
