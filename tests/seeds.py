@@ -155,12 +155,8 @@ def problems(marks: Marks) -> list[str]:
     unknown = sorted({(point, test) for point, test in marks if point not in POINTS})
     return [
         *(f"{test}: no point {point!r} in tests/seeds.py" for point, test in unknown),
-        *(f"{point} has no test: {POINTS[point]}" for point in _missing(carried)),
+        *(f"{p} has no test: {POINTS[p]}" for p in sorted(PROMISED - carried)),
     ]
-
-
-def _missing(carried: Iterable[str]) -> list[str]:
-    return sorted(PROMISED.difference(carried))
 
 
 def _by_point(marks: Marks) -> dict[str, list[str]]:

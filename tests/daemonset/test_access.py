@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 
 from extender import app as extender_app
-from extender.gang.membership import SizeSource
 from extender.settings import Settings
 from service.settings import load
 from tests.agent.site import NODE, RESOURCE, Site, running_site
@@ -156,7 +155,8 @@ def test_rules_name_nothing_by_wildcard(program: str) -> None:
 @needs_kubectl
 def test_of_other_groups_only_what_makes_jobs_is_read() -> None:
     """Group and resource stand in the paths of the table of jobs."""
-    paths = [told.path.split("/") for told in jobs_of_cases()]
+    sources = [membership.size_source for _, membership in CASES.values()]
+    paths = [source.path.split("/") for source in sources if source is not None]
     asked = {
         ("get", group, resource)
         for _, _, group, _, _, _, resource, _ in paths
@@ -166,11 +166,6 @@ def test_of_other_groups_only_what_makes_jobs_is_read() -> None:
 
     assert read_of_others("agent") == set()
     assert read_of_others("extender") == asked
-
-
-def jobs_of_cases() -> list[SizeSource]:
-    found = [membership.size_source for _, membership in CASES.values()]
-    return [told for told in found if told is not None]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

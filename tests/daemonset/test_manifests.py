@@ -78,12 +78,11 @@ def test_everything_with_a_namespace_is_in_kube_system(name: str) -> None:
 def test_selectors_match_the_pods(name: str) -> None:
     labels = {each: t["metadata"]["labels"] for each, t in pod_templates(name).items()}
 
-    for each, workload in of_kind(name, "DaemonSet", "Deployment").items():
-        chosen = workload["spec"]["selector"]["matchLabels"]
-        assert [n for n in labels if chosen.items() <= labels[n].items()] == [each]
-    for each, service_ in of_kind(name, "Service").items():
-        chosen = service_["spec"]["selector"]
-        assert [n for n in labels if chosen.items() <= labels[n].items()] == [each]
+    for kind in ("DaemonSet", "Deployment", "Service"):
+        for each, found in of_kind(name, kind).items():
+            selector = found["spec"]["selector"]
+            chosen = selector if kind == "Service" else selector["matchLabels"]
+            assert [n for n in labels if chosen.items() <= labels[n].items()] == [each]
 
 
 @pytest.mark.parametrize("name", RENDERED)

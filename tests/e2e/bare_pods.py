@@ -1,11 +1,18 @@
 """Pods of a bare control plane: what its API server says of them."""
 
 from sandbox.apiclient import ApiClient, Object
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.e2e.bare import until
 from tests.support.objects import PODS
 
 EVENTS = "/api/v1/namespaces/default/events"
 _WITHIN_S = 120.0
+
+
+def chips(pod: Object) -> set[int]:
+    """Return the chips that a pod's claim names."""
+    names: str = pod["metadata"]["annotations"][PRODUCT.resource]
+    return {int(name.removeprefix(PRODUCT.chip_prefix)) for name in names.split(",")}
 
 
 async def bound(api: ApiClient) -> dict[str, str]:

@@ -120,6 +120,11 @@ class Cluster:
             ).items
         )
 
+    def report(self) -> Any:
+        """The ConfigMap that the agent writes about the node."""
+        name = f"mindx-dl-deviceinfo-{self.node}"
+        return self.core.read_namespaced_config_map(name, "kube-system")
+
     def exists(self, kind: str, name: str, namespace: str) -> bool:
         """Whether there is such an object."""
         found = self.kubectl(

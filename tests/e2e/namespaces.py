@@ -83,6 +83,10 @@ class Namespace:
         """The events that have this reason."""
         return self.cluster.events(self.name, reason)
 
+    def has_event(self, reason: str, name: str) -> bool:
+        """Whether an event with this reason is about the object of that name."""
+        return name in {each.involved_object.name for each in self.events(reason)}
+
     def wait_running(self, name: str) -> Any:
         """Wait until all containers of a pod run; returns the pod."""
 

@@ -10,9 +10,15 @@ import pytest
 import pytest_asyncio
 
 from sandbox.apiclient import ApiClient, Object
-from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.e2e import npu_nodes, ours
-from tests.e2e.bare_pods import bound, remove_all, wait_bound, wait_event, wait_told
+from tests.e2e.bare_pods import (
+    bound,
+    chips,
+    remove_all,
+    wait_bound,
+    wait_event,
+    wait_told,
+)
 from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -61,7 +67,7 @@ async def test_an_indexed_job_is_bound_once_all_its_pods_exist(api: ApiClient) -
     pods = await wait_bound(api, "train-0", "train-1", "train-2")
 
     assert sorted((await bound(api)).values()) == list(NODES)
-    assert {len(_chips(pod)) for pod in pods} == {8}
+    assert {len(chips(pod)) for pod in pods} == {8}
     await remove_all(api)
 
 
@@ -104,8 +110,3 @@ async def test_what_keeps_one_pod_keeps_all_and_no_chips_of_others(
 
     assert set(await bound(api)) == {"other-0", "other-1", "other-2"}
     await remove_all(api)
-
-
-def _chips(pod: Object) -> list[str]:
-    found: str = pod["metadata"]["annotations"][PRODUCT.resource]
-    return found.split(",")

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 import pytest_asyncio
 
-from sandbox.apiclient import ApiClient, Object
+from sandbox.apiclient import ApiClient
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import until
-from tests.e2e.bare_pods import wait_bound, wait_event
+from tests.e2e.bare_pods import chips, wait_bound, wait_event
 from tests.e2e.places import REPOSITORY
 from tests.support.objects import PODS
 
@@ -37,10 +37,10 @@ async def api() -> AsyncIterator[ApiClient]:
         yield cluster.api
 
 
-async def run(api: ApiClient, name: str, node: str, *chips: int) -> None:
+async def run(api: ApiClient, name: str, node: str, *its: int) -> None:
     """A pod that has its chips, confirmed as by its agent."""
-    pod = npu_nodes.pod(name, len(chips))
-    named = ",".join(f"{PRODUCT.chip_prefix}{chip}" for chip in chips)
+    pod = npu_nodes.pod(name, len(its))
+    named = ",".join(f"{PRODUCT.chip_prefix}{chip}" for chip in its)
     pod["metadata"]["labels"] = {"app": name}
     pod["metadata"]["annotations"] = {
         PRODUCT.resource: named,
@@ -74,7 +74,7 @@ async def test_a_ring_is_freed_where_chips_suffice_and_budgets_are_kept(
     await _end(api, ["low-b"])
     [high] = await wait_bound(api, "high")
 
-    assert _chips(high) == {4, 5, 6, 7}
+    assert chips(high) == {4, 5, 6, 7}
     await wait_event(api, "AscendPreempted", "low-b")
     await wait_event(api, "AscendMakingRoom", "high")
     await api.delete(f"{BUDGETS}/keep")
@@ -105,22 +105,14 @@ async def _end(api: ApiClient, names: Iterable[str]) -> None:
         await api.delete(f"{PODS}/{name}", grace_s=0)
 
 
-async def _ending(api: ApiClient) -> set[str]:
-    pods = await api.items(PODS)
-    meta = (pod["metadata"] for pod in pods)
-    return {each["name"] for each in meta if "deletionTimestamp" in each}
-
-
 async def _wait_ending(api: ApiClient, count: int) -> set[str]:
     """Wait until so many pods are being evicted; return their names."""
+    names: set[str] = set()
 
     async def are_ending() -> bool:
-        return len(await _ending(api)) == count
+        meta = [pod["metadata"] for pod in await api.items(PODS)]
+        names.update(each["name"] for each in meta if "deletionTimestamp" in each)
+        return len(names) == count
 
     await until(are_ending, f"{count} pods evicted", within_s=WITHIN_S)
-    return await _ending(api)
-
-
-def _chips(pod: Object) -> set[int]:
-    text: str = pod["metadata"]["annotations"][PRODUCT.resource]
-    return {int(one.removeprefix(PRODUCT.chip_prefix)) for one in text.split(",")}
+    return names

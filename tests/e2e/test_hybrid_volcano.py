@@ -14,7 +14,7 @@ from sandbox.apiclient import Object
 from service import clock
 from tests.e2e import npu_nodes, ours, volcanos
 from tests.e2e.bare import BareCluster, until
-from tests.e2e.bare_pods import EVENTS, remove_all, wait_bound
+from tests.e2e.bare_pods import EVENTS, remove_all, wait_bound, wait_event
 from tests.e2e.ours import Extender
 from tests.e2e.volcanos import GROUPS, History, Recorder
 from tests.support.objects import PODS
@@ -93,7 +93,7 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
     await _wait_bound(site, "first")
     await volcanos.make(site.cluster, "waits", {"waits-0": 8, "waits-1": 8})
 
-    await until(lambda: _is_told(site, "waits"), "an event on the PodGroup")
+    await wait_event(site.cluster.api, "AscendNoRoom", "waits")  # on the PodGroup
     await until(lambda: _has_reason(site, "waits", "1 of 2 pods fit"), "reason")
     await site.calls.sessions("jobEnqueueable", 2)  # what was under way is over
     before = await _pods(site, "waits")
@@ -197,9 +197,8 @@ def _held_by(identity: str) -> Object:
 
 async def _said(site: Site, group: str) -> str:
     """All that is said of a PodGroup: its conditions, its and its pods' events."""
-    status = (await site.cluster.api.get(f"{GROUPS}/{group}")).get("status") or {}
     events = await site.cluster.api.items(EVENTS)
-    told = [c.get("message", "") for c in status.get("conditions", ())]
+    told = [each.get("message", "") for each in await _conditions(site, group)]
     told += [
         event["message"]
         for event in events
@@ -208,23 +207,17 @@ async def _said(site: Site, group: str) -> str:
     return " | ".join(told)
 
 
-async def _is_told(site: Site, group: str) -> bool:
-    """Whether an event on the PodGroup says why it waits."""
-    events = await site.cluster.api.items(EVENTS)
-    return any(
-        event["reason"] == "AscendNoRoom"
-        and event["involvedObject"]["kind"] == "PodGroup"
-        and event["involvedObject"]["name"] == group
-        for event in events
-    )
+async def _conditions(site: Site, group: str) -> list[Object]:
+    """The conditions of a PodGroup."""
+    status = (await site.cluster.api.get(f"{GROUPS}/{group}")).get("status") or {}
+    return list(status.get("conditions", ()))
 
 
 async def _has_reason(site: Site, group: str, said: str) -> bool:
     """Whether a condition of ours says this, and none says anything if it is empty."""
-    status = (await site.cluster.api.get(f"{GROUPS}/{group}")).get("status") or {}
     found = [
         each["message"]
-        for each in status.get("conditions", ())
+        for each in await _conditions(site, group)
         if (each["type"], each["reason"]) == ("Unschedulable", "JobEnqueueFailed")
     ]
     return found == ([said] if said else [])

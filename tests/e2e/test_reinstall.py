@@ -70,6 +70,4 @@ def _annotations(namespace: Namespace) -> dict[str, dict[str, str]]:
 
 
 def _owners(cluster: Cluster) -> list[str]:
-    name = f"mindx-dl-deviceinfo-{cluster.node}"
-    found = cluster.core.read_namespaced_config_map(name, product.NAMESPACE)
-    return [each.uid for each in found.metadata.owner_references or []]
+    return [each.uid for each in cluster.report().metadata.owner_references or []]

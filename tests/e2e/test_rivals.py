@@ -72,8 +72,7 @@ def test_another_writer_of_the_configmap_is_left_alone_until_it_goes(
     name = f"mindx-dl-deviceinfo-{cluster.node}"
     agent = ours.agent(cluster)
 
-    found = cluster.core.read_namespaced_config_map(name, product.NAMESPACE)
-    theirs = _written_by_another_make(found)
+    theirs = _written_by_another_make(cluster.report())
     cluster.core.replace_namespaced_config_map(name, product.NAMESPACE, theirs)
     agent.wait_not_ready()
 
@@ -83,8 +82,7 @@ def test_another_writer_of_the_configmap_is_left_alone_until_it_goes(
         "silent for 900 s or the ConfigMap is deleted"
     )
     _wait_told(cluster, said)
-    now = cluster.core.read_namespaced_config_map(name, product.NAMESPACE)
-    assert now.data == theirs["data"]
+    assert cluster.report().data == theirs["data"]
     assert containers(namespace, STAYING) == before
 
     cluster.core.delete_namespaced_config_map(name, product.NAMESPACE)

@@ -34,8 +34,7 @@ def test_kubectl_describe_shows_the_contract(cluster: Cluster) -> None:
 
 
 def test_the_check_code_is_the_hash_of_the_device_info(cluster: Cluster) -> None:
-    found = cluster.core.read_namespaced_config_map(_CONFIGMAP, "kube-system")
-    text = found.data["DeviceInfoCfg"]
+    text = cluster.report().data["DeviceInfoCfg"]
 
     # Cut out of the text as it stands: that is what a reader in Go would hash.
     inner = text.removeprefix('{"DeviceInfo":').split(',"SuperPodID"')[0]

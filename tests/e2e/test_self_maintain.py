@@ -56,7 +56,7 @@ def test_chips_go_from_the_report_to_the_container_and_back(
 
     namespace.create(pod("whole", 8))
     until(
-        lambda: _waits(namespace, "whole"),
+        lambda: namespace.has_event("FailedScheduling", "whole"),
         "refused while not all chips are free",
         within_s=_WITHIN_S,
     )
@@ -66,8 +66,3 @@ def test_chips_go_from_the_report_to_the_container_and_back(
     [whole] = truth.until_agreed(cluster)
     assert whole.chips == _ALL
     truth.wait_node(cluster, available=(), within_s=_WITHIN_S)
-
-
-def _waits(namespace: Namespace, name: str) -> bool:
-    events = namespace.events("FailedScheduling")
-    return name in {event.involved_object.name for event in events}

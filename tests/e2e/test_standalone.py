@@ -68,7 +68,7 @@ def test_a_pod_for_which_no_ring_has_room_is_told_so_and_runs(
         each for each in truth.until_agreed(alone) if each.name.endswith("/apart")
     )
     assert apart.chips == (2, 3, 6, 7)
-    until(lambda: _is_told_apart(lonely, "apart"), "the event", within_s=120)
+    until(lambda: lonely.has_event("NpuChipsApart", "apart"), "told", within_s=120)
 
 
 def test_a_pod_that_reads_its_annotation_is_refused_in_words(
@@ -83,8 +83,3 @@ def test_a_pod_that_reads_its_annotation_is_refused_in_words(
         "huawei.com/Ascend910, which only a scheduler writes in time: leave the "
         "variable out, the device plugin sets it, which is unexpected"
     )
-
-
-def _is_told_apart(namespace: Namespace, name: str) -> bool:
-    events = namespace.events("NpuChipsApart")
-    return name in {each.involved_object.name for each in events}

@@ -26,7 +26,6 @@ from tests.e2e.stages import CannotError
 
 #: What predicate-time says once somebody has been served.
 SERVED = str(2**64 - 1)
-_CONFIGMAP = "mindx-dl-deviceinfo-"
 _VISIBLE = "ASCEND_VISIBLE_DEVICES"
 
 
@@ -105,8 +104,7 @@ def look(cluster: Cluster) -> list[Served]:
 
 def node(cluster: Cluster) -> Node:
     """Look at the node's ConfigMap."""
-    name = f"{_CONFIGMAP}{cluster.node}"
-    texts = cluster.core.read_namespaced_config_map(name, "kube-system").data
+    texts = cluster.report().data
     chips = json.loads(texts["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     affinity = json.loads(texts["AscendAffinity"])
     return Node(

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -99,6 +100,12 @@ async def test_a_question_of_the_kubelet_that_is_none_changes_nothing(
     assert answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"] == "0,1"
 
 
+def logged_errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the extender logged with an exception."""
+    ours = [each for each in caplog.records if each.name.startswith("extender")]
+    return [record for record in ours if record.exc_info]
+
+
 VERBS = {"filter": "filter", "prioritize": "filter", "bind": "bind"}
 
 
@@ -117,8 +124,7 @@ async def test_every_verb_answers_whatever_it_is_sent(
             answer = await extender.post(verb, io.BytesIO(body))
             assert isinstance(answer, list if verb == "prioritize" else dict)
 
-    ours = [each for each in caplog.records if each.name.startswith("extender")]
-    assert not [record for record in ours if record.exc_info]
+    assert not logged_errors(caplog)
     assert {state.name: state for state in index(cache)} == before
     assert not api.bindings
 
@@ -143,5 +149,4 @@ async def test_every_verb_of_volcano_answers_whatever_it_is_sent(
         answer = await world.send(verb, body)
 
     assert "the extender" not in str(answer)
-    ours = [each for each in caplog.records if each.name.startswith("extender")]
-    assert not [record for record in ours if record.exc_info]
+    assert not logged_errors(caplog)

@@ -11,7 +11,6 @@ from sandbox.faults.inject import DOABLE, Breakage
 from sandbox.faults.kinds import Fault, FaultError, read
 from sandbox.inspect.terminal import Terminal
 from sandbox.scenario import parse, run
-from sandbox.scenario.parse import Scenario
 from sandbox.world import World
 from service import clock
 from tests.support.objects import CONFIGMAPS
@@ -88,9 +87,6 @@ async def _reported(world: World, is_so: Callable[[float], bool]) -> None:
 
 
 def test_the_tour_is_of_all_faults() -> None:
-    assert _faults(parse.read(TOUR.read_text(encoding="utf-8"))) == DOABLE
+    actions = [step.action for step in parse.read(TOUR.read_text("utf-8")).steps]
 
-
-def _faults(scenario: Scenario) -> set[str]:
-    actions = [step.action for step in scenario.steps]
-    return {action.kind.name for action in actions if isinstance(action, Fault)}
+    assert {each.kind.name for each in actions if isinstance(each, Fault)} == DOABLE
