@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.daemonset.rendered import ROOT
+from tests.daemonset.rendered import sources
 
 #: Methods of `kube.client.Client` that send something, and the function that patches.
 _SENDING = {"request", "stream"}
@@ -14,11 +14,11 @@ _PATCHING = "send_patch"
 def sending_names() -> set[str]:
     """`module.name` of all functions and classes of `kube` that send a request."""
     return {
-        f"{path.stem}.{each.name}"
-        for path in (ROOT / "kube").glob("*.py")
-        for each in _tree(path).body
+        f"{Path(path).stem}.{each.name}"
+        for path, tree in sources("kube")
+        for each in tree.body
         if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and path.stem != "client"
+        and path != "kube/client.py"
         and _sends(each)
     }
 
@@ -28,23 +28,15 @@ def uses(program: str) -> set[str]:
     sending = sending_names()
     return {
         use
-        for path in (ROOT / program).rglob("*.py")
-        for use in _uses(_tree(path))
+        for _, tree in sources(program)
+        for use in _uses(tree)
         if use.partition("(")[0] in sending
     }
 
 
 def own_requests(program: str) -> list[str]:
     """Where a program sends a request past the functions of `kube`."""
-    return [
-        str(path.relative_to(ROOT))
-        for path in (ROOT / program).rglob("*.py")
-        if _sends(_tree(path))
-    ]
-
-
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    return [path for path, tree in sources(program) if _sends(tree)]
 
 
 def _sends(tree: ast.AST) -> bool:

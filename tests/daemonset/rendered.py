@@ -1,5 +1,6 @@
 """Manifests as kubectl renders them, and whether Kubernetes knows their fields."""
 
+import ast
 import functools
 import re
 import shutil
@@ -22,6 +23,12 @@ RENDERED = ("base", *sorted(f"overlays/{p.name}" for p in DAEMONSET.glob("overla
 Object = dict[str, Any]
 
 _ELEMENTS = re.compile(r"List\[(.+)\]|Dict\[str, (.+)\]")
+
+
+def sources(program: str) -> Iterator[tuple[str, ast.Module]]:
+    """(path below the root, syntax tree) of each module of a program."""
+    for path in sorted((ROOT / program).rglob("*.py")):
+        yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
 
 
 @functools.cache

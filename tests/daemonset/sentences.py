@@ -6,11 +6,10 @@ A value that is filled in at run time is shown as an ellipsis.
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import yaml
 
-from tests.daemonset.rendered import ROOT
+from tests.daemonset.rendered import ROOT, sources
 
 #: Modules whose sentences end in events, in answers to schedulers and the kubelet, or
 #: in /readyz.
@@ -59,7 +58,7 @@ def spoken() -> set[str]:
         text
         for names in SPEAKING
         for path in ROOT.glob(names)
-        for text in _sentences(_tree(path))
+        for text in _sentences(ast.parse(path.read_text()))
     }
 
 
@@ -80,8 +79,8 @@ def logged() -> set[str]:
     return {
         text
         for program in PROGRAMS
-        for path in sorted((ROOT / program).rglob("*.py"))
-        for call, level in _log_calls(_tree(path))
+        for _, tree in sources(program)
+        for call, level in _log_calls(tree)
         if level in _LOUD and call.args and (text := _text(call.args[0]))
     }
 
@@ -91,8 +90,8 @@ def event_reasons() -> set[str]:
     return {
         each.value
         for program in ("agent", "extender")
-        for path in (ROOT / program).rglob("*.py")
-        for each in ast.walk(_tree(path))
+        for _, tree in sources(program)
+        for each in ast.walk(tree)
         if isinstance(each, ast.Constant)
         and isinstance(each.value, str)
         and re.fullmatch(r"(Npu|Ascend)([A-Z][a-z]+){1,4}", each.value)
@@ -103,10 +102,6 @@ def _joined(expression: str) -> str:
     """The text that an expression of string literals and one value comes to."""
     texts = re.findall("'([^']*)'", expression.partition("variables.")[0])
     return "".join(texts) + _ELLIPSIS
-
-
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 def _sentences(tree: ast.Module) -> Iterator[str]:

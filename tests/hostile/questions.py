@@ -16,23 +16,16 @@ from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
 from tests.hostile.row import Row, dumped, lines
+from tests.hostile.seeds import JOB
 from tests.support.caches import cluster
-from tests.support.watched import RESOURCE, tenant
+from tests.support.watched import tenant
 
 _CACHE = cluster(tenant("a", "n1", (0, 1)), nodes=("n1", "n2", "n3"))
 _NOW = take_snapshot(_CACHE, NetworkTopology(_CACHE, Rules()))
 
 QUESTION: dict[str, Any] = {
     "version": 1,
-    "job": {
-        "resource": RESOURCE,
-        "chips": 8,
-        "pods": 2,
-        "labels": {"tor-affinity": "null"},
-        "annotations": {"sp-block": "16"},
-        "node_selector": {"accelerator-type": "module"},
-        "priority": 3,
-    },
+    "job": {key: value for key, value in JOB.items() if key != "version"},
     "drain": ["n2"],
     "add": [{"name": "n9", "product": "atlas-800-training", "unhealthy": [3]}],
 }

@@ -29,7 +29,7 @@ JOB = {
     "version": 1,
     "resource": "huawei.com/Ascend910",
     "chips": 8,
-    "pods": 4,
+    "pods": 2,
     "labels": {"tor-affinity": "large-model-schema", "super-pod-affinity": "soft"},
     "annotations": {"sp-block": "32"},
     "node_selector": {"accelerator-type": "module"},

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,15 @@ def begin(ignored: signal.Signals) -> subprocess.Popen[bytes]:
 def start(ignored: signal.Signals) -> subprocess.Popen[bytes]:
     """Start it and wait until it listens to what it wants to listen to."""
     process = begin(ignored)
-    until = time.monotonic() + SOON_S
-    while not is_listening(process, signal.SIGTERM):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait(lambda: is_listening(process, signal.SIGTERM))
     return process
+
+
+def wait(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + SOON_S
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGHUP])
@@ -57,13 +62,9 @@ def test_ctrl_c_ends_it_also_in_the_background(ignored: signal.Signals) -> None:
 
 def test_ctrl_c_ends_it_also_while_it_only_begins() -> None:
     process = begin(signal.SIGINT)
-    until = time.monotonic() + SOON_S
     # the shell has ended and our first line has run
-    while "python" not in Path(f"/proc/{process.pid}/comm").read_text() or does(
-        process, "SigIgn", signal.SIGINT
-    ):
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    wait(lambda: "python" in Path(f"/proc/{process.pid}/comm").read_text())
+    wait(lambda: not does(process, "SigIgn", signal.SIGINT))
 
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=SOON_S)
