@@ -64,7 +64,7 @@ class _Asked:
 
 
 def _fuzz(asked: _Asked, row: Row, seed: int) -> NoReturn:
-    leaves = tuple(row.put.values())
+    leaves = tuple(row.leaves.values())
     for content in mutations.everywhere(row.seeds, leaves):
         asked.ask(content)
     while True:
@@ -81,7 +81,7 @@ def _some(ask: Callable[[bytes], None], row: Row, seed: int, count: int) -> None
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(mutations.mutated(row.seeds, tuple(row.put.values())))
+    @given(mutations.mutated(row.seeds, tuple(row.leaves.values())))
     def holds(content: bytes) -> None:
         ask(content)
 

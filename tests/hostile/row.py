@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tests.hostile.mutations import LEAVES, YAML_LEAVES
@@ -59,13 +59,8 @@ class Row:
     state: Callable[[], object] = _stateless
     #: Whether it takes its time, so that `make test` asks it less.
     is_slow: bool = False
-    #: What is put into a document.
-    leaves: Mapping[str, Any] | None = None
-
-    @property
-    def put(self) -> Mapping[str, Any]:
-        """What is put into a document; YAML has more than JSON."""
-        return LEAVES if self.leaves is None else self.leaves
+    #: What is put into a document; YAML has more than JSON.
+    leaves: Mapping[str, Any] = field(default_factory=lambda: LEAVES)
 
 
 #: {name: (entry point, seeds)}

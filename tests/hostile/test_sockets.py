@@ -120,7 +120,7 @@ async def test_every_verb_answers_whatever_it_is_sent(
     before = {state.name: state for state in index(cache)}
 
     async with served(cache) as (extender, api):
-        for _, body in mutations.always(row.seeds, row.put, alone=False):
+        for _, body in mutations.always(row.seeds, row.leaves, alone=False):
             answer = await extender.post(verb, io.BytesIO(body))
             assert isinstance(answer, list if verb == "prioritize" else dict)
 

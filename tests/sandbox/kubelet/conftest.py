@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from sandbox.apiclient import ApiClient
+from sandbox.apiclient import ApiClient, Object
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.site import Site
@@ -38,3 +38,16 @@ async def site(server: ApiServer, kubelet: Kubelet) -> AsyncIterator[Site]:
             api=api,
             stack=stack,
         )
+
+
+def mounted(kubelet: Kubelet) -> dict[str, tuple[str, ...]]:
+    """{pod/container: the ids of one that runs}."""
+    return {
+        f"{record.pod}/{record.container}": record.ids
+        for record in kubelet.containers()
+        if record.running
+    }
+
+
+def name(pod: Object) -> str:
+    return str(pod["metadata"]["name"])

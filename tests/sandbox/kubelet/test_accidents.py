@@ -7,7 +7,7 @@ from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.plugin import Preference
 from tests.contract.kubelet.site import Site
-from tests.sandbox.kubelet.looks import mounted, name
+from tests.sandbox.kubelet.conftest import mounted, name
 from tests.support.objects import container
 from tests.support.until import equal, until
 

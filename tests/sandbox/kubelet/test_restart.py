@@ -4,7 +4,7 @@ from sandbox.apiclient import Object
 from sandbox.kubelet import Kubelet
 from tests.contract.kubelet.plugin import Plugin
 from tests.contract.kubelet.site import Site
-from tests.sandbox.kubelet.looks import mounted, name
+from tests.sandbox.kubelet.conftest import mounted, name
 from tests.support.until import equal, until
 
 
