@@ -1,6 +1,5 @@
 """Leaf switches and SuperPoDs of nodes without agents, under the stock scheduler."""
 
-import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +13,7 @@ from scheduler_core.products.table import Product
 from scheduler_core.wire import switches
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare_pods import wait_bound
+from tests.support import watched
 from tests.support.objects import CONFIGMAPS, PODS, configmap
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -36,10 +36,12 @@ async def api() -> AsyncIterator[ApiClient]:
             await create(cluster.api, name, A3, superpod)
         for name in (*LEAVES[0], *LEAVES[1]):
             await create(cluster.api, name, RINGS, -2)
+        addresses = [tuple(ADDRESSES[name] for name in names) for names in LEAVES]
+        tor_info = watched.leaves(*addresses).tor_info
         settings = {"reserve-nodes": "0", "nslb-version": "2.0"}
         for config in (
             configmap(live_settings.NAME, settings),
-            configmap(switches.NAME, {"tor_info": leaves()}),
+            configmap(switches.NAME, {"tor_info": tor_info}),
         ):
             await cluster.api.create(CONFIGMAPS, config)
         await ours.serve(cluster, "--bare-nodes", "true")
@@ -50,22 +52,6 @@ async def create(api: ApiClient, name: str, product: Product, superpod: int) -> 
     await npu_nodes.create_bare(
         api, name, product, address=ADDRESSES[name], superpod=superpod
     )
-
-
-def leaves() -> str:
-    """What the operator says of the leaf switches."""
-    listed = [
-        {
-            "tor_id": number,
-            "tor_ip": f"1.0.0.{number}",
-            "server": [
-                {"server_ip": ADDRESSES[name], "npu_count": 8, "slice_id": at}
-                for at, name in enumerate(names)
-            ],
-        }
-        for number, names in enumerate(LEAVES)
-    ]
-    return json.dumps({"version": "1.0", "tor_count": 2, "server_list": listed})
 
 
 def member(name: str, job: str, product: Product) -> Object:

@@ -11,7 +11,9 @@ from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from tests.agent.journal.test_file import HOLD
 from tests.agent.node import NODE, ids
 from tests.e2e.pods import READS
+from tests.scheduler_core.snapshot.test_batch import asked
 from tests.scheduler_core.snapshot.test_schema import FULL
+from tests.scheduler_core.wire.test_switches import TWO
 from tests.support import objects
 
 REPORT = deviceinfo.render(
@@ -35,34 +37,12 @@ JOB = {
     "node_selector": {"accelerator-type": "module"},
     "priority": 0,
 }
-CASE = {
-    "resource": "huawei.com/Ascend910",
-    "node_selector": {},
-    "labels": {"a": "b"},
-    "annotations": {"sp-block": "8"},
-    "node_labels": {},
-    "count": 2,
-    "pods": 1,
-    "node": {
-        "chips": 8,
-        "free": [0, 1, 4],
-        "unhealthy": [2],
-        "network_unhealthy": [],
-    },
-}
-TORS = {
-    "version": "1.0",
-    "tor_count": 1,
-    "server_list": [
-        {
-            "tor_id": 0,
-            "tor_ip": "1.0.0.0",
-            "IsSharedTor": 1,
-            "IsHealthy": 0,
-            "server": [{"server_ip": "1.1.0.0", "npu_count": 8, "slice_id": 0}],
-        }
-    ],
-}
+CASE = asked(
+    labels={"a": "b"},
+    annotations={"sp-block": "8"},
+    node={"chips": 8, "free": [0, 1, 4], "unhealthy": [2], "network_unhealthy": []},
+)
+TORS = TWO
 DRIVER_FILE = b"""
 product: atlas-800-training
 faults:
