@@ -20,7 +20,8 @@ def test_files_and_functions_of_the_page_exist(page: Path) -> None:
     for path, name in NAMED.findall(page.read_text()):
         file = ROOT / path
         text = file.read_text() if file.exists() else ""
-        if not text or (name and not _is_defined(name, text)):
+        defined = rf"^\s*(?:(?:async )?def|class) {name}\b"
+        if not text or (name and not re.search(defined, text, re.MULTILINE)):
             missing.append(f"{path}:{name}" if name else path)
 
     assert missing == []
@@ -57,11 +58,6 @@ def test_the_picture_has_the_layers_of_the_import_contracts() -> None:
     picture = re.findall(r"```\n(.*?)```", PAGE.read_text(), re.DOTALL)[0].splitlines()
 
     assert {name: _layers_of(name, picture) for name in layers} == layers
-
-
-def _is_defined(name: str, text: str) -> bool:
-    pattern = rf"^\s*(?:(?:async )?def|class) {name}\b"
-    return re.search(pattern, text, re.MULTILINE) is not None
 
 
 def _layers_of(name: str, picture: list[str]) -> list[str]:

@@ -22,7 +22,7 @@ from tests.daemonset.rendered import Object, needs_kubectl, objects, of_kind
 from tests.extender.gang.test_membership import CASES
 from tests.support.objects import PODS
 from tests.support.tasks import in_background
-from tests.support.until import until
+from tests.support.until import equal, until
 
 PROGRAMS = ("agent", "extender")
 #: What each use of `kube` asks of the API server: verbs, and the resource.
@@ -289,14 +289,15 @@ async def everything_that_they_do(cluster: Cluster) -> None:
     api = cluster.site.api
     # A pod is placed, served, confirmed.
     first = await cluster.create("first", 8)
-    await until(lambda: _fits(cluster, first))
+    await until(lambda: cluster.filter(first), equal([NODE]))
     assert await cluster.bind(first) == ""
     await until(lambda: _is_served(cluster, "first"))
     # A bind of a pod that no watch has brought.
     unseen = {"name": "unseen", "namespace": "default", "uid": "none"}
     assert await cluster.bind({"metadata": unseen}) == "the pod is gone"
     # A pod finds no room, and is tried again when there is some.
-    await until(lambda: _refused(cluster, first))
+    other = first | {"metadata": first["metadata"] | {"uid": "another", "name": "b"}}
+    await until(lambda: cluster.filter(other), equal([]))
     await api.delete(f"{PODS}/first")
     await cluster.until_called("extender", "patch", "nodes")
     await until(lambda: _is_empty(cluster))
@@ -316,15 +317,6 @@ async def _is_empty(cluster: Cluster) -> bool:
 
 async def _is_served(cluster: Cluster, name: str) -> bool:
     return name in cluster.site.mounted() and not await cluster.site.problems()
-
-
-async def _fits(cluster: Cluster, pod: Object) -> bool:
-    return await cluster.filter(pod) == [NODE]
-
-
-async def _refused(cluster: Cluster, pod: Object) -> bool:
-    other = pod | {"metadata": pod["metadata"] | {"uid": "another", "name": "b"}}
-    return await cluster.filter(other) == []
 
 
 @needs_kubectl

@@ -58,14 +58,9 @@ def _up(_: Sequence[str]) -> int:
     try:
         cluster = _ready(None)
     except BaseException:
-        _down_for_certain()
+        _down()
         raise
     _keep(cluster)
-    return 0
-
-
-def _down(_: Sequence[str]) -> int:
-    _down_for_certain()
     return 0
 
 
@@ -77,12 +72,12 @@ def _run(arguments: Sequence[str]) -> int:
         code = _pytest(arguments)
     except BaseException:
         if kept is None:
-            _down_for_certain()
+            _down()
         raise
     if is_kept:
         _keep(cluster)
     else:
-        _down_for_certain()
+        _down()
     return code
 
 
@@ -109,7 +104,7 @@ def _pytest(arguments: Sequence[str]) -> int:
             raise
 
 
-def _down_for_certain() -> None:
+def _down(_: Sequence[str] = ()) -> int:
     # A second Ctrl-C must not leave the machine half put back.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     terminated = signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -118,6 +113,7 @@ def _down_for_certain() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
         signal.signal(signal.SIGTERM, terminated)
+    return 0
 
 
 def _keep(cluster: Cluster) -> None:

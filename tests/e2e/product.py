@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e import images
@@ -102,6 +103,26 @@ def uninstall(cluster: Cluster, overlay: str = "simulated") -> None:
     """Delete what `install` has applied, and wait until our pods are gone."""
     cluster.kubectl("delete", "-k", folder(cluster, overlay), "--wait")
     Namespace(cluster=cluster, name=NAMESPACE).wait_empty(label_selector=PART)
+
+
+@contextmanager
+def patched(cluster: Cluster, specs: Mapping[str, object]) -> Iterator[None]:
+    """Have workloads with other pods while the context lasts.
+
+    Args:
+        cluster: Whose workloads.
+        specs: {workload: what is put into the specification of its pods}.
+    """
+    try:
+        for workload, spec in specs.items():
+            patch = json.dumps({"spec": {"template": {"spec": spec}}})
+            cluster.kubectl("patch", workload, "-n", NAMESPACE, "-p", patch)
+        wait_rolled_out(cluster, specs)
+        yield
+    finally:
+        for workload in specs:
+            cluster.kubectl("rollout", "undo", workload, "-n", NAMESPACE)
+        wait_rolled_out(cluster, specs)
 
 
 def wait_rolled_out(cluster: Cluster, workloads: Iterable[str] = WORKLOADS) -> None:

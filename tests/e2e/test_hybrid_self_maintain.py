@@ -32,6 +32,7 @@ async def api() -> AsyncIterator[ApiClient]:
         report = npu_nodes.report(HELD, releasing=RELEASING, listed=LISTED)
         path = f"{CONFIGMAPS}/{deviceinfo.configmap_name('node-0')}"
         await cluster.api.patch(path, {"data": report})
+        await cluster.api.create(CONFIGMAPS, configmap(live_settings.NAME, {}))
         await ours.serve(cluster)
         yield cluster.api
 
@@ -77,11 +78,7 @@ async def _set(api: ApiClient, mode: str) -> None:
     """Say who maintains the list, and wait until the extender has taken it."""
     # another edit besides, so that there is always something to be taken
     data = {"self-maintain-available-card": mode, "reserve-nodes": "1"}
-    names = {each["metadata"]["name"] for each in await api.items(CONFIGMAPS)}
-    if live_settings.NAME in names:
-        await api.patch(f"{CONFIGMAPS}/{live_settings.NAME}", {"data": data})
-    else:
-        await api.create(CONFIGMAPS, configmap(live_settings.NAME, data))
+    await api.patch(f"{CONFIGMAPS}/{live_settings.NAME}", {"data": data})
     text = f"in force: self-maintain-available-card {mode}, "
 
     async def is_taken() -> bool:

@@ -79,8 +79,7 @@ def _until_told(namespace: Namespace) -> None:
     )
 
     def texts() -> list[str]:
-        events = namespace.events("NpuDevicesMissing")
-        return [each.message for each in events]
+        return [each.message for each in namespace.events("NpuDevicesMissing")]
 
     until(
         lambda: texts() == [told],

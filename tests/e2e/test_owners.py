@@ -12,7 +12,7 @@ from tests.e2e.commands import until
 from tests.e2e.components import Component
 from tests.e2e.faults import ours, witness
 from tests.e2e.faults.audit import wait_nothing_wrong
-from tests.e2e.faults.chronicle import Chronicle, Story
+from tests.e2e.faults.chronicle import Chronicle
 from tests.e2e.namespaces import Namespace
 
 pytestmark = pytest.mark.faults
@@ -47,7 +47,11 @@ def test_owners_replace_what_the_kubelet_has_rejected(
     frozen: Component,
     owners: None,
 ) -> None:
-    until(lambda: len(_bound(chronicle)) == 2 * _EACH, "all pods bound", within_s=120)
+    until(
+        lambda: sum(bool(s.bound_claim) for s in chronicle.stories()) == 2 * _EACH,
+        "all pods bound",
+        within_s=120,
+    )
     # Their node loses its agent before the kubelet has seen any of them.
     cluster.kubectl("label", "node", cluster.node, f"{_LABEL}-")
     until(lambda: _is_ending(cluster), "the agent's pod deleted", within_s=120)
@@ -112,22 +116,13 @@ def _is_ending(cluster: Cluster) -> bool:
     return all(pod.metadata.deletion_timestamp is not None for pod in pods)
 
 
-def _bound(chronicle: Chronicle) -> list[Story]:
-    return [story for story in chronicle.stories() if story.bound_claim]
-
-
 def _rejected(chronicle: Chronicle) -> Counter[str]:
     """How many pods of each kind of owner the kubelet has rejected."""
     return Counter(
-        _owner(story)
+        str(story.pod["metadata"]["ownerReferences"][0]["kind"])
         for story in chronicle.stories()
         if story.rejection.startswith(_REJECTION)
     )
-
-
-def _owner(story: Story) -> str:
-    [owner] = story.pod["metadata"]["ownerReferences"]
-    return str(owner["kind"])
 
 
 def _is_complete(namespace: Namespace) -> bool:

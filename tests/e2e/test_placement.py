@@ -1,8 +1,5 @@
 """Pods under the stock scheduler get chips by the rules of their rings."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import kubernetes.watch
 import pytest
 
@@ -48,7 +45,11 @@ def test_the_decision_is_on_the_pod_from_the_moment_of_binding(
 ) -> None:
     namespace.create(pod("a", 2))
 
-    seen = _seen(namespace)
+    watch = kubernetes.watch.Watch()  # type: ignore[no-untyped-call]
+    events = watch.stream(  # type: ignore[no-untyped-call]
+        namespace.cluster.core.list_namespaced_pod, namespace.name, timeout_seconds=180
+    )
+    seen = (event["object"] for event in events)
     bound = next((each for each in seen if each.spec.node_name), None)
     assert bound is not None, "not bound in time"
 
@@ -84,12 +85,3 @@ def test_a_pod_that_goes_around_the_scheduler_is_refused_in_words(
         "unexpected"
     )
     namespace.run(pod("b", 8))
-
-
-def _seen(namespace: Namespace) -> Iterator[Any]:
-    """Every state of every pod that a watch shows, from now on."""
-    watch = kubernetes.watch.Watch()  # type: ignore[no-untyped-call]
-    stream = watch.stream(  # type: ignore[no-untyped-call]
-        namespace.cluster.core.list_namespaced_pod, namespace.name, timeout_seconds=180
-    )
-    return (event["object"] for event in stream)

@@ -58,7 +58,10 @@ def test_pods_keep_their_chips_when_we_come_back_at_once(
     assert containers(namespace, STAYING) == before
     [daemon_set] = cluster.apps.list_namespaced_daemon_set(product.NAMESPACE).items
     until(
-        lambda: _owners(cluster) == [daemon_set.metadata.uid],
+        lambda: (
+            [each.uid for each in cluster.report().metadata.owner_references or []]
+            == [daemon_set.metadata.uid]
+        ),
         "the ConfigMap the new DaemonSet's alone",
         within_s=120,
     )
@@ -67,7 +70,3 @@ def test_pods_keep_their_chips_when_we_come_back_at_once(
 def _annotations(namespace: Namespace) -> dict[str, dict[str, str]]:
     pods = namespace.pods(label_selector=STAYING)
     return {pod.metadata.name: pod.metadata.annotations for pod in pods}
-
-
-def _owners(cluster: Cluster) -> list[str]:
-    return [each.uid for each in cluster.report().metadata.owner_references or []]

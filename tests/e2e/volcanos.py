@@ -186,17 +186,14 @@ async def make_torn(cluster: BareCluster, name: str) -> None:
     await cluster.api.create(GROUPS, group(name, 2, 16))
     first, alone = (member(f"{name}-{number}", name, 8) for number in range(2))
     first["spec"]["priorityClassName"] = "system-cluster-critical"
-    alone["spec"]["affinity"] = {"podAffinity": _next_to("nobody")}
-    for pod in (first, alone):
-        await cluster.api.create(PODS, pod)
-
-
-def _next_to(app: str) -> Object:
     term = {
-        "labelSelector": {"matchLabels": {"app": app}},
+        "labelSelector": {"matchLabels": {"app": "nobody"}},
         "topologyKey": "kubernetes.io/hostname",
     }
-    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    alone["spec"]["affinity"] = {"podAffinity": rule}
+    for pod in (first, alone):
+        await cluster.api.create(PODS, pod)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

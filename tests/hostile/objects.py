@@ -49,6 +49,7 @@ from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.hostile.row import Row, Table, dumped, rows
 from tests.hostile.seeds import GIVEN, LIKED, NODE_OBJECT, POD, WANTED
 from tests.support.caches import empty, index
+from tests.support.objects import configmap
 
 _NOW_S = 1_800_000_000.0
 _LOOP = asyncio.new_event_loop()
@@ -63,17 +64,14 @@ def _node_report() -> Any:
 
 
 _NODE_REPORT = _node_report()
-_REPORT: dict[str, Any] = {
-    "metadata": {
-        "name": f"mindx-dl-deviceinfo-{NODE}",
-        "namespace": "kube-system",
-        "uid": "uid-c",
-        "resourceVersion": "19",
-        "labels": {"mx-consumer-cim": "true"},
-        "annotations": {"ascend-affinity/writer": "me"},
-    },
-    "data": configmap_data(_NODE_REPORT, update_time=int(_NOW_S)),
-}
+_REPORT = configmap(
+    f"mindx-dl-deviceinfo-{NODE}",
+    configmap_data(_NODE_REPORT, update_time=int(_NOW_S)),
+    uid="uid-c",
+    resourceVersion="19",
+    labels={"mx-consumer-cim": "true"},
+    annotations={"ascend-affinity/writer": "me"},
+)
 
 
 class _Stream:

@@ -36,10 +36,6 @@ def _problems(error: Exception) -> tuple[str, ...]:
     return tuple(getattr(error, "problems", (str(error),)))
 
 
-def _stateless() -> object:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One parser of something that comes from outside."""
@@ -56,7 +52,7 @@ class Row:
     #: The problems of an error; several where a person writes the document.
     problems: Callable[[Exception], tuple[str, ...]] = _problems
     #: What must be as before after an error.
-    state: Callable[[], object] = _stateless
+    state: Callable[[], object] = lambda: None
     #: Whether it takes its time, so that `make test` asks it less.
     is_slow: bool = False
     #: What is put into a document; YAML has more than JSON.

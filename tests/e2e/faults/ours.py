@@ -19,6 +19,8 @@ from tests.e2e.stages import CannotError
 SOCKET = KUBELET_ROOT / "device-plugins" / "Ascend910.sock"
 #: The agent's journal and its folder, on the node.
 STATE = Path("/run/ascend-agent")
+#: The ConfigMap of the simulated driver.
+_DRIVER = "ascend-simulated-npus"
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -191,7 +193,8 @@ class Chips:
     def __init__(self, cluster: Cluster) -> None:
         """Nothing is changed."""
         self._cluster = cluster
-        self._whole = self._read()
+        found = cluster.core.read_namespaced_config_map(_DRIVER, product.NAMESPACE)
+        self._whole = str(found.data["npu.yaml"])
         self._hanging = STATE / "hanging"
 
     def break_(self, *chips: int) -> None:
@@ -238,7 +241,7 @@ class Chips:
         self._write(text)
         try:
             self._cluster.core.patch_namespaced_config_map(
-                "ascend-simulated-npus", product.NAMESPACE, {"data": {"npu.yaml": text}}
+                _DRIVER, product.NAMESPACE, {"data": {"npu.yaml": text}}
             )
         finally:
             self._write(text)
@@ -254,12 +257,6 @@ class Chips:
             "*/volumes/kubernetes.io~configmap/simulated-npus/..data/npu.yaml"
         )
         return max(volumes, key=lambda path: path.parent.stat().st_mtime).resolve()
-
-    def _read(self) -> str:
-        found = self._cluster.core.read_namespaced_config_map(
-            "ascend-simulated-npus", product.NAMESPACE
-        )
-        return str(found.data["npu.yaml"])
 
 
 def _inside(pid: int) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """The journal's disk is full or read-only; the clock jumps."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.faults
 
 _LIBRARIES = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
 _FOLDER = Path("/run/ascend-e2e-faketime")
-_WORKLOADS = {"daemonset": "ascend-agent", "deployment": "ascend-extender"}
 
 
 @pytest.fixture
@@ -87,18 +86,14 @@ def _faked(cluster: Cluster) -> Iterator[Path]:
     _FOLDER.mkdir(exist_ok=True)
     shutil.copy(library, _FOLDER / "library")
     _set(clock, 0)
+    preloaded = {each: _preload(each) for each in product.WORKLOADS}
     try:
-        for kind, name in _WORKLOADS.items():
-            _preload(cluster, kind, name)
-        product.wait_rolled_out(cluster)
-        yield clock
+        with product.patched(cluster, preloaded):
+            try:
+                yield clock
+            finally:
+                _set(clock, 0)
     finally:
-        _set(clock, 0)
-        for kind, name in _WORKLOADS.items():
-            cluster.kubectl(
-                "rollout", "undo", f"{kind}/{name}", "-n", product.NAMESPACE
-            )
-        product.wait_rolled_out(cluster)
         shutil.rmtree(_FOLDER)
 
 
@@ -109,7 +104,8 @@ def _set(clock: Path, ahead_s: int) -> None:
     draft.replace(clock)
 
 
-def _preload(cluster: Cluster, kind: str, name: str) -> None:
+def _preload(workload: str) -> dict[str, Any]:
+    """What the pods of a workload need for it."""
     env = {
         "LD_PRELOAD": "/faketime/library",
         "FAKETIME_TIMESTAMP_FILE": "/faketime/clock",
@@ -118,16 +114,12 @@ def _preload(cluster: Cluster, kind: str, name: str) -> None:
         "DONT_FAKE_MONOTONIC": "1",
     }
     container = {
-        "name": name.removeprefix("ascend-"),
+        "name": workload.rpartition("-")[2],
         "env": [{"name": key, "value": value} for key, value in env.items()],
         "volumeMounts": [{"name": "faketime", "mountPath": "/faketime"}],
     }
     volume = {"name": "faketime", "hostPath": {"path": str(_FOLDER)}}
-    spec = {"containers": [container], "volumes": [volume]}
-    cluster.kubectl(
-        *("patch", kind, name, "-n", product.NAMESPACE, "-p"),
-        json.dumps({"spec": {"template": {"spec": spec}}}),
-    )
+    return {"containers": [container], "volumes": [volume]}
 
 
 def _fill(path: Path) -> None:

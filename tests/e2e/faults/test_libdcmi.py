@@ -115,13 +115,9 @@ def machine(cluster: Cluster) -> Iterator[FakeMachine]:
     _FOLDER.mkdir()
     run("cc", "-O1", "-shared", "-fPIC", "-pthread", "-o", _LIBRARY, _SOURCE)
     machine = fake_machine.training_910a(_FOLDER / "machine")
-    patch = json.dumps({"spec": {"template": {"spec": _asking_the_library()}}})
-    cluster.kubectl("patch", _AGENT, "-n", product.NAMESPACE, "-p", patch)
-    product.wait_rolled_out(cluster, [_AGENT])
-    yield machine
-    machine.tell()
-    cluster.kubectl("rollout", "undo", _AGENT, "-n", product.NAMESPACE)
-    product.wait_rolled_out(cluster, [_AGENT])
+    with product.patched(cluster, {_AGENT: _asking_the_library()}):
+        yield machine
+        machine.tell()
     ours.agent(cluster).wait_ready()
     shutil.rmtree(_FOLDER)
 
@@ -302,7 +298,13 @@ def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
     pid = cluster.container_pid(found.container_statuses[0].container_id)
     chips.strays.append(pid)
     chips.machine.say(its[0], 0, pids=pid)
-    until(lambda: _users(pid) == {its[0]}, "the process is seen", within_s=60)
+    until(
+        lambda: (
+            [c["chip"] for c in _status()["chips"] if pid in c["processes"]] == [its[0]]
+        ),
+        "the process is seen",
+        within_s=60,
+    )
     return its, pid
 
 
@@ -318,11 +320,6 @@ def _line(beginning: str) -> str:
     if not lines:
         raise CannotError(f"no line {beginning!r} in {text}")
     return lines[0]
-
-
-def _users(pid: int) -> set[int]:
-    """The chips on which the agent sees a process."""
-    return {each["chip"] for each in _status()["chips"] if pid in each["processes"]}
 
 
 def _is_refused(chips: Chips, name: str) -> bool:
