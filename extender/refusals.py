@@ -77,6 +77,14 @@ LEAVING = Refusal(
 FREED = Refusal(
     reason=ExtenderReason.ROOM, text="chips of another node were freed for the pod"
 )
+
+
+def kept_for_others(node: str) -> Refusal:
+    """Return the refusal of chips that were reserved for others in the meantime."""
+    text = f"chips of {node} are kept for others"
+    return Refusal(reason=ExtenderReason.ROOM, text=text)
+
+
 #: Text of a refusal while the size of the pod's job is being read.
 READING = "how many pods its job has is being read"
 ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")

@@ -37,6 +37,7 @@ from extender.refusals import (
     UNKNOWN,
     ExtenderReason,
     Refusal,
+    kept_for_others,
 )
 from extender.scheduling import reserve
 from extender.scheduling.reserve import Choice, Ownership
@@ -351,8 +352,7 @@ class Binder:
                 self._metrics.conflicts.labels("bind").inc()
             return choice
         if self._apply(choice.reservation) is not None:
-            text = f"chips of {args.node} are kept for others"
-            return Refusal(reason=ExtenderReason.ROOM, text=text)
+            return kept_for_others(args.node)
         return await self._send_bind(args, pod, choice)
 
     def _permit_refusal(self, uid: str) -> Refusal | None:

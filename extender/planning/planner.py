@@ -27,7 +27,7 @@ from extender.planning.candidates import (
     exclude_names,
 )
 from extender.planning.plan import TopologySnapshot
-from extender.refusals import READING, ExtenderReason, Refusal
+from extender.refusals import READING, ExtenderReason, Refusal, kept_for_others
 from extender.scheduling import node_filter
 from extender.scheduling.node_filter import FilterResult
 from scheduler_core.wire.pods import NpuPod
@@ -246,8 +246,7 @@ class Planner:
             if conflict is not None:
                 for made in reservations[:number]:
                     self._apply(Released(kept_for=made.kept_for, owner=Owner.PLAN))
-                text = f"chips of {planned.node} are kept for others"
-                return Refusal(reason=ExtenderReason.JOB, text=text)
+                return kept_for_others(planned.node)
         self._candidates.drop(gang.job)
         places = {str(planned.kept_for): planned.node for planned in reservations}
         self._apply(gang_events.JobPlanned(job=gang.job, places=places))

@@ -22,7 +22,7 @@ from extender.dispatch import Apply
 from extender.gang import events as gang_events
 from extender.gang.gangs import Gang, Phase
 from extender.planning.planner import Planner
-from extender.refusals import ELSEWHERE, ExtenderReason, Refusal
+from extender.refusals import ELSEWHERE, ExtenderReason, Refusal, kept_for_others
 from extender.scheduling import node_filter, reserve
 from extender.scheduling.reserve import Choice, Ownership
 from scheduler_core.wire.pods import NpuPod
@@ -288,8 +288,7 @@ class Sessions:
             now_ns=self._clock.now_ns(),
         )
         if isinstance(choice, Choice) and self._apply(choice.reservation) is not None:
-            text = f"chips of {node} are kept for others"
-            choice = Refusal(reason=ExtenderReason.ROOM, text=text)
+            choice = kept_for_others(node)
         if isinstance(choice, Choice):
             self._apply(gang_events.Allocated(uid=pod.uid))
         elif gang is not None and is_planned:
