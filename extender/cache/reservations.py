@@ -49,11 +49,9 @@ class Owner(StrEnum):
 
 #: Seconds until a renewed reservation is looked at again.
 REVIEW_S = 60.0
-#: Owners that are asked at the end of a reservation, because the API server may still
-#: bind its pod: it is renewed, and only the owner releases it.
-ASKED = frozenset({Owner.BIND, Owner.VOLCANO})
-#: Owners whose reservation means that a bind may have been sent.
-SENT = ASKED
+#: Owners that may have sent a bind. They are asked at the end of a reservation, because
+#: the API server may still bind its pod: it is renewed, and only they release it.
+SENT = frozenset({Owner.BIND, Owner.VOLCANO})
 
 
 class AbsentMember(NamedTuple):
@@ -227,16 +225,13 @@ class Reservations:
             reservation for reservation in everything if reservation.until_s <= now_s
         ]
 
-    def reserve_nodes(self, wanted: NodeReservation) -> bool:
-        """Keep nodes for a job; False if another job has nodes of this resource."""
-        if wanted.resource in self.of_nodes:
-            return False
-        self.of_nodes[wanted.resource] = wanted
-        return True
+    def reserve_nodes(self, wanted: NodeReservation) -> None:
+        """Keep nodes for a job, unless a job has nodes of this resource already."""
+        self.of_nodes.setdefault(wanted.resource, wanted)
 
-    def release_nodes(self, resource: str) -> NodeReservation | None:
-        """End the node reservation for a resource; return it, or None."""
-        return self.of_nodes.pop(resource, None)
+    def release_nodes(self, resource: str) -> None:
+        """End the node reservation for a resource."""
+        del self.of_nodes[resource]
 
     # -- queries -------------------------------------------------------------------
 
@@ -267,11 +262,9 @@ class Reservations:
             resource: Resource of the chips.
             but: Reservations for this beneficiary do not count. "": all count.
         """
-        mask = 0
-        for existing in self.by_node.get(node, ()):
-            if existing.kept_for != but and existing.resource == resource:
-                mask |= existing.chips
-        return mask
+        return union(
+            existing for existing in self.on(node, resource) if existing.kept_for != but
+        )
 
     def __iter__(self) -> Iterator[Reservation]:
         for reservation in self._kept_for.values():

@@ -20,7 +20,6 @@ from extender.cache.facts import Facts
 from extender.cache.node_state import ResourceState, offers_more
 from extender.cache.rejections import OwnerBackoff
 from extender.cache.reservations import (
-    ASKED,
     REVIEW_S,
     AbsentMember,
     Conflict,
@@ -313,7 +312,7 @@ def _void_bind(
 ) -> None:
     uid = change.uid
     if change.is_gone:
-        draft.touch_places(state.reservations.release(uid))
+        _end_all(state, uid, Ended.GONE, draft)
         _step_gangs(state, gang_events.MemberRemoved(uid=uid), now_s, draft)
         return
     gang, reservation = state.gangs.gang_of(uid), state.reservations.assigned(uid)
@@ -321,9 +320,9 @@ def _void_bind(
         return
     if gang is not None and uid in gang.plan.places:
         state.reservations.change(reservation, Owner.PLAN, now_s + REVIEW_S)
-        draft.touch_places([reservation])
-    else:
-        draft.touch_places(state.reservations.release(uid))
+    else:  # chips that are still being freed for the pod stay its own
+        state.reservations.end(reservation)
+    draft.touch_places([reservation])
 
 
 def _swap(state: State, change: events.ReservationsSwapped, draft: _Draft) -> None:
@@ -355,7 +354,7 @@ def _expire(state: State, now_s: float, draft: _Draft) -> None:
     """Release or renew the reservations whose end has come."""
     renewed_s = now_s + REVIEW_S
     for reservation in state.reservations.due(now_s):
-        if reservation.owner in ASKED:
+        if reservation.is_sent:
             state.reservations.change(reservation, reservation.owner, renewed_s)
             draft.effects.append(events.ReservationDue(reservation=reservation))
         elif _is_planned(state, reservation):

@@ -8,7 +8,7 @@ from extender.cache import events
 from extender.preemption.attempt import Outcome
 from extender.refusals import LEAVING
 from extender.scheduling import node_filter
-from tests.support.caches import free, known_pod, nominations
+from tests.support.caches import free, kept, known_pod, nominations
 from tests.support.clock import NOW_S
 from tests.support.extender import NAMES, evicting
 from tests.support.watched import HIGH, gone, high, low, member, pod_update
@@ -103,6 +103,19 @@ async def test_nobody_is_asked_for_chips_that_another_pod_has_been_promised() ->
 
         assert (w.calls.rehearsed, nominations(w.cache)) == ([], {})
         assert "uid-high" in w.preemptor._attempts.backing_off
+
+
+async def test_a_bind_elsewhere_that_fails_loses_no_chips_that_are_being_freed() -> (
+    None
+):
+    async with evicting(*FULL, high(4)) as w:
+        await w.seek_room("high")
+        nominated = dict(nominations(w.cache))
+        bound = kept("uid-high", "n1", 0b1000, shape=known_pod(w.cache, "high").shape)
+
+        w.learn(bound, events.BindVoided(uid="uid-high"))
+
+        assert nominations(w.cache) == nominated != {}
 
 
 async def test_chips_are_kept_for_a_time_only() -> None:
