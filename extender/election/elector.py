@@ -208,8 +208,6 @@ class Election:
                 return await self._read()
             case lease_machine.WriteLease(over=over):
                 return await self._write(over)
-            case lease_machine.StartLeading() | lease_machine.StopLeading():
-                return None  # `_announce_phase` has woken the tasks in `until`
             case _:
                 assert_never(effect)
 
@@ -260,8 +258,10 @@ def election_of(settings: Settings, client: Client, wall: Clock) -> Election | N
     identity = (
         settings.identity or f"{socket.gethostname()}_{os.getpid()}_{wall.now_ns()}"
     )
-    config = lease_machine.configure(
-        identity, lease_s=settings.lease_s, bind_s=settings.bind_s
+    config = LeaseConfig(
+        identity=identity,
+        lease_s=settings.lease_s,
+        bind_s=settings.bind_s * lease_machine.NETWORK_FACTOR,
     )
     lease = KubeLease(
         client, settings.lease_namespace, settings.lease, timeout_s=config.retry_s * 2

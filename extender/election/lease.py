@@ -10,7 +10,7 @@
                                                        earlier binds can arrive
     settling Ticked, earlier binds may still arrive,   WriteLease
              or our last write is over `stop_s` old
-    settling Ticked, otherwise                         leading: StartLeading, WriteLease
+    settling Ticked, otherwise                         leading: WriteLease
     leading  Ticked                                    WriteLease
     leading  Ticked, no answer for too long            WriteLease, still leading; but
                                                        `why_not_leading` gives a reason
@@ -20,8 +20,8 @@
     leading  or write; or deleted, and our last write
              is less than `stop_s` old
     settling LeaseRead, otherwise                      waiting
-    leading  LeaseRead, otherwise                      waiting, StopLeading: placements
-                                                       not bound yet are dropped
+    leading  LeaseRead, otherwise                      waiting: placements not bound yet
+                                                       are dropped
 
 A holder may place and bind pods for `stop_s` after it has *sent* its last successful
 write. Another extender takes the Lease after `lease_s` without a write; `lease_s` is
@@ -41,7 +41,7 @@ from kube.objects import Lease, LeaseSpec
 from kube.pods import BIND_S
 
 #: Factor on the timeout of a bind: for the network and the last write of the server.
-_NETWORK_FACTOR = 1.2
+NETWORK_FACTOR = 1.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class LeaseConfig:
     #: after this time without a write, any extender may take the lease
     lease_s: float = 15.0
     #: longest duration of a bind that was sent before the lease was lost
-    bind_s: float = BIND_S * _NETWORK_FACTOR
+    bind_s: float = BIND_S * NETWORK_FACTOR
 
     @property
     def stop_s(self) -> float:
@@ -68,19 +68,6 @@ class LeaseConfig:
     def retry_s(self) -> float:
         """Seconds between two ticks, each of which reads or writes the Lease."""
         return min(self.lease_s / 7, 2.0)
-
-
-def configure(identity: str, *, lease_s: float, bind_s: float) -> LeaseConfig:
-    """Return the election's configuration from the extender's settings.
-
-    Args:
-        identity: Unique among all running extenders.
-        lease_s: After this time without a write, another extender takes the Lease.
-        bind_s: Timeout of a bind request. A margin for the network is added.
-    """
-    return LeaseConfig(
-        identity=identity, lease_s=lease_s, bind_s=bind_s * _NETWORK_FACTOR
-    )
 
 
 class Phase(StrEnum):
@@ -156,20 +143,7 @@ class WriteLease:
     over: Lease | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartLeading:
-    """Effect: this extender starts to lead: it reads the cluster, then places pods."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopLeading:
-    """Effect: this extender stops leading, because another extender may lead now.
-
-    This extender's reservations for pods not yet bound are dropped.
-    """
-
-
-Effect = ReadLease | WriteLease | StartLeading | StopLeading
+Effect = ReadLease | WriteLease
 _Next = tuple[State, tuple[Effect, ...]]
 
 
@@ -253,7 +227,7 @@ def _on_tick(state: State, now_s: float) -> _Next:
         return state, (ReadLease(),)
     renewal = WriteLease(over=state.lease)
     if state.phase is Phase.SETTLING and state.settled_s <= now_s < state.valid_s:
-        return replace(state, phase=Phase.LEADING), (StartLeading(), renewal)
+        return replace(state, phase=Phase.LEADING), (renewal,)
     return state, (renewal,)
 
 
@@ -262,7 +236,7 @@ def _on_written(state: State, lease: Lease, valid_s: float, now_s: float) -> _Ne
     if state.phase is not Phase.WAITING:
         return next_state, ()
     if state.settled_s <= now_s < valid_s:
-        return replace(next_state, phase=Phase.LEADING), (StartLeading(),)
+        return replace(next_state, phase=Phase.LEADING), ()
     return replace(next_state, phase=Phase.SETTLING), ()
 
 
@@ -314,8 +288,7 @@ def _on_read_while_holding(
             lease
         ) == _transitions_of(state.lease)
     if not is_ours:
-        lost_state = State(lease=lease, since_s=now_s, settled_s=state.settled_s)
-        return lost_state, (StopLeading(),) if state.phase is Phase.LEADING else ()
+        return State(lease=lease, since_s=now_s, settled_s=state.settled_s), ()
     return replace(state, lease=lease), (WriteLease(over=lease),)
 
 

@@ -13,9 +13,7 @@ from extender.election.lease import (
     LeaseWritten,
     Phase,
     ReadLease,
-    StartLeading,
     State,
-    StopLeading,
     Ticked,
     WriteLease,
     WriteRefused,
@@ -79,7 +77,7 @@ TABLE: dict[str, tuple[State, Event, Phase, tuple[Effect, ...]]] = {
     ),
     "ours at once": (
         *(WAITING, LeaseWritten(lease=MINE, sent_s=NOW_S), Phase.LEADING),
-        (StartLeading(),),
+        (),
     ),
     "ours, when binds may still come": (
         replace(WAITING, settled_s=NOW_S + 12),
@@ -96,7 +94,7 @@ TABLE: dict[str, tuple[State, Event, Phase, tuple[Effect, ...]]] = {
     ),
     "settled": (
         *(SETTLED, Ticked(), Phase.LEADING),
-        (StartLeading(), WriteLease(over=MINE)),
+        (WriteLease(over=MINE),),
     ),
     "settled, but not renewed": (
         *(replace(SETTLED, valid_s=NOW_S), Ticked(), Phase.SETTLING),
@@ -140,15 +138,15 @@ TABLE: dict[str, tuple[State, Event, Phase, tuple[Effect, ...]]] = {
         LEADING,
         LeaseRead(lease=THEIRS),
         Phase.WAITING,
-        (StopLeading(),),
+        (),
     ),
     "a leader finds it given back": (
         *(LAPSED, LeaseRead(lease=lease(None)), Phase.WAITING),
-        (StopLeading(),),
+        (),
     ),
     "a leader finds its own, which was another's meanwhile": (
         *(LAPSED, LeaseRead(lease=lease("me", "7", transitions=2)), Phase.WAITING),
-        (StopLeading(),),
+        (),
     ),
     "a leader finds it removed": (
         *(LEADING, LeaseRead(lease=None), Phase.LEADING),
@@ -156,7 +154,7 @@ TABLE: dict[str, tuple[State, Event, Phase, tuple[Effect, ...]]] = {
     ),
     "a leader finds it removed, too late to know": (
         *(LAPSED, LeaseRead(lease=None), Phase.WAITING),
-        (StopLeading(),),
+        (),
     ),
 }
 

@@ -79,16 +79,16 @@ class OneLease:
 
     def take(self, one: Contender, event: lease.Event) -> None:
         one.effect, one.answer = None, None
+        has_led = one.state.phase is lease.Phase.LEADING
         one.state, effects = lease.step(one.state, event, self.now_s, one.terms)
+        leads = one.state.phase is lease.Phase.LEADING
+        if leads and not has_led:
+            self.begin(one)
+        elif has_led and not leads:
+            self.orphans += one.binds
+            one.binds.clear()
         for effect in effects:
-            match effect:
-                case lease.StartLeading():
-                    self.begin(one)
-                case lease.StopLeading():
-                    self.orphans += one.binds
-                    one.binds.clear()
-                case _:
-                    one.effect, one.sent_s = effect, self.now_s
+            one.effect, one.sent_s = effect, self.now_s
 
     def begin(self, one: Contender) -> None:
         others = [b for c in self.contenders.values() if c is not one for b in c.binds]
