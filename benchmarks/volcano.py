@@ -184,7 +184,7 @@ async def _serve() -> None:
             cache=cache,
             apply=apply,
             sessions=Sessions(cache, apply, planner, wall),
-            marks=ClaimWriter(_NoApi()),
+            marks=ClaimWriter(_NoApi().mark),
             groups=PodGroupConditions(_NoApi(), wall),
             notes=LastDecisions(),
             metrics=Metrics(registry),

@@ -2,21 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from extender.announcer import Announcer
-from extender.apiserver import live_settings, wake
+from extender.apiserver import live_settings, wake, writers
 from extender.apiserver.informers import Informers
 from extender.apiserver.live_settings import DynamicSettings, SettingsFollower
 from extender.apiserver.resync import Resync
 from extender.apiserver.tor_share import TorShareWriter
 from extender.apiserver.wake import SchedulerWaker
-from extender.apiserver.writers import (
-    KubeGroups,
-    KubeJobs,
-    KubeMarks,
-    KubePods,
-    KubeTorShare,
-)
+from extender.apiserver.writers import KubeJobs, KubePods
 from extender.cache.cache import Cache
 from extender.cache.events import Change
 from extender.cache.reservations import Owner
@@ -44,6 +39,7 @@ from extender.volcano.verbs import VolcanoVerbs
 from kube import nodes
 from kube.client import Client
 from kube.events import Recorder
+from kube.podgroups import PodGroupRequests
 
 COMPONENT = "ascend-extender"
 #: Seconds between two events. People read them, slowly. An event costs the API server
@@ -164,8 +160,8 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             cache=cache,
             apply=dispatcher.apply,
             sessions=Sessions(cache, dispatcher.apply, planner, wall),
-            marks=ClaimWriter(KubeMarks(client)),
-            groups=PodGroupConditions(KubeGroups(client), wall),
+            marks=ClaimWriter(partial(writers.annotate_pod, client)),
+            groups=PodGroupConditions(PodGroupRequests(client), wall),
             notes=decisions,
             metrics=metrics,
             clock=wall,
@@ -232,7 +228,9 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             else None
         ),
         tor_share=(
-            TorShareWriter(cache, networks, KubeTorShare(client, namespace))
+            TorShareWriter(
+                cache, networks, partial(writers.write_tor_share, client, namespace)
+            )
             if namespace and not settings.shadow
             else None
         ),

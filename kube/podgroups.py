@@ -1,4 +1,4 @@
-"""Volcano's PodGroups: get, and write of their conditions.
+"""Volcano's PodGroups: read and write of their conditions.
 
 Their CRD has no status subresource, so the status is written with the object.
 """
@@ -23,47 +23,45 @@ class _Status(msgspec.Struct, frozen=True):
     conditions: list[dict[str, object]] | None = None
 
 
-class PodGroup(msgspec.Struct, frozen=True):
-    """PodGroup with its version and conditions."""
-
+class _PodGroup(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
     status: _Status | None = None
 
-    @property
-    def conditions(self) -> Sequence[Condition]:
-        """Conditions, in their order; empty for none."""
-        return (self.status.conditions if self.status else None) or ()
+
+class PodGroupRequests:
+    """Sender of requests that read and write conditions of PodGroups."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
+        """Return a PodGroup's resourceVersion, and its conditions in their order.
+
+        Raises:
+            NotFoundError: It does not exist.
+            KubeError: The API server refused, or cannot be reached.
+        """
+        path = _path(namespace, name)
+        group = decode(await self._client.request("GET", path), _PodGroup, path)
+        conditions = group.status.conditions if group.status else None
+        return group.metadata.resource_version, conditions or ()
+
+    async def write(
+        self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
+    ) -> None:
+        """Write all conditions of a PodGroup if its resourceVersion is `version`.
+
+        Raises:
+            NotFoundError: It does not exist.
+            ConflictError: It was written after `version`.
+            KubeError: The API server refused, or cannot be reached.
+        """
+        body = {
+            "metadata": {"resourceVersion": version},
+            "status": {"conditions": conditions},
+        }
+        await send_patch(self._client, _path(namespace, name), body)
 
 
-async def get(client: Client, namespace: str, name: str) -> PodGroup:
-    """Return a PodGroup from the API server.
-
-    Raises:
-        NotFoundError: It does not exist.
-        KubeError: The API server refused, or cannot be reached.
-    """
-    path = object_path("podgroups", name, namespace=namespace, group=_VERSION)
-    return decode(await client.request("GET", path), PodGroup, path)
-
-
-async def set_conditions(
-    client: Client,
-    *,
-    namespace: str,
-    name: str,
-    resource_version: str,
-    conditions: Sequence[Condition],
-) -> None:
-    """Write all conditions of a PodGroup if its version is `resource_version`.
-
-    Raises:
-        NotFoundError: It does not exist.
-        ConflictError: It was written after `resource_version`.
-        KubeError: The API server refused, or cannot be reached.
-    """
-    body = {
-        "metadata": {"resourceVersion": resource_version},
-        "status": {"conditions": conditions},
-    }
-    path = object_path("podgroups", name, namespace=namespace, group=_VERSION)
-    await send_patch(client, path, body)
+def _path(namespace: str, name: str) -> str:
+    return object_path("podgroups", name, namespace=namespace, group=_VERSION)

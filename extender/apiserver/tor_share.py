@@ -7,7 +7,8 @@ ConfigMap. It is written when its text has changed, at most once in `PAUSE_S` se
 
 import asyncio
 import logging
-from typing import NoReturn, Protocol
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 from extender.cache.cache import Cache
 from extender.planning.topology import NetworkTopology
@@ -21,11 +22,8 @@ log = logging.getLogger(__name__)
 PAUSE_S = 5.0
 
 
-class TorShareApi(Protocol):
-    """The request to the API server that `TorShareWriter` needs, as an interface."""
-
-    async def share(self, text: str) -> None:
-        """Write `text` into the ConfigMap `tor-share-cm`, which may not exist yet."""
+#: Writes a text into the ConfigMap `tor-share-cm`, which may not exist yet.
+Share = Callable[[str], Awaitable[None]]
 
 
 class TorShareWriter:
@@ -34,13 +32,11 @@ class TorShareWriter:
     Jobs and leaf switches are read from the cache.
     """
 
-    def __init__(
-        self, cache: Cache, networks: NetworkTopology, api: TorShareApi
-    ) -> None:
+    def __init__(self, cache: Cache, networks: NetworkTopology, share: Share) -> None:
         """Create a writer that has written nothing yet."""
         self._cache = cache
         self._networks = networks
-        self._api = api
+        self._share = share
         self._version = (-1, -1)
         #: text of the ConfigMap; None: not known
         self._written_text: str | None = None
@@ -61,7 +57,7 @@ class TorShareWriter:
         version, text = self._cache.version, self.render_text()
         if text is not None and text != self._written_text:
             try:
-                await self._api.share(text)
+                await self._share(text)
             except KubeError as error:
                 log.warning(
                     "ConfigMap of leaf switches not written",

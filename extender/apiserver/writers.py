@@ -1,7 +1,7 @@
 """Requests to the API server: bind, annotate and evict pods, write other objects."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from extender.apiserver.wake import SchedulerWaker
@@ -9,11 +9,10 @@ from extender.cache import decode
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size, size_of
 from extender.kube_scheduler.protocol import BindArgs
-from kube import configmaps, objects, podgroups, pods, workloads
+from kube import configmaps, objects, pods, workloads
 from kube.client import Client, object_path
 from kube.errors import KubeError, NotFoundError
 from kube.events import Recorder, Regarding
-from kube.podgroups import Condition
 from kube.reflector import ListWatch
 from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
@@ -60,74 +59,34 @@ class KubePods:
         )
 
 
-class KubeMarks:
-    """Request to the API server: annotate a pod to which Volcano allocated a node."""
+async def annotate_pod(
+    client: Client, pod: NpuPod, annotations: Mapping[str, str | None]
+) -> None:
+    """Patch annotations of a pod if its UID is still `pod.uid`.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    Args:
+        client: An open client.
+        pod: The pod to patch.
+        annotations: {key: value}. A value of None removes the annotation.
+    """
+    await pods.patch_annotations(
+        client,
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        annotations=annotations,
+    )
 
-    async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
-        """Patch annotations of a pod if its UID is still `pod.uid`.
 
-        Args:
-            pod: The pod to patch.
-            annotations: {key: value}. A value of None removes the annotation.
-        """
-        await pods.patch_annotations(
-            self._client,
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            annotations=annotations,
+async def write_tor_share(client: Client, namespace: str, text: str) -> None:
+    """Write `text` as `global-tor-info` in `tor-share-cm`; create it if missing."""
+    name, data = switches.SHARE_NAME, {switches.SHARE_KEY: text}
+    try:
+        await configmaps.patch(client, namespace=namespace, name=name, data=data)
+    except NotFoundError:
+        await configmaps.create(
+            client, namespace=namespace, name=name, labels={}, data=data
         )
-
-
-class KubeGroups:
-    """Requests to the API server: read and write conditions of Volcano's PodGroups."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
-        """Read a PodGroup; return its resourceVersion and its conditions."""
-        pod_group = await podgroups.get(self._client, namespace, name)
-        return pod_group.metadata.resource_version, pod_group.conditions
-
-    async def write(
-        self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
-    ) -> None:
-        """Replace a PodGroup's conditions if its resourceVersion is still `version`."""
-        await podgroups.set_conditions(
-            self._client,
-            namespace=namespace,
-            name=name,
-            resource_version=version,
-            conditions=conditions,
-        )
-
-
-class KubeTorShare:
-    """Request to the API server that writes the ConfigMap `tor-share-cm`."""
-
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
-        self._namespace = namespace
-
-    async def share(self, text: str) -> None:
-        """Write `text` as `global-tor-info` in `tor-share-cm`; create it if missing."""
-        name, data = switches.SHARE_NAME, {switches.SHARE_KEY: text}
-        try:
-            await configmaps.patch(
-                self._client, namespace=self._namespace, name=name, data=data
-            )
-        except NotFoundError:
-            await configmaps.create(
-                self._client,
-                namespace=self._namespace,
-                name=name,
-                labels={},
-                data=data,
-            )
 
 
 class KubeJobs:

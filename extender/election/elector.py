@@ -16,9 +16,9 @@ from extender.clocks import Clock
 from extender.election import lease as lease_machine
 from extender.election.lease import LeaseConfig, Phase, State
 from extender.settings import Settings
-from kube import leases
 from kube.client import Client
 from kube.errors import ConflictError, KubeError, NotFoundError
+from kube.leases import LeaseRequests
 from kube.objects import Lease, LeaseSpec
 from service import clock
 
@@ -29,7 +29,7 @@ _ROUNDS_MOST = 4
 
 
 class LeaseApi(Protocol):
-    """The three requests on the Lease that `Election` sends, as an interface."""
+    """The three requests of `LeaseRequests` that `Election` sends, as an interface."""
 
     async def get(self) -> Lease:
         """Read the Lease from the API server."""
@@ -38,53 +38,7 @@ class LeaseApi(Protocol):
         """Create the Lease with this spec, and return it."""
 
     async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the Lease, and return the Lease as written.
-
-        Args:
-            current: The Lease as last read or written by this extender.
-            spec: The new spec.
-
-        Raises:
-            ConflictError: The Lease has another resourceVersion than `current`.
-        """
-
-
-class KubeLease:
-    """Client of the API server for one Lease; all requests have the same timeout."""
-
-    def __init__(
-        self, client: Client, namespace: str, name: str, *, timeout_s: float
-    ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._name = name
-        self._timeout_s = timeout_s
-
-    async def get(self) -> Lease:
-        """Read the Lease from the API server."""
-        return await leases.get(
-            self._client, self._namespace, self._name, timeout_s=self._timeout_s
-        )
-
-    async def create(self, spec: LeaseSpec) -> Lease:
-        """Create the Lease with this spec, and return it."""
-        return await leases.create(
-            self._client, self._namespace, self._name, spec, timeout_s=self._timeout_s
-        )
-
-    async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the Lease, and return the Lease as written.
-
-        Args:
-            current: The Lease as last read or written by this extender.
-            spec: The new spec.
-
-        Raises:
-            ConflictError: The Lease has another resourceVersion than `current`.
-        """
-        return await leases.write(
-            self._client, current, spec, timeout_s=self._timeout_s
-        )
+        """Replace the spec if the Lease is still `current`; return it as written."""
 
 
 class Election:
@@ -263,7 +217,7 @@ def election_of(settings: Settings, client: Client, wall: Clock) -> Election | N
         lease_s=settings.lease_s,
         bind_s=settings.bind_s * lease_machine.NETWORK_FACTOR,
     )
-    lease = KubeLease(
+    lease = LeaseRequests(
         client, settings.lease_namespace, settings.lease, timeout_s=config.retry_s * 2
     )
     return Election(lease, config, wall=wall)

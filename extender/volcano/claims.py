@@ -8,9 +8,8 @@ claim as valid.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kube.errors import ConflictError, KubeError, NotFoundError
 from scheduler_core.wire.pods import NpuPod
@@ -18,16 +17,9 @@ from scheduler_core.wire.pods import NpuPod
 log = logging.getLogger(__name__)
 
 
-class MarkApi(Protocol):
-    """Interface of the request to the API server that `ClaimWriter` sends."""
-
-    async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
-        """Patch annotations of a pod if its UID is still `pod.uid`.
-
-        Args:
-            pod: The pod to patch.
-            annotations: {key: value}. A value of None removes the annotation.
-        """
+#: Patches annotations of a pod if its UID is still that of the `NpuPod`. The mapping is
+#: {key: value}; a value of None removes the annotation.
+Annotate = Callable[[NpuPod, Mapping[str, str | None]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -49,8 +41,8 @@ class ClaimWriter:
     Writes to the same pod are sent one at a time, in the order of the calls.
     """
 
-    def __init__(self, api: MarkApi) -> None:
-        self._api = api
+    def __init__(self, annotate: Annotate) -> None:
+        self._annotate = annotate
         #: {uid: annotations that may be on the pod}
         self._marks: dict[str, _Mark] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,7 +78,7 @@ class ClaimWriter:
         async with mark.lock:
             removals = dict.fromkeys(mark.keys)
             mark.keys |= annotations.keys()
-            await self._api.mark(pod, {**removals, **annotations})
+            await self._annotate(pod, {**removals, **annotations})
             mark.keys = set(annotations)
 
     async def remove(self, uid: str) -> None:
@@ -108,7 +100,7 @@ class ClaimWriter:
             if mark.is_wanted:
                 return
             try:
-                await self._api.mark(mark.pod, dict.fromkeys(mark.keys))
+                await self._annotate(mark.pod, dict.fromkeys(mark.keys))
             except (NotFoundError, ConflictError):
                 log.debug("pod has gone", extra={"uid": uid})
             mark.keys.clear()

@@ -31,12 +31,9 @@ ASKS = {
     "configmaps.patch": ("patch", "configmaps"),
     "events.Recorder": ("create patch", "events"),
     "kubelet_pods.pods": ("", "the kubelet's own API, only with --kubelet-url"),
-    "leases.create": ("create", "leases.coordination.k8s.io"),
-    "leases.get": ("get", "leases.coordination.k8s.io"),
-    "leases.write": ("patch", "leases.coordination.k8s.io"),
+    "leases.LeaseRequests": ("create get patch", "leases.coordination.k8s.io"),
     "nodes.patch": ("patch", "nodes"),
-    "podgroups.get": ("", "Volcano's own; jobs are read from it as well"),
-    "podgroups.set_conditions": ("", "Volcano's own, whose overlay has the right"),
+    "podgroups.PodGroupRequests": ("", "Volcano's own, whose overlay has the right"),
     "pods.bind": ("create", "pods/binding"),
     "pods.evict": ("create", "pods/eviction"),
     "pods.get": ("get", "pods"),
@@ -62,8 +59,8 @@ USES = {
     "agent": {*SHARED, "kubelet_pods.pods"},
     "extender": {
         *SHARED,
-        *("leases.create", "leases.get", "leases.write", "workloads.get"),
-        *("podgroups.get", "podgroups.set_conditions", "pods.bind", "pods.evict"),
+        *("leases.LeaseRequests", "workloads.get"),
+        *("podgroups.PodGroupRequests", "pods.bind", "pods.evict"),
     },
 }
 #: API groups of what `kube` asks for by functions of its own; of others it reads jobs.

@@ -95,7 +95,7 @@ class VolcanoWorld(World):
                 cache=cache,
                 apply=self.apply,
                 sessions=Sessions(cache, self.apply, self.planner, self.clock),
-                marks=ClaimWriter(self.pods),
+                marks=ClaimWriter(self.pods.mark),
                 groups=PodGroupConditions(self.groups, self.clock),
                 notes=self.notes,
                 metrics=self.metrics,

@@ -5,10 +5,11 @@ from functools import partial
 
 import pytest
 
-from kube import configmaps, events, leases, nodes, objects, pods
+from kube import configmaps, events, nodes, objects, pods
 from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import ConflictError, NotFoundError
+from kube.leases import LeaseRequests
 from kube.objects import LeaseSpec, Pod
 from kube.reflector import ListWatch
 from sandbox.apiserver.server import ApiServer
@@ -146,13 +147,14 @@ async def test_a_lease_is_written_by_one_of_those_who_have_read_it(
     client: Client,
 ) -> None:
     mine, theirs = (LeaseSpec(holder_identity=who) for who in ("me", "another"))
-    lease = await leases.create(client, "kube-system", "l", mine, timeout_s=10)
+    requests = LeaseRequests(client, "kube-system", "l", timeout_s=10)
+    lease = await requests.create(mine)
 
-    written = await leases.write(client, lease, theirs, timeout_s=10)
+    written = await requests.write(lease, theirs)
     with pytest.raises(ConflictError):
-        await leases.write(client, lease, mine, timeout_s=10)
+        await requests.write(lease, mine)
 
-    assert written == await leases.get(client, "kube-system", "l", timeout_s=10)
+    assert written == await requests.get()
     assert written.spec == theirs
-    freed = await leases.write(client, written, LeaseSpec(), timeout_s=10)
+    freed = await requests.write(written, LeaseSpec())
     assert freed.spec == LeaseSpec()

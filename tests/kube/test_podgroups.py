@@ -1,7 +1,7 @@
 import pytest
 
-from kube import podgroups
 from kube.errors import ConflictError, MalformedError
+from kube.podgroups import PodGroupRequests
 from tests.kube.server import Answer, Request, Script
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ml/podgroups/train"
@@ -13,23 +13,23 @@ async def test_of_a_podgroup_version_and_conditions_are_read(script: Script) -> 
     status = {"phase": "Pending", "conditions": [CONDITION]}
     script.will(Answer(body={"metadata": meta, "status": status}))
 
-    found = await podgroups.get(script.client, "ml", "train")
+    found = await PodGroupRequests(script.client).read("ml", "train")
 
     assert script.requests[0].path == PATH
-    assert (found.metadata.resource_version, found.conditions) == ("7", [CONDITION])
+    assert found == ("7", [CONDITION])
 
 
 async def test_a_new_podgroup_has_no_conditions(script: Script) -> None:
     script.will(Answer(body={"metadata": {"name": "train"}}))
 
-    assert (await podgroups.get(script.client, "ml", "train")).conditions == ()
+    assert await PodGroupRequests(script.client).read("ml", "train") == ("", ())
 
 
 async def test_conditions_that_are_none_are_malformed(script: Script) -> None:
     script.will(Answer(body={"status": {"conditions": "many"}}))
 
     with pytest.raises(MalformedError, match=r"conditions"):
-        await podgroups.get(script.client, "ml", "train")
+        await PodGroupRequests(script.client).read("ml", "train")
 
 
 async def test_conditions_are_written_on_top_of_one_version_only(
@@ -38,13 +38,7 @@ async def test_conditions_are_written_on_top_of_one_version_only(
     script.will(Answer(status=409, body={"reason": "Conflict"}))
 
     with pytest.raises(ConflictError):
-        await podgroups.set_conditions(
-            script.client,
-            namespace="ml",
-            name="train",
-            resource_version="7",
-            conditions=[CONDITION],
-        )
+        await PodGroupRequests(script.client).write("ml", "train", "7", [CONDITION])
 
     body = {
         "metadata": {"resourceVersion": "7"},

@@ -3,8 +3,8 @@
 import json
 from dataclasses import dataclass, field
 
+from extender.apiserver import writers
 from extender.apiserver.tor_share import TorShareWriter
-from extender.apiserver.writers import KubeTorShare
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.planning.topology import NetworkTopology, Rules
@@ -65,7 +65,7 @@ def shared() -> Cache:
 
 
 def sharing(cache: Cache, api: Api, rules: Rules = TWO) -> TorShareWriter:
-    return TorShareWriter(cache, NetworkTopology(cache, rules), api)
+    return TorShareWriter(cache, NetworkTopology(cache, rules), api.share)
 
 
 async def test_leaves_are_told_with_their_nodes_and_jobs_byte_for_byte() -> None:
@@ -120,12 +120,10 @@ async def test_the_configmap_is_made_and_then_kept() -> None:
         Client(Credentials(server.url)) as client,
     ):
         await api.create("/api/v1/namespaces", {"metadata": {"name": "volcano-system"}})
-        share = KubeTorShare(client, "volcano-system")
-
-        await share.share("one")
+        await writers.write_tor_share(client, "volcano-system", "one")
         first = await api.get(path)
         await api.patch(path, {"data": {"of-others": "stays"}})
-        await share.share("two")
+        await writers.write_tor_share(client, "volcano-system", "two")
         second = await api.get(path)
 
     assert first["data"] == {"global-tor-info": "one"}
