@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from kube.client import Client, object_path, send_patch
 from kube.errors import ApiError, ConflictError, KubeError, NotFoundError
-from kube.objects import Node, Pod, encode
+from kube.objects import encode
 from service import clock
 from service.backoff import Backoff
 
@@ -42,21 +42,6 @@ class Regarding:
     name: str
     namespace: str = ""
     uid: str = ""
-
-
-def pod_reference(pod: Pod) -> Regarding:
-    """Return a reference to a pod."""
-    meta = pod.metadata
-    return Regarding(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
-
-
-def node_reference(node: Node) -> Regarding:
-    """Return a reference to a node, by its UID or, without one, by its name.
-
-    kubectl finds events of a node by either; the kubelet writes the name as UID.
-    """
-    meta = node.metadata
-    return Regarding(kind="Node", name=meta.name, uid=meta.uid or meta.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,10 +130,11 @@ async def test_own_keys_are_written_and_others_left(client: Client) -> None:
 
 
 async def test_an_event_counts_up(client: Client) -> None:
-    pod = await create_pod(client, "a")
+    uid = await uid_of_new_pod(client, "a")
+    regarding = events.Regarding(kind="Pod", name="a", namespace="default", uid=uid)
     recorder = events.Recorder(client, component="test")
     for _ in range(3):
-        recorder.record(events.pod_reference(pod), reason="Told", message="twice told")
+        recorder.record(regarding, reason="Told", message="twice told")
         await recorder.attempt()
 
     listed = await client.request("GET", "/api/v1/namespaces/default/events")

@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from kube.events import Recorder, Regarding, node_reference, pod_reference
-from kube.objects import Meta, Node, Pod
+from kube.events import Recorder, Regarding
 from service.backoff import Backoff
 from tests.kube.server import Answer, Script, refusal
 from tests.support.clock import Time
@@ -109,7 +108,7 @@ async def test_a_node_speaks_in_the_default_namespace(
     script: Script, recorder: Recorder
 ) -> None:
     script.will(MADE)
-    node = node_reference(Node(metadata=Meta(name="n1")))
+    node = Regarding(kind="Node", name="n1", uid="n1")
     recorder.record(node, reason="ChipBroken", message="chip 3")
 
     await recorder.attempt()
@@ -123,12 +122,6 @@ async def test_a_node_speaks_in_the_default_namespace(
         "name": "n1",
         "uid": "n1",
     }
-
-
-def test_a_pod_is_referred_to_by_uid() -> None:
-    meta = Meta(name="p", namespace="ns", uid="u1")
-
-    assert pod_reference(Pod(metadata=meta)) == POD
 
 
 async def test_while_the_server_is_away_events_wait_and_add_up(
