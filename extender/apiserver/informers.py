@@ -1,8 +1,8 @@
 """Informers of the extender: five watches whose changes become events of the cache."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from extender.apiserver import live_settings
 from extender.apiserver.writers import PAUSE_S, watch_config_maps
@@ -10,8 +10,11 @@ from extender.cache import decode, events
 from extender.cache.trim import PodTrimmer
 from kube import objects
 from kube.client import Client, object_path
+from kube.pager import HasMeta
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo, switches
+
+T = TypeVar("T", bound=HasMeta)
 
 #: A watch may be without a stream for so many seconds before its objects count as old.
 _GAP_MOST_S = 1.0
@@ -67,10 +70,8 @@ class Informers:
         The names are separated by commas; "" means none. The watch of leaf switches
         does not count.
         """
-        watches = (self.nodes, self.pods, self.reports)
-        unsynced = [_name_watches(not watch.synced for watch in watches)]
-        unsynced.append("" if self.settings.synced else "settings")
-        return ", ".join(filter(None, unsynced))
+        required = {**self._of_chips(), "settings": self.settings}
+        return ", ".join(name for name, watch in required.items() if not watch.synced)
 
     def name_disconnected(self) -> str:
         """Return the names of the watches without an open stream for `_GAP_MOST_S` s.
@@ -78,8 +79,19 @@ class Informers:
         Only the watches of nodes, pods and device ConfigMaps count. The names are
         separated by commas; "" means none.
         """
-        watches = (self.nodes, self.pods, self.reports)
-        return _name_watches(watch.disconnected_s() > _GAP_MOST_S for watch in watches)
+        return ", ".join(
+            name
+            for name, watch in self._of_chips().items()
+            if watch.disconnected_s() > _GAP_MOST_S
+        )
+
+    def _of_chips(self) -> dict[str, ListWatch[Any]]:
+        """Return {name for people: watch} of the watches that show free chips."""
+        return {
+            "nodes": self.nodes,
+            "pods": self.pods,
+            "device ConfigMaps": self.reports,
+        }
 
     def watches(self) -> Mapping[str, ListWatch[Any]]:
         """Return {name: watch} of all five watches; the names are labels in metrics."""
@@ -93,42 +105,41 @@ class Informers:
 
     async def run(self) -> None:
         """Run all five watches until cancelled."""
+        nodes = self._follow(decode.node_change, _node_gone)
+        pods = self._follow(decode.pod_change, _pod_gone)
+        reports = self._follow(decode.report_change, decode.report_gone)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.nodes.run(self._on_node), name="nodes")
-            group.create_task(self.pods.run(self._on_pod), name="pods")
-            group.create_task(self.reports.run(self._on_report), name="reports")
+            group.create_task(self.nodes.run(nodes), name="nodes")
+            group.create_task(self.pods.run(pods), name="pods")
+            group.create_task(self.reports.run(reports), name="reports")
             group.create_task(self.switches.run(self._on_switches), name="switches")
             group.create_task(self.settings.run(self._on_setting), name="settings")
 
-    def _on_node(self, change: Change[objects.Node]) -> None:
-        match change:
-            case Upserted(obj=node):
-                self._learn(decode.node_change(node))
-            case Deleted(obj=node):
-                self._learn(events.NodeUpdated(name=node.metadata.name))
-            case Synced():
-                self._synced()
+    def _follow(
+        self,
+        upserted: Callable[[T], events.Change | None],
+        deleted: Callable[[T], events.Change | None],
+    ) -> Callable[[Change[T]], None]:
+        """Return a function that passes on the changes of a watch as events.
 
-    def _on_pod(self, change: Change[objects.Pod]) -> None:
-        match change:
-            case Upserted(obj=pod):
-                self._learn(decode.pod_change(pod))
-            case Deleted(obj=pod):
-                self._learn(events.PodDeleted(uid=pod.metadata.uid))
-            case Synced():
-                self._synced()
+        Args:
+            upserted: Returns the event of a new or changed object; None for none.
+            deleted: Returns the event of a deleted object; None for none.
+        """
 
-    def _on_report(self, change: Change[objects.ConfigMap]) -> None:
-        event: events.ReportUpdated | None = None
-        match change:
-            case Upserted(obj=report):
-                event = decode.report_change(report)
-            case Deleted(obj=report):
-                event = decode.report_gone(report)
-            case Synced():
-                self._synced()
-        if event is not None:
-            self._learn(event)
+        def deliver(change: Change[T]) -> None:
+            event: events.Change | None = None
+            match change:
+                case Upserted(obj=obj):
+                    event = upserted(obj)
+                case Deleted(obj=obj):
+                    event = deleted(obj)
+                case Synced():
+                    self._synced()
+            if event is not None:
+                self._learn(event)
+
+        return deliver
 
     def _on_switches(self, change: Change[objects.ConfigMap]) -> None:
         match change:
@@ -145,13 +156,9 @@ class Informers:
             self._synced()
 
 
-def _name_watches(chosen: Iterable[bool]) -> str:
-    """Return the comma-separated names of the watches whose flag in `chosen` is True.
+def _node_gone(node: objects.Node) -> events.Change:
+    return events.NodeUpdated(name=node.metadata.name)
 
-    Args:
-        chosen: One flag each for nodes, pods and device ConfigMaps, in this order.
-    """
-    names = ("nodes", "pods", "device ConfigMaps")
-    return ", ".join(
-        name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen
-    )
+
+def _pod_gone(pod: objects.Pod) -> events.Change:
+    return events.PodDeleted(uid=pod.metadata.uid)

@@ -14,7 +14,6 @@ from extender.gang import membership
 from extender.http.endpoint import VerbHandlers
 from extender.kube_scheduler import protocol
 from extender.kube_scheduler.binder import Binder, Bound
-from extender.kube_scheduler.protocol import NodesArgs
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
 from extender.preemption import victims
@@ -104,7 +103,12 @@ class KubeSchedulerVerbs:
                     pod.uid, filter_result, self._clock.wall_s()
                 )
                 self._on_refused()
-        return _filter_answer(args, filter_result)
+        return protocol.filter_answer(
+            args.candidates,
+            filter_result.fitting,
+            failed=filter_result.texts(is_resolvable=True),
+            unresolvable=filter_result.texts(is_resolvable=False),
+        )
 
     def _npu_pod(self, pod_object: objects.Pod) -> NpuPod | None:
         """Return the pod of a request; None if it asks for no NPU.
@@ -235,12 +239,3 @@ def _is_there(request: web.Request) -> bool:
     """Return whether the caller of an HTTP request is still connected."""
     transport = request.transport
     return transport is not None and not transport.is_closing()
-
-
-def _filter_answer(args: NodesArgs, filter_result: FilterResult) -> bytes:
-    return protocol.filter_answer(
-        args.candidates,
-        filter_result.fitting,
-        failed=filter_result.texts(is_resolvable=True),
-        unresolvable=filter_result.texts(is_resolvable=False),
-    )

@@ -62,10 +62,8 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
         uids: UIDs of the pods to evict from the node.
     """
     resource = pod.shape.resource
-    state, resource_state = (
-        cache.index.nodes(resource).get(node),
-        cache.resource_state(node, resource),
-    )
+    state = cache.index.nodes(resource).get(node)
+    resource_state = cache.resource_state(node, resource)
     if state is None or resource_state is None or state.barred:
         return False
     row = state.row_for(resource)

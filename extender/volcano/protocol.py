@@ -10,6 +10,7 @@ v1.13 to v1.16.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum, IntFlag
+from functools import partial
 
 import msgspec
 
@@ -178,8 +179,6 @@ class EvictArgs(msgspec.Struct, frozen=True):
     evictees: tuple[Evictee, ...]
 
 
-_PREDICATE = msgspec.json.Decoder(PredicateArgs)
-_PRIORITIZE = msgspec.json.Decoder(PrioritizeArgs)
 _JOB = msgspec.json.Decoder(_JobArgs)
 _TASK_ARGS = msgspec.json.Decoder(_TaskArgs)
 _EVICT = msgspec.json.Decoder(_EvictArgs)
@@ -187,25 +186,14 @@ _TASK = msgspec.json.Decoder(Task)
 _POD = msgspec.json.Decoder(objects.Pod)
 _ENCODE = msgspec.json.Encoder()
 
+#: Return the decoded request body of the verb in their names; raise BodyError for a
+#: malformed one.
+predicate_args = partial(decode_body, msgspec.json.Decoder(PredicateArgs), where="body")
+prioritize_args = partial(
+    decode_body, msgspec.json.Decoder(PrioritizeArgs), where="body"
+)
+
 FITS = _ENCODE.encode({"status": "", "code": Code.FITS})
-
-
-def predicate_args(body: bytes) -> PredicateArgs:
-    """Decode the request body of predicate.
-
-    Raises:
-        BodyError: The body is malformed.
-    """
-    return decode_body(_PREDICATE, body, "body")
-
-
-def prioritize_args(body: bytes) -> PrioritizeArgs:
-    """Decode the request body of prioritize.
-
-    Raises:
-        BodyError: The body is malformed.
-    """
-    return decode_body(_PRIORITIZE, body, "body")
 
 
 def job_args(body: bytes) -> Job:

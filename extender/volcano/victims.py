@@ -40,10 +40,8 @@ def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[E
 def _choose_on_node(
     cache: Cache, evictor: NpuPod, node: str, evictees: Sequence[Evictee]
 ) -> list[Evictee]:
-    node_info, resource_state = (
-        cache.nodes.get(node),
-        cache.resource_state(node, evictor.shape.resource),
-    )
+    node_info = cache.nodes.get(node)
+    resource_state = cache.resource_state(node, evictor.shape.resource)
     tenants = resource_state.tenants if resource_state is not None else {}
     holders = [e for e in evictees if e.task.uid in tenants]
 
