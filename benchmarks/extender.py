@@ -132,7 +132,7 @@ async def _serve() -> None:
     async with Client(credentials.from_url(_NOBODY)) as client:
         recorder = Recorder(client, component="benchmark")
         waker = SchedulerWaker(_no_mark)
-        jobs = KubeJobs(client, recorder, waker)
+        jobs = KubeJobs(client, recorder, waker, metrics)
         dispatcher = Dispatcher(cache, wall)
         apply = dispatcher.apply
         job_calls = JobCalls(cache, apply, jobs)

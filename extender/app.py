@@ -18,6 +18,7 @@ from extender.election.term import Leadership
 from extender.http import listeners
 from extender.metrics import Metrics
 from extender.settings import Settings
+from extender.shadow import reporter
 from extender.wiring import COMPONENT, Callbacks, Environment
 from kube import credentials
 from kube.client import Client
@@ -83,7 +84,7 @@ class Extender:
         parts = self._parts
         routes = [*parts.kube_scheduler.routes(), *parts.volcano.routes()]
         if parts.shadow is not None:
-            routes = parts.shadow.routes(routes)
+            routes = reporter.routes(parts.shadow, routes)
         return [*routes, *parts.queries.routes()]
 
     @property

@@ -25,12 +25,12 @@ from extender.planning.job_calls import JobCalls
 from extender.planning.permits import BindPermits
 from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology
-from extender.preemption.evictions import KubeEvictions
 from extender.preemption.preemptor import Preemptor
 from extender.queries.routes import QueryRoutes
 from extender.scheduling.decisions import LastDecisions
 from extender.settings import Settings
-from extender.shadow.reporter import ShadowReporter
+from extender.shadow import reporter
+from extender.shadow.compare import Shadow
 from extender.volcano.claims import ClaimWriter
 from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.sessions import Sessions
@@ -94,7 +94,7 @@ class Parts:
     informers: Informers
     resync: Resync
     queries: QueryRoutes
-    shadow: ShadowReporter | None
+    shadow: Shadow | None
     tor_share: TorShareWriter | None
 
 
@@ -124,7 +124,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         record=announcer.record_settings,
     )
     networks = NetworkTopology(cache, dynamic.in_force.rules)
-    jobs_api = KubeJobs(client, recorder, waker)
+    jobs_api = KubeJobs(client, recorder, waker, metrics)
     job_calls = JobCalls(cache, dispatcher.apply, jobs_api)
     permits = BindPermits(cache, dispatcher.apply, clock=wall, metrics=metrics)
     planner = Planner(
@@ -150,7 +150,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         preemptor = Preemptor(
             cache,
             dispatcher.apply,
-            KubeEvictions(client, metrics, tell=jobs_api.tell, wake=jobs_api.wake),
+            jobs_api,
             clock=wall,
             topology=networks.snapshot,
             why_wait=planner.why_wait,
@@ -223,7 +223,12 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             cache, networks, callbacks.why_not_ready, notes=decisions, clock=wall
         ),
         shadow=(
-            ShadowReporter(cache, metrics, wall=wall, topology=networks.snapshot)
+            Shadow(
+                cache,
+                wall_s=wall.wall_s,
+                topology=networks.snapshot,
+                on_finding=partial(reporter.report_finding, metrics),
+            )
             if settings.shadow
             else None
         ),

@@ -9,9 +9,16 @@ from extender.cache import decode
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size, size_of
 from extender.kube_scheduler.protocol import BindArgs
+from extender.metrics import Metrics
+from extender.preemption.attempt import Outcome, Victim
 from kube import configmaps, objects, pods, workloads
 from kube.client import Client, object_path
-from kube.errors import KubeError, NotFoundError
+from kube.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    TooManyRequestsError,
+)
 from kube.events import Recorder, Regarding
 from kube.reflector import ListWatch
 from scheduler_core.wire import deviceinfo, switches
@@ -93,7 +100,11 @@ class KubeJobs:
     """Requests about jobs: read sizes, evict pods, record events, wake schedulers."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, waker: SchedulerWaker
+        self,
+        client: Client,
+        recorder: Recorder,
+        waker: SchedulerWaker,
+        metrics: Metrics,
     ) -> None:
         """Use a client that is open already.
 
@@ -101,10 +112,12 @@ class KubeJobs:
             client: An open client; the caller closes it.
             recorder: Records events on pods.
             waker: Annotates nodes so that schedulers retry refused pods.
+            metrics: Counts evictions for a pod or job, but no dry runs.
         """
         self._client = client
         self._recorder = recorder
         self._waker = waker
+        self._metrics = metrics
 
     async def size(self, size_source: SizeSource) -> Size | str:
         """Return a job's size, or a sentence that says why the size is unknown.
@@ -138,6 +151,38 @@ class KubeJobs:
                 "pod of an incomplete job not evicted",
                 extra={"pod": pod_name, "error": str(error)},
             )
+
+    async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
+        """Ask the API server to evict a pod for a pod or job; return the outcome.
+
+        It answers 429 to an eviction that would violate a PodDisruptionBudget.
+
+        Args:
+            victim: The pod. If it does not exist or has a different UID, the outcome is
+                GONE.
+            rehearse: If true, send only a dry run, which evicts nothing.
+        """
+        outcome = Outcome.YES
+        try:
+            await pods.evict(
+                self._client,
+                namespace=victim.namespace,
+                name=victim.name,
+                uid=victim.uid,
+                dry_run=rehearse,
+            )
+        except TooManyRequestsError:
+            outcome = Outcome.BUDGET
+        except (NotFoundError, ConflictError):
+            outcome = Outcome.GONE
+        except KubeError as error:
+            log.warning(
+                "pod not evicted", extra={"pod": victim.title, "error": str(error)}
+            )
+            outcome = Outcome.FAILED
+        if not rehearse:
+            self._metrics.evictions.labels(outcome).inc()
+        return outcome
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
         """Log a problem of a pod or its job; record it as a warning event on the pod.

@@ -49,9 +49,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         read_address = ""
         if settings.read_listen:
-            readable = [
-                route for route in routes if route.path.startswith(_READ_PREFIX)
-            ]
+            readable = readable_routes(routes)
             reader_endpoints = Endpoints(registry, why_not_ready, routes=readable)
             read_address = await stack.enter_async_context(
                 reader_endpoints.serving(settings.read_listen, certificates=for_readers)
@@ -63,6 +61,11 @@ async def serve(
             )
         )
         yield address, read_address
+
+
+def readable_routes(routes: Iterable[web.RouteDef]) -> list[web.RouteDef]:
+    """Return those of `routes` that only read."""
+    return [route for route in routes if route.path.startswith(_READ_PREFIX)]
 
 
 def _certificates(

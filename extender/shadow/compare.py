@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any
 
 from extender.cache.cache import Cache
-from extender.cache.events import PodUpdated
+from extender.cache.events import Change, PodUpdated
 from extender.cache.node_state import tenant_of
 from extender.gang.gangs import Gang
 from extender.planning import plan
@@ -120,12 +120,14 @@ class Shadow:
         self.latest: deque[Finding] = deque(maxlen=REMEMBERED)
         self._jobs: dict[str, _Watched] = {}
 
-    def compare_bound(self, change: PodUpdated) -> None:
+    def compare_bound(self, change: Change) -> None:
         """Compare a newly bound pod's node and chips with the extender's choice.
 
         Call this before the cache applies `change`. If `change` does not bind a pod,
         nothing is compared.
         """
+        if not isinstance(change, PodUpdated):
+            return
         pod = change.pod
         cached = self._cache.pods.get(pod.uid)
         if cached is None or cached.node or not pod.node or pod.terminal:

@@ -4,12 +4,14 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from extender.apiserver.wake import SchedulerWaker
 from extender.apiserver.writers import KubeJobs
 from extender.cache import events
 from extender.cache.reservations import Owner
 from extender.gang.gangs import Phase
+from extender.metrics import Metrics
 from kube import credentials
 from kube.client import Client
 from kube.events import Recorder
@@ -107,7 +109,8 @@ async def test_they_are_evicted_by_uid_and_once(
         Client(credentials.from_url(server.url)) as client,
     ):
         recorder = Recorder(client, component="test", spacing_s=0)
-        jobs = KubeJobs(client, recorder, SchedulerWaker(no_mark))
+        waker = SchedulerWaker(no_mark)
+        jobs = KubeJobs(client, recorder, waker, Metrics(CollectorRegistry()))
         target = Target(resource=PODS, namespace="default")
         made = server.store.create(target, asking("a", 1, 0)).document
         uid = made["metadata"]["uid"]
