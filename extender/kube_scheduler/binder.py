@@ -9,7 +9,7 @@ the pod may be sent again only with the same node and chips.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
@@ -306,12 +306,11 @@ class Binder:
                 if refusal is None:
                     await self._api.bind(args, {})
                 return refusal or Bound(args.node)
-            bound = self._unconfirmed.get(args.uid)
+            node, bound = pod.node, self._unconfirmed.get(args.uid)
             if bound is not None and self._cache.reservation(args.uid) is not None:
-                # the pod is bound, and the watch does not show it yet
-                pod = replace(pod, node=bound.node)
-            if pod.node:
-                return _outcome_on(pod.node, args)
+                node = bound.node  # the watch does not show it yet
+            if node:
+                return _outcome_on(node, args)
             return await self._reserve_and_bind(args, pod)
         except NotFoundError:
             return GONE
@@ -396,11 +395,9 @@ class Binder:
                 args.uid, _OpenBind(args, refusal, (pod, choice))
             )
             return await self._resolve_unclear(open_bind, error)
-        earlier = self._open_binds.pop(args.uid, None)
-        if earlier is not None:
-            earlier.sent = None  # a read that is under way must not report it again
-        self._record_success(args, (pod, choice))
-        return Bound(args.node)
+        done = self._open_binds.get(args.uid) or _OpenBind(args, UNKNOWN)
+        done.args, done.sent = args, (pod, choice)
+        return self._record_node(done, args.node)
 
     async def _resolve_unclear(
         self, open_bind: _OpenBind, error: KubeError
@@ -471,28 +468,24 @@ class Binder:
             return _Reading.FAILED  # read again later; the first failure is in the log
         if pod is None or not pod.node:
             return _Reading.NO_NODE
-        return self._record_read(open_bind, pod)
+        return self._record_node(open_bind, pod.node)
 
-    def _record_read(self, open_bind: _OpenBind, pod: NpuPod) -> BindOutcome:
-        """Record that a pod has a node, as read from the API server."""
+    def _record_node(self, open_bind: _OpenBind, node: str) -> BindOutcome:
+        """Record that the pod of a bind has a node, and return the outcome."""
         args = open_bind.args
         self._open_binds.pop(args.uid, None)
-        outcome = _outcome_on(pod.node, args)
+        outcome = _outcome_on(node, args)
         if isinstance(outcome, Refusal):
             return self._void(args.uid, outcome)
-        sent, open_bind.sent = open_bind.sent, None  # two reads report it once
-        self._record_success(args, sent)
-        return outcome
-
-    def _record_success(
-        self, args: BindArgs, sent: tuple[NpuPod, Choice] | None
-    ) -> None:
+        # A read that is under way must not report the bind again.
+        sent, open_bind.sent = open_bind.sent, None
         reservation = self._cache.reservation(args.uid)
         if reservation is not None and reservation.owner is Owner.BIND:
             self._unconfirmed[args.uid] = args  # else the watch was faster
         if sent is not None:
             self._metrics.bound.inc()
             self._on_bound(*sent)
+        return outcome
 
     def _void(self, uid: str, refusal: Refusal) -> Refusal:
         """Free the chips of a deleted pod, or of a pod whose bind did not happen.
