@@ -82,13 +82,7 @@ class ApiClient:
                 again later.
         """
         try:
-            pod = await pods.patch_annotations(
-                self.client,
-                namespace=patch.namespace,
-                name=patch.name,
-                uid=patch.uid,
-                annotations=patch.annotations,
-            )
+            pod = await pods.patch_annotations(self.client, patch, patch.annotations)
         except NotFoundError:
             return None
         except KubeError as error:

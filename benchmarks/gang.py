@@ -34,6 +34,7 @@ from extender.kube_scheduler.binder import AT_ONCE
 from kube import pods
 from kube.client import Client
 from kube.credentials import from_url
+from kube.objects import Meta
 from service import clock
 
 NODES = 5_000
@@ -136,9 +137,7 @@ async def _bare(api_url: str, members: int) -> float:
             name = member_name(member)
             await pods.bind(
                 client,
-                namespace=_NAMESPACE,
-                name=name,
-                uid=uid_of(name),
+                Meta(namespace=_NAMESPACE, name=name, uid=uid_of(name)),
                 node=node_name(member),
                 annotations={},
             )

@@ -36,7 +36,7 @@ from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.sessions import Sessions
 from extender.volcano.verbs import Parts as VolcanoParts
 from extender.volcano.verbs import VolcanoVerbs
-from kube import nodes
+from kube import nodes, pods
 from kube.client import Client
 from kube.events import Recorder
 from kube.podgroups import PodGroupRequests
@@ -160,7 +160,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             cache=cache,
             apply=dispatcher.apply,
             sessions=Sessions(cache, dispatcher.apply, planner, wall),
-            marks=ClaimWriter(partial(writers.annotate_pod, client)),
+            marks=ClaimWriter(partial(pods.patch_annotations, client)),
             groups=PodGroupConditions(PodGroupRequests(client), wall),
             notes=decisions,
             metrics=metrics,

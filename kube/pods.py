@@ -4,6 +4,7 @@ Every write names the pod's UID. A new pod of the same name is therefore never w
 """
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from kube.client import Client, object_path, send_patch
 from kube.errors import ConflictError, InvalidError
@@ -13,6 +14,22 @@ from scheduler_core.wire import pods as wire
 #: Deadline of a bind; seconds. The request names it, and the API server ends the
 #: request after it.
 BIND_S = 10.0
+
+
+class PodIdentity(Protocol):
+    """Any value that names one pod, such as its metadata."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the pod."""
+
+    @property
+    def name(self) -> str:
+        """Name of the pod, which a later pod may have again."""
+
+    @property
+    def uid(self) -> str:
+        """UID of the pod, which no other pod has."""
 
 
 def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
@@ -74,12 +91,7 @@ async def get(
 
 
 async def patch_annotations(
-    client: Client,
-    *,
-    namespace: str,
-    name: str,
-    uid: str,
-    annotations: Mapping[str, str | None],
+    client: Client, pod: PodIdentity, annotations: Mapping[str, str | None]
 ) -> Pod:
     """Set annotations of the pod with this UID; return the pod afterwards.
 
@@ -90,8 +102,8 @@ async def patch_annotations(
         ConflictError: The pod of that name has another UID.
         KubeError: The API server refused, or cannot be reached.
     """
-    path = object_path("pods", name, namespace=namespace)
-    changes = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
+    path = _path(pod)
+    changes = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
     try:
         answer = await send_patch(client, path, changes)
     except InvalidError as error:
@@ -105,12 +117,10 @@ async def patch_annotations(
     return decode(answer, Pod, path)
 
 
-async def bind(  # noqa: PLR0913  # each is a field of the request
+async def bind(
     client: Client,
+    pod: PodIdentity,
     *,
-    namespace: str,
-    name: str,
-    uid: str,
     node: str,
     annotations: Mapping[str, str],
     timeout_s: float = BIND_S,
@@ -126,11 +136,10 @@ async def bind(  # noqa: PLR0913  # each is a field of the request
         UnreachableError: No answer; read the pod to learn whether it is bound.
         KubeError: The API server refused.
     """
-    path = object_path("pods", name, namespace=namespace) + "/binding"
     metadata = {
-        "name": name,
-        "namespace": namespace,
-        "uid": uid,
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
         "annotations": dict(annotations),
     }
     binding = {
@@ -141,17 +150,15 @@ async def bind(  # noqa: PLR0913  # each is a field of the request
     }
     await client.request(
         "POST",
-        path,
+        f"{_path(pod)}/binding",
         params={"timeout": f"{timeout_s:g}s"},
         body=encode(binding),
         timeout_s=timeout_s,
     )
 
 
-async def evict(
-    client: Client, *, namespace: str, name: str, uid: str, dry_run: bool = False
-) -> None:
-    """Evict a pod, if its PodDisruptionBudget allows it and its UID is `uid`.
+async def evict(client: Client, pod: PodIdentity, *, dry_run: bool = False) -> None:
+    """Evict the pod with this UID, if its PodDisruptionBudget allows it.
 
     With `dry_run` the API server only checks; nothing changes.
 
@@ -162,15 +169,19 @@ async def evict(
         UnreachableError: No answer; the pod may be being deleted.
         KubeError: The API server refused.
     """
-    path = object_path("pods", name, namespace=namespace) + "/eviction"
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": uid}},
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
     }
     params = {"dryRun": "All"} if dry_run else None
+    path = f"{_path(pod)}/eviction"
     await client.request("POST", path, params=params, body=encode(eviction))
+
+
+def _path(pod: PodIdentity) -> str:
+    return object_path("pods", pod.name, namespace=pod.namespace)
 
 
 def _container(

@@ -1,4 +1,4 @@
-"""Requests to the API server: bind, annotate and evict pods, write other objects."""
+"""Requests to the API server: bind and evict pods, write other objects."""
 
 import logging
 from collections.abc import Mapping
@@ -57,32 +57,11 @@ class KubePods:
         """
         await pods.bind(
             self._client,
-            namespace=args.namespace,
-            name=args.name,
-            uid=args.uid,
+            args,
             node=args.node,
             annotations=annotations,
             timeout_s=self._bind_s,
         )
-
-
-async def annotate_pod(
-    client: Client, pod: NpuPod, annotations: Mapping[str, str | None]
-) -> None:
-    """Patch annotations of a pod if its UID is still `pod.uid`.
-
-    Args:
-        client: An open client.
-        pod: The pod to patch.
-        annotations: {key: value}. A value of None removes the annotation.
-    """
-    await pods.patch_annotations(
-        client,
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        annotations=annotations,
-    )
 
 
 async def write_tor_share(client: Client, namespace: str, text: str) -> None:
@@ -143,9 +122,7 @@ class KubeJobs:
         """
         pod_name = f"{pod.namespace}/{pod.name}"
         try:
-            await pods.evict(
-                self._client, namespace=pod.namespace, name=pod.name, uid=pod.uid
-            )
+            await pods.evict(self._client, pod)
         except KubeError as error:
             log.warning(
                 "pod of an incomplete job not evicted",
@@ -164,13 +141,7 @@ class KubeJobs:
         """
         outcome = Outcome.YES
         try:
-            await pods.evict(
-                self._client,
-                namespace=victim.namespace,
-                name=victim.name,
-                uid=victim.uid,
-                dry_run=rehearse,
-            )
+            await pods.evict(self._client, victim, dry_run=rehearse)
         except TooManyRequestsError:
             outcome = Outcome.BUDGET
         except (NotFoundError, ConflictError):

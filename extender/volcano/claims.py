@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 #: Patches annotations of a pod if its UID is still that of the `NpuPod`. The mapping is
 #: {key: value}; a value of None removes the annotation.
-Annotate = Callable[[NpuPod, Mapping[str, str | None]], Awaitable[None]]
+Annotate = Callable[[NpuPod, Mapping[str, str | None]], Awaitable[object]]
 
 
 @dataclass(slots=True)

@@ -18,9 +18,7 @@ async def bind(client: Client, member: int, node: str) -> None:
     name = member_name(member)
     await pods.bind(
         client,
-        namespace="default",
-        name=name,
-        uid=uid_of(name),
+        objects.Meta(namespace="default", name=name, uid=uid_of(name)),
         node=node,
         annotations=ANNOTATIONS,
     )

@@ -24,9 +24,7 @@ async def test_what_was_filled_in_is_listed_and_can_be_bound() -> None:
             name = member_name(1)
             await pods.bind(
                 client,
-                namespace="default",
-                name=name,
-                uid=uid_of(name),
+                objects.Meta(namespace="default", name=name, uid=uid_of(name)),
                 node=node_name(2),
                 annotations={},
             )

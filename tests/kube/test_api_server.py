@@ -10,7 +10,7 @@ from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import ConflictError, NotFoundError
 from kube.leases import LeaseRequests
-from kube.objects import LeaseSpec, Pod
+from kube.objects import LeaseSpec, Meta, Pod
 from kube.reflector import ListWatch
 from sandbox.apiserver.server import ApiServer
 from tests.kube.fire import Mirror
@@ -83,19 +83,12 @@ async def test_a_decision_is_bound_and_marked_on_the_right_pod_only(
     uid = pod.metadata.uid
 
     async def bind(uid: str) -> None:
-        await pods.bind(
-            client,
-            namespace="default",
-            name="a",
-            uid=uid,
-            node="n1",
-            annotations={"chips": "0,1"},
-        )
+        target = Meta(namespace="default", name="a", uid=uid)
+        await pods.bind(client, target, node="n1", annotations={"chips": "0,1"})
 
     async def mark(uid: str, name: str = "a") -> Pod:
-        return await pods.patch_annotations(
-            client, namespace="default", name=name, uid=uid, annotations={"real": "1"}
-        )
+        target = Meta(namespace="default", name=name, uid=uid)
+        return await pods.patch_annotations(client, target, {"real": "1"})
 
     with pytest.raises(ConflictError):
         await bind("another")

@@ -13,11 +13,12 @@ from kube.errors import (
     NotFoundError,
     UnreachableError,
 )
-from kube.objects import Pod
+from kube.objects import Meta, Pod
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed
 from tests.kube.server import Answer, Request, Script, pod, refusal
 
+ONE = Meta(namespace="ns", name="a", uid="u1")
 NPU = "huawei.com/Ascend910"
 OTHER = "huawei.com/Ascend310P"
 
@@ -171,13 +172,7 @@ async def test_a_pod_is_read(script: Script) -> None:
 async def test_annotations_are_patched_on_one_uid_only(script: Script) -> None:
     script.will(Answer(body=pod("a", 4)))
 
-    patched = await pods.patch_annotations(
-        script.client,
-        namespace="ns",
-        name="a",
-        uid="u1",
-        annotations={"x": "1", "y": None},
-    )
+    patched = await pods.patch_annotations(script.client, ONE, {"x": "1", "y": None})
 
     assert patched.metadata.resource_version == "4"
     assert script.requests == [
@@ -212,9 +207,7 @@ async def test_another_uid_is_a_conflict_whatever_the_server_calls_it(
     script.will(answer)
 
     with pytest.raises(error):
-        await pods.patch_annotations(
-            script.client, namespace="ns", name="a", uid="u1", annotations={"x": "1"}
-        )
+        await pods.patch_annotations(script.client, ONE, {"x": "1"})
 
 
 async def test_decision_and_binding_are_one_call(script: Script) -> None:
@@ -222,9 +215,7 @@ async def test_decision_and_binding_are_one_call(script: Script) -> None:
 
     await pods.bind(
         script.client,
-        namespace="ns",
-        name="a",
-        uid="u1",
+        ONE,
         node="node-1",
         annotations={NPU: "Ascend910-0", "predicate-time": "5"},
     )
@@ -257,9 +248,7 @@ async def test_an_eviction_means_one_uid(
 ) -> None:
     script.will(Answer(status=201, body={"kind": "Status", "status": "Success"}))
 
-    await pods.evict(
-        script.client, namespace="ns", name="a", uid="u1", dry_run=rehearse
-    )
+    await pods.evict(script.client, ONE, dry_run=rehearse)
 
     assert script.requests == [
         Request(
