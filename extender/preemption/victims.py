@@ -22,9 +22,12 @@ rule does not apply to it, and the rest of its job is evicted.
 All functions are pure. They try a choice on an overlay, as if the victims were gone.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
+from operator import or_
 
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
@@ -72,7 +75,9 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
     own_keys = {pod.uid, cache.job_of(pod.uid)}
     reserved = _nominated(cache, resource_state, but=own_keys)
     tenants = resource_state.tenants
-    victim_chips = _union(tenants[uid].chips for uid in uids if uid in tenants)
+    victim_chips = reduce(
+        or_, (tenants[uid].chips for uid in uids if uid in tenants), 0
+    )
     freed = victim_chips & ~reserved
     free_chips = state.free_for(row) | freed & state.usable(row)
     return bool(chips.choose(row, free_chips, pod.total))
@@ -155,12 +160,13 @@ def for_job(
     choice = _fewest_nodes(trial, candidates)
     if choice is None:
         return None
-    uids, places = _drop_unneeded(cache, resource, *choice)
+    uids, places = choice
+    uids = _uids_of_plan(cache, resource, uids, places)
     for uid in sorted(uids, key=lambda uid: _importance(cache, uid))[:_TRIES]:
         fewer = uids - _uids_of_job(cache, uid)
         fits = trial.places(fewer) if uid in uids else None
         if fits is not None:
-            uids, places = _drop_unneeded(cache, resource, fewer, fits)
+            uids, places = _uids_of_plan(cache, resource, fewer, fits), fits
     return AttemptStarted(
         attempt=Attempt(
             beneficiary=gang.job,
@@ -192,12 +198,10 @@ class _JobTrial:
         choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology, view)
         if isinstance(choice, Refusal):
             return None
-        places: dict[str, int] = {}
+        places: defaultdict[str, int] = defaultdict(int)
         for reservation in choice:
-            places[reservation.node] = (
-                places.get(reservation.node, 0) | reservation.chips
-            )
-        return places
+            places[reservation.node] |= reservation.chips
+        return dict(places)
 
 
 def _fewest_nodes(
@@ -237,10 +241,10 @@ def _fewest_nodes(
     return best
 
 
-def _drop_unneeded(
-    cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
-) -> tuple[frozenset[str], dict[str, int]]:
-    """Return the UIDs of the pods whose chips a plan uses, and the plan unchanged.
+def _uids_of_plan(
+    cache: Cache, resource: str, uids: Collection[str], places: Mapping[str, int]
+) -> frozenset[str]:
+    """Return the UIDs of the pods whose chips a plan uses.
 
     These are the pods of `uids` that would free chips of the plan, and all bound pods
     of their jobs, because a job is evicted as a whole.
@@ -258,9 +262,7 @@ def _drop_unneeded(
     blocking_uids = [
         uid for uid in uids if _freed_chips(cache, uid) & wanted_chips(cache.pods[uid])
     ]
-    return frozenset().union(
-        *(_uids_of_job(cache, uid) for uid in blocking_uids)
-    ), places
+    return frozenset().union(*(_uids_of_job(cache, uid) for uid in blocking_uids))
 
 
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
@@ -438,11 +440,10 @@ def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> CacheOverlay:
 
     Their chips count as free, and so do their CPU, memory and pod places.
     """
-    freed: dict[tuple[str, str], int] = {}
+    freed: defaultdict[tuple[str, str], int] = defaultdict(int)
     for uid in gone_uids:
         pod = cache.pods[uid]
-        key = pod.node, pod.shape.resource
-        freed[key] = freed.get(key, 0) | _freed_chips(cache, uid)
+        freed[pod.node, pod.shape.resource] |= _freed_chips(cache, uid)
     states = [
         replace(state, free=state.free | mask & state.healthy)
         for (node, resource), mask in freed.items()
@@ -461,17 +462,11 @@ def _nominated(
         resource_state: The chips of a node.
         but: UIDs of pods and keys of jobs for which they do not count.
     """
-    return _union(
+    masks = (
         reservation.chips
         for reservation in cache.reserved.get(resource_state.node_info.name, ())
         if reservation.claim is None
         and reservation.resource == resource_state.resource
         and reservation.kept_for not in but
     )
-
-
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
+    return reduce(or_, masks, 0)

@@ -17,6 +17,7 @@ the pods that it evicts, while they still run.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from aiohttp import web
@@ -28,7 +29,7 @@ from extender.cache.reservations import Claim, Owner, Reservation
 from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang.membership import planned_membership
-from extender.http.endpoint import VerbHandlers
+from extender.http.endpoint import OnError, Verb, VerbHandlers
 from extender.metrics import Metrics
 from extender.refusals import READING, UNSEEN, ExtenderReason, Refusal
 from extender.scheduling.decisions import LastDecision, LastDecisions
@@ -52,6 +53,9 @@ log = logging.getLogger(__name__)
 OPEN_S = 65.0
 #: PodGroups whose refusal is remembered; a forgotten one gets one more event.
 _REFUSED_MOST = 10_000
+_NO_SCORES = protocol.scores_answer({})
+_NO_VICTIMS = protocol.victims_answer(Vote.REJECT, ())
+_ABSTENTION = protocol.vote_answer(Vote.ABSTAIN)
 
 
 class EmitEvent(Protocol):
@@ -108,27 +112,18 @@ class VolcanoVerbs:
         """Return the routes of all verbs, under the plugin's `urlPrefix` `/volcano`."""
         verb = self._handlers.wrap
 
-        def error(text: str) -> bytes:
-            return protocol.predicate_answer(text, Code.ERROR)
-
-        def no_scores(_text: str) -> bytes:
-            return protocol.scores_answer({})
-
-        def abstain(_text: str) -> bytes:
+        handlers: dict[str, tuple[Verb, OnError]] = {
+            "predicate": (
+                self._predicate,
+                partial(protocol.predicate_answer, code=Code.ERROR),
+            ),
+            "prioritize": (self._prioritize, lambda _: _NO_SCORES),
             # A vote has no text. Volcano asks predicate next, which has one.
-            return protocol.vote_answer(Vote.ABSTAIN)
-
-        def no_victims(_text: str) -> bytes:
-            return protocol.victims_answer(Vote.REJECT, ())
-
-        handlers = {
-            "predicate": (self._predicate, error),
-            "prioritize": (self._prioritize, no_scores),
-            "jobEnqueueable": (self._job_enqueueable, abstain),
+            "jobEnqueueable": (self._job_enqueueable, lambda _: _ABSTENTION),
             "allocateFunc": (self._allocate, protocol.task_answer),
             "deallocateFunc": (self._deallocate, protocol.task_answer),
-            "preemptable": (self._victims, no_victims),
-            "reclaimable": (self._victims, no_victims),
+            "preemptable": (self._victims, lambda _: _NO_VICTIMS),
+            "reclaimable": (self._victims, lambda _: _NO_VICTIMS),
         }
         return [
             web.post(f"/volcano/{name}", verb(f"volcano-{name}", answer, on_error))
@@ -158,6 +153,11 @@ class VolcanoVerbs:
         self._drop_stale_allocation(task)
         return self._sessions.refusal(pod, node)
 
+    def _pod(self, task: Task) -> NpuPod | None:
+        """Return the pod of a task, if possible from the cache; None without NPUs."""
+        pod = self._cache.pods.get(task.uid)
+        return pod or decode.npu_pod(protocol.pod_of(task))
+
     def _drop_stale_allocation(self, task: Task) -> None:
         """Undo a task's allocation if it is at least `OPEN_S` old.
 
@@ -180,11 +180,9 @@ class VolcanoVerbs:
 
     async def _prioritize(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.prioritize_args(body)
-        pod = self._cache.pods.get(args.task.uid)
+        pod = self._pod(args.task)
         if pod is None:
-            pod = decode.npu_pod(protocol.pod_of(args.task))
-        if pod is None:
-            return protocol.scores_answer({})
+            return _NO_SCORES
         return protocol.scores_answer(self._sessions.scores(pod, args.names))
 
     async def _job_enqueueable(self, body: bytes, _request: web.Request) -> bytes:
@@ -198,7 +196,7 @@ class VolcanoVerbs:
         if refusal is None:
             self._refusals.pop(job.group_uid, None)
             self._groups.record_admitted(job)
-            return protocol.vote_answer(Vote.ABSTAIN)
+            return _ABSTENTION
         text = refusal.text
         if text != READING:
             self._groups.record_refusal(job, text)
@@ -232,7 +230,7 @@ class VolcanoVerbs:
         task = protocol.task_args(body)
         if task.status != Status.ALLOCATED:
             return protocol.task_answer("")  # pipelined, or restored to running
-        pod = self._cache.pods.get(task.uid) or decode.npu_pod(protocol.pod_of(task))
+        pod = self._pod(task)
         if pod is None or (pod.node and self._cache.pods.get(task.uid) is not None):
             return protocol.task_answer("")  # asks for no NPU, or is bound
         pod = replace(pod, node="")  # Volcano sends the pod with its new node
@@ -283,13 +281,11 @@ class VolcanoVerbs:
 
     async def _victims(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.evict_args(body)
-        evictor = self._cache.pods.get(args.evictor.uid) or decode.npu_pod(
-            protocol.pod_of(args.evictor)
-        )
+        evictor = self._pod(args.evictor)
         if evictor is None:
             return protocol.victims_answer(Vote.ABSTAIN, ())
         if pod_refusal(self._cache, evictor, self._clock.now_s()) is not None:
-            return protocol.victims_answer(Vote.REJECT, ())
+            return _NO_VICTIMS
         chosen_victims = victims.choose(self._cache, evictor, args.evictees)
         vote = Vote.PERMIT if chosen_victims else Vote.REJECT
         return protocol.victims_answer(
@@ -333,7 +329,7 @@ class VolcanoVerbs:
             if not node or pod.node or pod.terminal or self._allocated(pod.uid):
                 continue
             reservation = _reservation(self._cache, pod, node, until_s)
-            self._marks.record_existing(pod, _claim_keys(pod))
+            self._marks.record_existing(pod, {pod.shape.resource, *_KEYS})
             if reservation is None or self._apply(reservation) is not None:
                 self._marks.remove_later(pod.uid)
 
@@ -378,15 +374,8 @@ def _reservation(
     )
 
 
-def _claim_keys(pod: NpuPod) -> set[str]:
-    """Return the keys of a claim's annotations that must be removed with the claim.
-
-    The key of the rank is left out: the pod may have had a rank before its claim.
-    """
-    return {pod.shape.resource, *_KEYS}
-
-
-#: Without the rank, which may be the pod's own.
+#: Keys of a claim's annotations that are removed with it, besides the pod's resource.
+#: The key of the rank is left out: the pod may have had a rank before its claim.
 _KEYS = (
     annotations.PREDICATE_TIME,
     annotations.CONFIGURATION,
