@@ -141,12 +141,6 @@ class Pod(_Partial, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class NodeSpec(_Partial, frozen=True):
-    """Desired state of a node, set by an administrator."""
-
-    unschedulable: bool = False
-
-
 class NodeAddress(_Partial, frozen=True):
     """Address of a node."""
 
@@ -166,7 +160,6 @@ class Node(_Partial, frozen=True):
     """Node of the core API."""
 
     metadata: Meta = Meta()
-    spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     @property
@@ -190,20 +183,10 @@ class Node(_Partial, frozen=True):
         return self.status.capacity or {}
 
     @property
-    def unschedulable(self) -> bool:
-        """Whether an administrator has cordoned the node."""
-        return self.spec.unschedulable
-
-    @property
-    def addresses(self) -> tuple[NodeAddress, ...]:
-        """Addresses, in the kubelet's order."""
-        return tuple(self.status.addresses or ())
-
-    @property
     def internal_ip(self) -> str:
         """First InternalIP; empty for none."""
-        internal_ips = (a.address for a in self.addresses if a.type == "InternalIP")
-        return next(internal_ips, "")
+        addresses = self.status.addresses or ()
+        return next((a.address for a in addresses if a.type == "InternalIP"), "")
 
 
 class ConfigMap(_Partial, frozen=True):

@@ -29,7 +29,6 @@ async def test_a_node_is_read(script: Script) -> None:
     assert (node.labels, node.annotations) == ({"a": "b"}, {"c": "d"})
     assert node.allocatable == {"huawei.com/Ascend910": "7", "cpu": "4"}
     assert node.capacity == {"huawei.com/Ascend910": "8"}
-    assert node.unschedulable
     assert node.internal_ip == "10.1.1.1"
 
 
@@ -37,7 +36,7 @@ def test_a_bare_node_has_empty_fields() -> None:
     node = Node()
 
     assert (node.labels, node.annotations, node.allocatable) == ({}, {}, {})
-    assert (node.capacity, node.addresses, node.internal_ip) == ({}, (), "")
+    assert (node.capacity, node.internal_ip) == ({}, "")
 
 
 async def test_only_what_is_given_is_patched(script: Script) -> None:
