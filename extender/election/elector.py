@@ -95,24 +95,19 @@ class Election:
         The answer may require a further request: a free Lease, for example, is written
         after it was read. One tick sends at most `_ROUNDS_MOST` requests, one by one.
         """
-        events: list[lease_machine.Event] = [lease_machine.Ticked()]
+        event: lease_machine.Event | None = lease_machine.Ticked()
         announced = self._state.phase
         for _ in range(_ROUNDS_MOST):
-            effects: list[lease_machine.Effect] = []
-            for event in events:
-                self._state, step_effects = lease_machine.step(
-                    self._state, event, self._now_s(), self._config
-                )
-                effects += step_effects
+            if event is None:
+                return
+            self._state, effects = lease_machine.step(
+                self._state, event, self._now_s(), self._config
+            )
             if self._state.phase is not announced:
                 announced = await self._announce_phase()
-            events = [
-                event
-                for event in [await self._carry_out(effect) for effect in effects]
-                if event
-            ]
-            if not events:
-                return
+            event = None
+            for effect in effects:  # one at most
+                event = await self._carry_out(effect)
 
     async def release(self) -> None:
         """If this extender leads, write the Lease without a holder.

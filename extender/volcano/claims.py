@@ -47,10 +47,6 @@ class ClaimWriter:
         self._marks: dict[str, _Mark] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __contains__(self, uid: str) -> bool:
-        """Return whether a claim may still be on the pod with this UID."""
-        return uid in self._marks
-
     def record_existing(self, pod: NpuPod, keys: set[str]) -> None:
         """Record a claim that an earlier process of the extender wrote on a pod.
 

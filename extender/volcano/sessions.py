@@ -138,7 +138,7 @@ class Sessions:
             state.is_plan_tried = True
             state.has_old_allocation = any(map(self._cache.is_bind_open, gang.members))
             if not state.has_old_allocation:
-                self._planner.offer(gang, state.offered or all_nodes(self._cache))
+                self._planner.offer(gang, state.offered or self._cache.index.names)
         return state.has_old_allocation and gang.plan.phase is Phase.GATHERING
 
     def _is_new(self, session: _Session, uid: str, node: str) -> bool:
@@ -250,11 +250,11 @@ class Sessions:
             return waits if gang.is_size_pending else None
         if gang.plan.phase is not Phase.GATHERING:
             return None
-        return self._planner.job_refusal(gang, all_nodes(self._cache))
+        return self._planner.job_refusal(gang, self._cache.index.names)
 
     def _pod_refusal(self, pod: NpuPod) -> Refusal | None:
         result = node_filter.filter_nodes(
-            self._cache, pod, all_nodes(self._cache), self._clock.now_s()
+            self._cache, pod, self._cache.index.names, self._clock.now_s()
         )
         if result.fitting or not result.counts:
             return None
@@ -341,11 +341,6 @@ ALLOCATED_EARLIER = Refusal(
 NO_PLAN = Refusal(
     reason=ExtenderReason.JOB, text="its job has no plan now: it is tried again"
 )
-
-
-def all_nodes(cache: Cache) -> list[str]:
-    """Return the names of all nodes with NPUs."""
-    return cache.index.names
 
 
 def _refuse_pod(cache: Cache, pod: NpuPod, node: str, now_s: float) -> Refusal | None:
