@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from extender.apiserver import live_settings
-from extender.apiserver.writers import PAUSE_S, watch_config_maps
 from extender.cache import decode, events
 from extender.cache.trim import PodTrimmer
 from kube import objects
@@ -16,6 +15,9 @@ from scheduler_core.wire import deviceinfo, switches
 
 T = TypeVar("T", bound=HasMeta)
 
+#: Longest pause in seconds before a watch is retried. It is short because there are one
+#: or two extenders, not a fleet, and pods wait for them.
+_PAUSE_S = 5.0
 #: A watch may be without a stream for so many seconds before its objects count as old.
 _GAP_MOST_S = 1.0
 
@@ -51,18 +53,19 @@ class Informers:
         self._take_settings = settings
         self._synced = synced
         self.nodes = ListWatch(
-            client, object_path("nodes", ""), objects.Node, pause_s=PAUSE_S
+            client, object_path("nodes", ""), objects.Node, pause_s=_PAUSE_S
         )
         self.pods = ListWatch(
             client,
             object_path("pods", ""),
             objects.Pod,
-            pause_s=PAUSE_S,
+            pause_s=_PAUSE_S,
             transform=PodTrimmer().pod,
         )
-        self.reports = watch_config_maps(client, labels=deviceinfo.LABELS)
-        self.switches = watch_config_maps(client, name=switches.NAME)
-        self.settings = watch_config_maps(client, name=live_settings.NAME)
+        labels = ",".join(f"{key}={value}" for key, value in deviceinfo.LABELS.items())
+        self.reports = _config_maps(client, {"labelSelector": labels})
+        self.switches = _config_maps(client, _named(switches.NAME))
+        self.settings = _config_maps(client, _named(live_settings.NAME))
 
     def name_unsynced(self) -> str:
         """Return the names of the watches that have received no complete list yet.
@@ -154,6 +157,23 @@ class Informers:
         self._take_settings(change)
         if isinstance(change, Synced):
             self._synced()
+
+
+def _named(name: str) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={name}"}
+
+
+def _config_maps(
+    client: Client, params: Mapping[str, str]
+) -> ListWatch[objects.ConfigMap]:
+    """Return a list-watch of the ConfigMaps in `kube-system` that `params` select."""
+    return ListWatch(
+        client,
+        object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
+        objects.ConfigMap,
+        params=params,
+        pause_s=_PAUSE_S,
+    )
 
 
 def _node_gone(node: objects.Node) -> events.Change:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from extender.apiserver.wake import SchedulerWaker
 from extender.cache import decode
@@ -12,7 +11,7 @@ from extender.kube_scheduler.protocol import BindArgs
 from extender.metrics import Metrics
 from extender.preemption.attempt import Outcome, Victim
 from kube import configmaps, objects, pods, workloads
-from kube.client import Client, object_path
+from kube.client import Client
 from kube.errors import (
     ConflictError,
     KubeError,
@@ -20,15 +19,10 @@ from kube.errors import (
     TooManyRequestsError,
 )
 from kube.events import Recorder, Regarding
-from kube.reflector import ListWatch
-from scheduler_core.wire import deviceinfo, switches
+from scheduler_core.wire import switches
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
-
-#: Longest pause in seconds before a watch is retried. It is short because there are one
-#: or two extenders, not a fleet, and pods wait for them.
-PAUSE_S = 5.0
 
 
 class KubePods:
@@ -181,25 +175,3 @@ class KubeJobs:
 def pod_regarding(pod: NpuPod) -> Regarding:
     """Return the reference to a pod for the `regarding` field of an event."""
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-
-
-def watch_config_maps(
-    client: Client, *, name: str = "", labels: Mapping[str, str] = MappingProxyType({})
-) -> ListWatch[objects.ConfigMap]:
-    """Return a list-watch of ConfigMaps in the namespace `kube-system`.
-
-    Args:
-        client: An open client.
-        name: Name of the only ConfigMap to watch; "" selects ConfigMaps by `labels`.
-        labels: Used only if `name` is "". Without labels all ConfigMaps are watched.
-    """
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    return ListWatch(
-        client,
-        object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
-        objects.ConfigMap,
-        params={"fieldSelector": f"metadata.name={name}"}
-        if name
-        else {"labelSelector": selector},
-        pause_s=PAUSE_S,
-    )
