@@ -2,7 +2,7 @@
 
 Begin with `preemptor`: it collects refusals, starts attempts and carries their effects
 out. Then read `attempt` (the phases of one attempt) and `victims` (which pods to
-evict). `evictions` calls the API server.
+evict). `apiserver.writers` sends the evictions.
 
 Belongs here: choosing victims, and reserving the chips that their evictions free. Does
 not belong here: node filters (`scheduling`), plans (`planning`), the requests of
