@@ -15,8 +15,6 @@ from tests.support.caches import (
     apply,
     empty,
     has_unconfirmed,
-    index,
-    known_nodes,
     node_states,
     only_gang,
 )
@@ -47,9 +45,9 @@ def cache_of(population: Population) -> Cache:
 def test_nodes_reports_and_pods_agree_on_what_is_free() -> None:
     cache = cache_of(SOME)
 
-    assert len(known_nodes(cache)) == SOME.nodes
+    assert len(cache.nodes) == SOME.nodes
     assert not has_unconfirmed(cache)  # all claims have been served
-    free = {state.name: ids_of(state.free) for state in index(cache)}
+    free = {state.name: ids_of(state.free) for state in cache.index}
     assert free == {
         node_name(number): tuple(sorted({*range(8)} - {*SOME.chips_held(number)}))
         for number in range(SOME.nodes)

@@ -29,10 +29,7 @@ from tests.support.caches import (
     conflicts,
     empty,
     free,
-    index,
     kept,
-    known_nodes,
-    known_pods,
     lined,
     masks_on,
     node_states,
@@ -63,7 +60,7 @@ def test_each_line_has_its_own_free_chips() -> None:
 
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
     assert free(cache, "n1", CARD) == (9,)
-    assert (len(index(cache)), len(known_pods(cache))) == (1, 2)
+    assert (len(cache.index), len(cache.pods)) == (1, 2)
 
 
 def test_what_is_held_or_broken_of_one_line_is_free_of_the_other() -> None:
@@ -122,7 +119,7 @@ def test_a_deleted_node_of_two_lines_leaves_nothing_behind() -> None:
     apply(cache, events.NodeUpdated(name="n1"), events.ReportUpdated(node="n1"))
     apply(cache, events.Ticked(), now_s=NOW_S + 10)
 
-    assert (known_nodes(cache), list(index(cache))) == (set(), [])
+    assert (list(cache.nodes), list(cache.index)) == ([], [])
 
 
 def test_predicate_times_grow_on_each_line() -> None:
@@ -390,7 +387,7 @@ def _outcome(
     """What is learnt of a bind: that the pod is on its node, or that it is not."""
     if not is_bound:
         return [events.BindVoided(uid=str(reservation.kept_for))]
-    pod = known_pods(cache)[str(reservation.kept_for)]
+    pod = cache.pods[str(reservation.kept_for)]
     line = TRAINING if pod.shape.resource == RESOURCE else INFERENCE
     ids = chips.ids_of(reservation.chips)
     bound.append(living(pod.name, line, ids, reservation.node))

@@ -20,7 +20,7 @@ from scheduler_core.wire import annotations
 from tests.extender.kube_scheduler.test_verbs import Served, served
 from tests.extender.queries.test_routes import get, plan
 from tests.support import objects
-from tests.support.caches import apply, bind, empty, free, index, lined, planned
+from tests.support.caches import apply, bind, empty, free, lined, planned
 from tests.support.watched import (
     BOTH,
     CARD,
@@ -174,7 +174,7 @@ async def test_a_snapshot_has_both_lines_and_is_read_by_the_program(
 
     assert (status, again) == (200, (200, text))
     found = document.parse(text)
-    assert list(document.cluster_of(found)) == list(index(cache))
+    assert list(document.cluster_of(found)) == list(cache.index)
     assert [(pod.name, pod.resource, pod.chips) for pod in found.pods] == [
         ("default/a", RESOURCE, (0, 1)),
         ("default/b", CARD, (8,)),

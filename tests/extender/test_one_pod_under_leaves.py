@@ -16,7 +16,6 @@ from scheduler_core.topology.leaves import Version
 from tests.support.caches import (
     apply,
     known_pod,
-    limits,
     planned,
     reserved_nodes,
     switched,
@@ -144,6 +143,6 @@ def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
 
     for _ in range(2):
         assert world.filter("p", NAMES) == []
-        world.time.pass_s(limits(cache).reserve_after_s + 1)
+        world.time.pass_s(cache.limits.reserve_after_s + 1)
 
     assert reserved_nodes(cache) == set()

@@ -48,7 +48,7 @@ from tests.agent.node import NODE, ids, pod
 from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.hostile.row import Row, Table, dumped, rows
 from tests.hostile.seeds import GIVEN, LIKED, NODE_OBJECT, POD, WANTED
-from tests.support.caches import empty, index
+from tests.support.caches import empty
 from tests.support.objects import configmap
 
 _NOW_S = 1_800_000_000.0
@@ -167,7 +167,7 @@ def _into_cache(kind: type[Any], content: bytes) -> object:
         if change is not None:
             cache.step(change, _NOW_S)
             cache.step(change, _NOW_S + 1)
-    list(index(cache))
+    list(cache.index)
     return cache
 
 

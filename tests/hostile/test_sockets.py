@@ -21,7 +21,7 @@ from tests.extender.volcanos import volcano
 from tests.hostile import mutations
 from tests.hostile.objects import ROWS
 from tests.hostile.volcano import BODIES
-from tests.support.caches import cluster, index
+from tests.support.caches import cluster
 
 __all__ = ["plugin"]
 
@@ -117,7 +117,7 @@ async def test_every_verb_answers_whatever_it_is_sent(
         row for row in ROWS if row.name.startswith(f"kube-scheduler: {VERBS[verb]}")
     )
     cache = recorded_cluster()
-    before = {state.name: state for state in index(cache)}
+    before = {state.name: state for state in cache.index}
 
     async with served(cache) as (extender, api):
         for _, body in mutations.always(row.seeds, row.leaves, alone=False):
@@ -125,7 +125,7 @@ async def test_every_verb_answers_whatever_it_is_sent(
             assert isinstance(answer, list if verb == "prioritize" else dict)
 
     assert not logged_errors(caplog)
-    assert {state.name: state for state in index(cache)} == before
+    assert {state.name: state for state in cache.index} == before
     assert not api.bindings
 
 

@@ -1,6 +1,6 @@
 """Extender caches: fed by events, and read.
 
-Tests build caches and look into them with these functions only.
+Tests build caches with these functions, and read with them what a cache hides.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,6 @@ from extender.cache import events
 from extender.cache import step as steps
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState
-from extender.cache.requests import Resources
 from extender.cache.reservations import (
     REVIEW_S,
     Claim,
@@ -20,14 +19,12 @@ from extender.cache.reservations import (
     Owner,
     Reservation,
 )
-from extender.gang.events import Limits
 from extender.gang.gangs import Gang
 from extender.planning import plan
 from extender.planning.topology import NetworkTopology, Rules
 from extender.refusals import Refusal
 from extender.scheduling import reserve
 from extender.scheduling.reserve import Choice, Ownership
-from scheduler_core.index.cluster import Cluster
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.node.state import NodeState
@@ -197,7 +194,7 @@ def planned(
         return found.text
     apply(cache, *found)
     return {
-        known_pods(cache)[str(each.kept_for)].name: (each.node, annotated(each))
+        cache.pods[str(each.kept_for)].name: (each.node, annotated(each))
         for each in found
     }
 
@@ -215,10 +212,6 @@ def annotated(reservation: Reservation) -> Mapping[str, str]:
 
 
 # -- read ----------------------------------------------------------------------
-
-
-def index(cache: Cache) -> Cluster:
-    return cache.index
 
 
 def node_states(
@@ -246,18 +239,9 @@ def resource_states(cache: Cache) -> Iterable[ResourceState]:
     return cache._state.facts.resource_states()
 
 
-def known_nodes(cache: Cache) -> set[str]:
-    return set(cache.nodes)
-
-
-def known_pods(cache: Cache) -> Mapping[str, NpuPod]:
-    """{uid: pod} of pods that ask for chips."""
-    return cache.pods
-
-
 def known_pod(cache: Cache, name: str) -> NpuPod:
     """The pod whose uid is `uid-<name>`."""
-    return known_pods(cache)[f"uid-{name}"]
+    return cache.pods[f"uid-{name}"]
 
 
 def known_uid(cache: Cache, name: str, namespace: str = "default") -> str:
@@ -277,23 +261,9 @@ def conflicts(cache: Cache, shape: Shape) -> frozenset[str]:
     return cache._state.unconfirmed.conflicts(shape)
 
 
-def requested(cache: Cache, node: str) -> Resources:
-    """What living pods of a node request besides chips."""
-    return cache.requests.of(node)
-
-
-def version(cache: Cache) -> int:
-    """What grows with every change that may change a plan."""
-    return cache.version[0]
-
-
 def recompute(cache: Cache, state: ResourceState) -> None:
     """Compute the free chips again, after a test has damaged the state."""
     steps._compute(cache._state, state.node_info.name, state.resource, set())
-
-
-def priority(cache: Cache, uid: str) -> int:
-    return cache.priority(uid)
 
 
 def all_reservations(cache: Cache) -> list[Reservation]:
@@ -327,23 +297,13 @@ def masks_on(cache: Cache, state: ResourceState, *, freed: bool) -> dict[str, in
     }
 
 
-def gangs(cache: Cache) -> Mapping[str, Gang]:
-    """{key: job of several pods}."""
-    return cache.gangs
-
-
 def gang(cache: Cache, job: str = "j") -> Gang:
     """The job of this name whose pods say their number."""
-    return gangs(cache)[f"Job of pods/default/{job}"]
-
-
-def gang_of(cache: Cache, uid: str) -> Gang | None:
-    """The job of a pod; None: it is a job by itself."""
-    return cache.gang_of(uid)
+    return cache.gangs[f"Job of pods/default/{job}"]
 
 
 def only_gang(cache: Cache) -> Gang:
-    (found,) = gangs(cache).values()
+    (found,) = cache.gangs.values()
     return found
 
 
@@ -357,26 +317,6 @@ def take_improved(cache: Cache) -> set[str]:
     found = improved(cache)
     _improved.pop(cache, None)
     return found
-
-
-def limits(cache: Cache) -> Limits:
-    """Time limits for jobs of several pods."""
-    return cache.limits
-
-
-def jobs_of_pods(cache: Cache) -> Mapping[str, str]:
-    """{uid: key of its job of several pods}."""
-    return cache._state.gangs.job_of
-
-
-def switch_texts(cache: Cache) -> tuple[str, str]:
-    """What the ConfigMap of leaf switches says: (tor_info, tor_level)."""
-    return cache.switch_texts
-
-
-def request(cache: Cache, uid: str) -> Resources | None:
-    """What a living pod requests besides chips; None: it is not known."""
-    return cache.requests.ask(uid) if uid in cache.requests else None
 
 
 def reserved_nodes(cache: Cache, resource: str = RESOURCE) -> set[str]:
@@ -400,11 +340,6 @@ def set_aside(cache: Cache, name: str, job: str) -> None:
 def backoff(cache: Cache, job: str, now_s: float = NOW_S) -> object | None:
     """Why pods of a controller have to wait; None: they do not."""
     return cache._state.backoff.refusal(job, now_s)
-
-
-def damage_switches(cache: Cache) -> None:
-    """Let the cache have missed what the ConfigMap of leaf switches says."""
-    cache._state.facts.switch_texts = ("old", "old")
 
 
 def record_rejection(cache: Cache, job: str, now_s: float = NOW_S) -> None:

@@ -35,7 +35,7 @@ from extender.scheduling.reserve import Choice, Ownership
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from tests.support import fake_api
-from tests.support.caches import cluster, gang_of, known_pod, only_gang
+from tests.support.caches import cluster, known_pod, only_gang
 from tests.support.clock import Time
 from tests.support.until import until
 from tests.support.watched import pod_update, two
@@ -236,7 +236,7 @@ class World:
         if self._preemptor is not None:
             self._preemptor.reserve_freed_chips(wanting, names)
         result = self.planner.filter_nodes(wanting, names)
-        job = gang_of(self.cache, wanting.uid)
+        job = self.cache.gang_of(wanting.uid)
         assert (result is None) == (job is None or not job.is_several)
         if result is None:
             now_s = self.time.now_s

@@ -18,15 +18,10 @@ from tests.extender.fed import World
 from tests.kube.fire import Bed, served
 from tests.support.caches import (
     apply,
-    damage_switches,
     empty,
     free,
-    gangs,
-    jobs_of_pods,
-    known_pods,
     known_uid,
     recompute,
-    request,
     state_of,
 )
 from tests.support.objects import PODS
@@ -83,7 +78,7 @@ async def test_while_all_is_well_nothing_is_found(seed: int) -> None:
         for _ in range(100):
             world.change()
             await asyncio.sleep(world.chance.choice((0.1, 1, 10)))
-        assert known_pods(world.cache)
+        assert world.cache.pods
         assert world.all_repaired() == 0
         assert world.swept("done") >= 5
 
@@ -105,7 +100,7 @@ async def test_what_never_came_is_found_once_and_mended() -> None:
         await asyncio.sleep(2)
 
         assert len(free(world.cache, "n1")) == 6
-        assert len(known_pods(world.cache)) == 1
+        assert len(world.cache.pods) == 1
         assert {name: world.repaired(name) for name in world.informers.watches()} == {
             "nodes": 0,
             "pods": 2,
@@ -129,12 +124,11 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         first.tenants.clear()
         recompute(cache, first)
         second.allocatable = 0
-        damage_switches(cache)
+        cache._state.facts.switch_texts = ("old", "old")
         apply(cache, events.NodeUpdated(name="n2"))
-        asked = request(cache, uid)
-        assert asked is not None
-        ghost = events.OtherPodUpdated(uid="ghost", node="n1", ask=asked)
-        apply(cache, ghost)
+        assert uid in cache.requests
+        asked = cache.requests.ask(uid)
+        apply(cache, events.OtherPodUpdated(uid="ghost", node="n1", ask=asked))
 
         await world.resync.run_once()
 
@@ -147,7 +141,7 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         }
         assert len(free(cache, "n1")) == 6
         assert len(free(cache, "n2")) == 8
-        assert request(cache, "ghost") is None
+        assert "ghost" not in cache.requests
         await world.resync.run_once()
         assert world.all_repaired() == 4
 
@@ -163,13 +157,13 @@ async def test_a_pod_may_be_taken_out_of_its_job_and_put_into_another(
             labels = {"scheduling.k8s.io/group-name": group}
             world.write("PATCH", path, {"metadata": {"labels": labels}})
             await asyncio.sleep(1)
-            jobs[group] = list(gangs(world.cache))
+            jobs[group] = list(world.cache.gangs)
 
         await world.resync.run_once()
 
         kind = "PodGroup of Volcano/default"
         assert jobs == {"g": [f"{kind}/g"], "h": [f"{kind}/h"], None: []}
-        assert jobs_of_pods(world.cache) == {}
+        assert world.cache._state.gangs.job_of == {}
         assert world.all_repaired() == 0
 
 
@@ -180,13 +174,13 @@ async def test_a_pod_that_has_come_back_from_the_dead_lives() -> None:
         world.bind(name, "n1")
         await asyncio.sleep(1)
         uid = known_uid(world.cache, name)
-        ended = replace(known_pods(world.cache)[uid], phase="Succeeded")
+        ended = replace(world.cache.pods[uid], phase="Succeeded")
         apply(world.cache, events.PodUpdated(pod=ended))
-        assert known_pods(world.cache)[uid].terminal
+        assert world.cache.pods[uid].terminal
 
         await world.resync.run_once()
 
-        assert not known_pods(world.cache)[uid].terminal
+        assert not world.cache.pods[uid].terminal
         assert len(free(world.cache, "n1")) == 6
 
 

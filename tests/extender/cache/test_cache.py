@@ -18,8 +18,6 @@ from tests.support.caches import (
     free,
     has_unconfirmed,
     improved,
-    index,
-    known_nodes,
     record_rejection,
     reservations,
     take_improved,
@@ -141,8 +139,8 @@ def test_a_deleted_node_leaves_nothing_behind() -> None:
 
     apply(cache, events.NodeUpdated(name="n1"), events.ReportUpdated(node="n1"))
 
-    assert len(index(cache)) == 0
-    assert known_nodes(cache) == set()
+    assert len(cache.index) == 0
+    assert not cache.nodes
 
 
 def test_a_promise_takes_chips_until_the_watch_shows_the_pod() -> None:

@@ -33,8 +33,6 @@ from scheduler_core.placement.job_rules import Profile
 from tests.support.caches import (
     all_reservations,
     cluster,
-    gangs,
-    known_pods,
     node_states,
     reservations,
     resource_states,
@@ -137,7 +135,7 @@ class Owners(RuleBasedStateMachine):
 
     def waits(self, name: str) -> bool:
         uid = f"uid-{name}"
-        pod = known_pods(self.cache).get(uid)
+        pod = self.cache.pods.get(uid)
         return pod is not None and not pod.node and uid not in self.bound
 
     # -- owners ----------------------------------------------------------------------
@@ -156,7 +154,7 @@ class Owners(RuleBasedStateMachine):
             return  # who is of a job is planned first
         made = reserve.choose_chips(
             self.cache,
-            known_pods(self.cache)[uid],
+            self.cache.pods[uid],
             where,
             ownership=Ownership(owner=owner, until_s=now_s + LONGEST_S[owner]),
             now_s=now_s,
@@ -172,7 +170,7 @@ class Owners(RuleBasedStateMachine):
 
     @rule(job=st.sampled_from(sorted(JOBS)))
     def make_plan(self, job: str) -> None:
-        gang = gangs(self.cache).get(f"Job of pods/default/{job}")
+        gang = self.cache.gangs.get(f"Job of pods/default/{job}")
         if gang is None or gang.missing or gang.plan.places or not gang.unbound:
             return
         if any(self.cache.is_bind_open(uid) for uid in gang.unbound):
@@ -197,7 +195,7 @@ class Owners(RuleBasedStateMachine):
             not self.waits(wanting) or f"uid-{wanting}" in reservations(self.cache)
         ):
             return
-        if wanting in JOBS and job not in gangs(self.cache):
+        if wanting in JOBS and job not in self.cache.gangs:
             return
         wants = job if wanting in JOBS else f"uid-{wanting}"
         made = self.kept(wants, where, mask, Owner.PREEMPTION)
@@ -217,7 +215,7 @@ class Owners(RuleBasedStateMachine):
     def keep_for_who_is_to_come(self, name: str, where: str, *, first: bool) -> None:
         """Chips for the successor of a pod that has gone."""
         uid = f"uid-{name}"
-        if uid in known_pods(self.cache):
+        if uid in self.cache.pods:
             return
         role, number = self.place(name)
         job = f"Job of pods/default/{name[0]}"
@@ -296,7 +294,7 @@ class Owners(RuleBasedStateMachine):
 
     @rule(name=pods)
     def make_again(self, name: str) -> None:
-        if f"uid-{name}" in known_pods(self.cache) or f"uid-{name}" in self.bound:
+        if f"uid-{name}" in self.cache.pods or f"uid-{name}" in self.bound:
             return
         self.step(self.seen(name))
         if name in ALONE:
@@ -320,7 +318,7 @@ class Owners(RuleBasedStateMachine):
         """Another takes over once no bind is open: it knows what is bound, no more."""
         for uid in sorted(self.sent):
             del self.sent[uid]
-        there = [uid for uid in known_pods(self.cache) if uid not in self.bound]
+        there = [uid for uid in self.cache.pods if uid not in self.bound]
         self.cache = cluster(nodes=NODES)
         for name in NODES:
             self.step(report(name, update_time=self.time.now_s))
@@ -358,7 +356,7 @@ class Owners(RuleBasedStateMachine):
     @invariant()
     def each_has_an_owner_that_answers_for_it(self) -> None:
         places = {
-            u: n for g in gangs(self.cache).values() for u, n in g.plan.places.items()
+            u: n for g in self.cache.gangs.values() for u, n in g.plan.places.items()
         }
         for each in all_reservations(self.cache):
             assert each.until_s > self.time.now_s - 1
@@ -371,7 +369,7 @@ class Owners(RuleBasedStateMachine):
             elif each.owner is not Owner.PREEMPTION:
                 assert uid in self.sent or uid in self.bound, each
             if isinstance(uid, str):
-                assert uid in known_pods(self.cache) or uid in gangs(self.cache), each
+                assert uid in self.cache.pods or uid in self.cache.gangs, each
         for uid, node in places.items():
             assert reservations(self.cache)[uid].node == node
 

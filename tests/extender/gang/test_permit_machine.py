@@ -25,9 +25,7 @@ from scheduler_core.node import chips
 from tests.support.caches import (
     apply,
     cluster,
-    gangs,
     known_pod,
-    known_pods,
     reservations,
 )
 from tests.support.clock import Time
@@ -111,7 +109,7 @@ class ManyJobs(RuleBasedStateMachine):
             name not in self.bound
             and name not in self.calls
             and name not in self.open
-            and f"uid-{name}" in known_pods(self.cache)
+            and f"uid-{name}" in self.cache.pods
         )
 
     @rule(name=pods, offered=lists)
@@ -174,7 +172,7 @@ class ManyJobs(RuleBasedStateMachine):
             if data.draw(st.booleans()):
                 self.bound[name] = node
         self.open.clear()
-        there = [name for name in PODS if f"uid-{name}" in known_pods(self.cache)]
+        there = [name for name in PODS if f"uid-{name}" in self.cache.pods]
         self.loop.run_until_complete(self.world.stop())
         for task in self.calls.values():
             assert self.loop.run_until_complete(task) is not None  # nobody is let go on
@@ -188,7 +186,7 @@ class ManyJobs(RuleBasedStateMachine):
     @rule(job=st.sampled_from(sorted(JOBS)))
     def make_again(self, job: str) -> None:
         for name in JOBS[job]:
-            if f"uid-{name}" not in known_pods(self.cache) and name not in self.calls:
+            if f"uid-{name}" not in self.cache.pods and name not in self.calls:
                 seen = member(name, job=job, size=len(JOBS[job]))
                 self.world.learn(seen)
         self.settle()
@@ -211,12 +209,12 @@ class ManyJobs(RuleBasedStateMachine):
 
     @invariant()
     def what_is_planned_has_its_promise(self) -> None:
-        for gang in gangs(self.cache).values():
+        for gang in self.cache.gangs.values():
             for uid, node in gang.plan.places.items():
                 assert reservations(self.cache)[uid].node == node
         owners = {u: kept.owner for u, kept in reservations(self.cache).items()}
         planned = {uid for uid, owner in owners.items() if owner is Owner.PLAN}
-        places = {u for g in gangs(self.cache).values() for u in g.plan.places}
+        places = {u for g in self.cache.gangs.values() for u in g.plan.places}
         assert planned <= places
         assert set(owners.values()) <= {Owner.PLAN, Owner.BIND}
         for kept in reservations(self.cache).values():
@@ -261,7 +259,7 @@ class ManyJobs(RuleBasedStateMachine):
         assert not self.calls
         owners = {kept.owner for kept in reservations(self.cache).values()}
         assert owners <= {Owner.BIND}
-        assert {g.plan.phase for g in gangs(self.cache).values()} <= {Phase.GATHERING}
+        assert {g.plan.phase for g in self.cache.gangs.values()} <= {Phase.GATHERING}
         for job in JOBS:
             self.make_again(job)
         for _ in range(400):

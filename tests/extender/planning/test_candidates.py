@@ -10,7 +10,7 @@ from extender.planning.topology import NetworkTopology, Rules
 from extender.scheduling.node_filter import FilterResult
 from kube import objects
 from kube.objects import Container, Meta, Pod, PodSpec
-from tests.support.caches import apply, gangs, known_pods, reservations, switched
+from tests.support.caches import apply, reservations, switched
 from tests.support.clock import NOW_S
 from tests.support.extender import World
 from tests.support.watched import RESOURCE, tenant
@@ -47,7 +47,7 @@ class Asking:
     def filter_nodes(
         self, name: str, nodes: tuple[str, ...] = NAMES
     ) -> FilterResult | None:
-        return self.planner.filter_nodes(known_pods(self.cache)[name], nodes)
+        return self.planner.filter_nodes(self.cache.pods[name], nodes)
 
 
 def test_of_pods_alike_one_asks_for_all_until_something_changes() -> None:
@@ -116,7 +116,7 @@ def test_what_is_said_of_one_pod_by_name_is_said_of_no_other() -> None:
     asking.filter_nodes("pod-1")
 
     text = "a pod cannot have 3 chips of an Atlas 800 training server: "
-    said = {gang.title: gang.plan.text for gang in gangs(cache).values()}
+    said = {gang.title: gang.plan.text for gang in cache.gangs.values()}
     assert said == {f"Pod default/pod-{i}": f"{text}pod-{i}" for i in (0, 1)}
 
 

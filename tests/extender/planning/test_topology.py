@@ -14,7 +14,6 @@ from tests.support.caches import (
     gang,
     planned,
     superpods,
-    switch_texts,
     switched,
 )
 from tests.support.watched import A3, LARGE, member, tenant
@@ -136,7 +135,7 @@ def test_the_switches_are_read_once_until_something_of_them_differs(
     known = networks.network(None)
     assert known is not None
 
-    readable = switch_texts(cache)
+    readable = cache.switch_texts
     apply(cache, events.SwitchesUpdated(tor_info="[]"))
     assert [networks.network(None) for _ in range(3)] == [None] * 3
     assert caplog.messages == ["leaf switches not read"]

@@ -32,7 +32,7 @@ from tests.extender.preemption.evictionworld import (
     Sent,
     Truth,
 )
-from tests.support.caches import gang_of, nominations
+from tests.support.caches import nominations
 
 PODS = {
     "a0": Kind(count=8, priority=0, job="a", size=2),
@@ -245,7 +245,7 @@ class Pushing(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.truth.pods)))
         uid = self.truth.pods[name].metadata.uid
         cache = self.extender.cache
-        gang = gang_of(cache, uid)
+        gang = cache.gang_of(uid)
         if gang is not None:
             happened[f"evicted by others while its job is {gang.plan.phase}"] += 1
         if self.extender.preemptor.beneficiary(uid) in nominations(cache):

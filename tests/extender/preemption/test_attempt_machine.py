@@ -29,10 +29,8 @@ from tests.support.caches import (
     all_reservations,
     choose,
     cluster,
-    known_pods,
     masks_on,
     nominations,
-    priority,
     reservations,
     resource_states,
     state_of,
@@ -93,7 +91,7 @@ class Rooms(RuleBasedStateMachine):
             )
             return outcome
         mine = RUNNING.get(victim.name, WANTING.get(victim.name, ("", 0, 0)))[-1]
-        asking = [priority(self.cache, owner) for owner in nominations(self.cache)]
+        asking = [self.cache.priority(owner) for owner in nominations(self.cache)]
         if victim.uid not in self.allowed or all(mine >= each for each in asking):
             self.wrong.append(victim.name)  # here it would be a task's own affair
         return outcome
@@ -116,7 +114,7 @@ class Rooms(RuleBasedStateMachine):
 
     @rule(name=wanting)
     def filter_and_bind(self, name: str) -> None:
-        pod = known_pods(self.cache).get(f"uid-{name}")
+        pod = self.cache.pods.get(f"uid-{name}")
         if pod is None or pod.node:
             return
         self.preemptor.reserve_freed_chips(pod, NODES)

@@ -10,7 +10,7 @@ from extender.cache.reservations import Owner
 from extender.preemption import victims
 from extender.preemption.attempt import AttemptStarted
 from scheduler_core.node import chips
-from tests.support.caches import apply, cluster, free, gangs, kept, known_pod, requested
+from tests.support.caches import apply, cluster, free, kept, known_pod
 from tests.support.watched import HIGH, claim, high, low, member, pod_update
 from tests.support.watched import node as node_seen
 
@@ -140,13 +140,13 @@ def test_cpu_that_nobody_would_free_is_no_room() -> None:
 
     apply(cache, replace(other, ask=Resources(6000, 0)))
     assert gone(for_pod(cache)) == ["a"]
-    assert requested(cache, "n1") == Resources(7000, 0, 2)  # as before
+    assert cache.requests.of("n1") == Resources(7000, 0, 2)  # as before
 
 
 def job(
     cache: Cache, *names: str, protected: Iterable[str] = ()
 ) -> AttemptStarted | None:
-    (gang,) = (each for each in gangs(cache).values() if each.unbound)
+    (gang,) = (each for each in cache.gangs.values() if each.unbound)
     return victims.for_job(cache, gang, names or ("n1", "n2", "n3"), set(protected))
 
 

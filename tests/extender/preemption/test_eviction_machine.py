@@ -20,11 +20,8 @@ from extender.preemption.attempt import Attempt, Victim
 from tests.extender.preemption.evictionrules import PODS, Pushing, happened
 from tests.extender.preemption.evictionworld import NODES
 from tests.support.caches import (
-    gangs,
-    known_pods,
     masks_on,
     nominations,
-    priority,
     reservations,
     resource_states,
 )
@@ -58,13 +55,13 @@ class Evictions(Pushing):
     def why_wrong(self, victim: Victim, attempt: Attempt) -> str:
         """Why a pod should not go for that, as far as the extender can know."""
         cache, preemptor = self.extender.cache, self.extender.preemptor
-        least = priority(cache, victim.uid)
-        if victim.uid in known_pods(cache) and least >= attempt.priority:
+        least = cache.priority(victim.uid)
+        if victim.uid in cache.pods and least >= attempt.priority:
             return "it is as important"
-        gang = gangs(cache).get(attempt.beneficiary)
+        gang = cache.gangs.get(attempt.beneficiary)
         waiting = [attempt.beneficiary] if gang is None else gang.unbound
         for uid in waiting:
-            pod = known_pods(cache).get(uid)
+            pod = cache.pods.get(uid)
             if pod is None or pod.node or pod.deleting or pod.terminal:
                 return "a pod that it is for waits no more"
             if uid in reservations(cache):
@@ -102,7 +99,7 @@ class Evictions(Pushing):
             for uid in masks_on(cache, r, freed=False)
         }
         assert by_node == {uid: p.node for uid, p in reservations(cache).items()}
-        places = {u: n for g in gangs(cache).values() for u, n in g.plan.places.items()}
+        places = {u: n for g in cache.gangs.values() for u, n in g.plan.places.items()}
         for uid, node in places.items():
             assert reservations(cache)[uid].node == node
         by_owner: defaultdict[Owner, set[str]] = defaultdict(set)
@@ -153,7 +150,7 @@ class Evictions(Pushing):
         assert not self.calls
         assert nominations(cache) == {}
         assert reservations(cache) == {}
-        assert {g.plan.phase for g in gangs(cache).values()} <= {Phase.GATHERING}
+        assert {g.plan.phase for g in cache.gangs.values()} <= {Phase.GATHERING}
         self.get_all_through()
 
     def get_all_through(self) -> None:

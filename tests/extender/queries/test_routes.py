@@ -22,7 +22,7 @@ from scheduler_core import __main__ as program
 from scheduler_core.snapshot import document
 from service.endpoints import Endpoints
 from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
-from tests.support.caches import apply, cluster, index, switched, version
+from tests.support.caches import apply, cluster, switched
 from tests.support.clock import NOW_NS, NOW_S
 from tests.support.watched import LARGE, RESOURCE, member, tenant
 
@@ -148,12 +148,12 @@ async def test_a_drained_node_takes_nothing_and_an_added_one_does() -> None:
 
 async def test_asking_changes_nothing() -> None:
     cache = half_full()
-    before = {state.name: state for state in index(cache)}, version(cache)
+    before = {state.name: state for state in cache.index}, cache.version[0]
 
     await plan(cache, question(job(4)))
     await get(cache, "/v1/snapshot")
 
-    assert ({state.name: state for state in index(cache)}, version(cache)) == before
+    assert ({state.name: state for state in cache.index}, cache.version[0]) == before
 
 
 async def test_the_answer_is_the_one_that_the_file_gives(

@@ -19,7 +19,6 @@ from tests.support.caches import (
     bind,
     cluster,
     empty,
-    index,
     lined,
     planned,
     switched,
@@ -72,7 +71,7 @@ def test_it_says_what_the_index_says() -> None:
 
     found = document.cluster_of(of(cache))
 
-    assert list(found) == list(index(cache))
+    assert list(found) == list(cache.index)
     assert [each.name for each in of(cache).nodes] == [*FOUR, "n5"]
 
 

@@ -8,7 +8,7 @@ from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import pod as pod_placement
 from scheduler_core.wire.pods import NpuPod
-from tests.support.caches import apply, bind, choose, cluster, index, time_of
+from tests.support.caches import apply, bind, choose, cluster, time_of
 from tests.support.clock import NOW_NS
 from tests.support.watched import RESOURCE, claim, node, pod, report, tenant
 
@@ -25,7 +25,7 @@ def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Refusal:
 def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
     cache = cluster(tenant("a", "n1", (0, 1, 4)))
 
-    placed = pod_placement.place(RESOURCE, 2, index(cache))
+    placed = pod_placement.place(RESOURCE, 2, cache.index)
 
     made = bind(cache, pod("p", count=2), "n1")
 

@@ -5,7 +5,7 @@ import pytest
 from extender.gang.gangs import Phase
 from scheduler_core.wire.annotations import ALLOCATED_ON
 from tests.extender.volcanos import VolcanoWorld, volcano
-from tests.support.caches import cluster, free, gang_of
+from tests.support.caches import cluster, free
 from tests.support.watched import ALL, RESOURCE, member, pod_update, tenant
 
 NODES = ("n1", "n2", "n3")
@@ -44,7 +44,7 @@ async def test_a_job_is_allocated_whole_in_one_session() -> None:
 
         nodes = {world.pods.on[f"uid-{name}"][ALLOCATED_ON] for name in "abc"}
         assert nodes == set(NODES)
-        gang = gang_of(cache, "uid-a")
+        gang = cache.gang_of("uid-a")
         assert gang is not None
         assert gang.plan.phase is Phase.BINDING
         for name in "abc":
