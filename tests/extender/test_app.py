@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from service import clock
 from tests.support import objects
 from tests.support.objects import NODES, PODS
 from tests.support.servers import api_server
-from tests.support.until import until
+from tests.support.until import equal, until
 from tests.support.watched import RESOURCE
 
 REPORTS = objects.CONFIGMAPS
@@ -52,6 +52,25 @@ class World:
     async def add_pod(self, name: str, count: int) -> dict[str, Any]:
         return await self.api.create(PODS, objects.pod(name, count))
 
+    async def add_fitting_pod(
+        self, count: int = 8, **affinity: tuple[int, ...]
+    ) -> dict[str, Any]:
+        """Add the node n1 and the pod p; return p as soon as it may go to n1."""
+        await self.add_node("n1", **affinity)
+        pod = await self.add_pod("p", count)
+        await self.until_fits(pod, "n1")
+        return pod
+
+    async def until_fits(self, pod: dict[str, Any], node: str) -> None:
+        """Wait until the watches have shown that a pod may go to a node."""
+        await until(lambda: self.filter(pod, node), lambda found: found["NodeNames"])
+
+    async def until_refused(self, pod: dict[str, Any], key: str, text: str) -> None:
+        """Wait until filter has this text for n1 under this key."""
+        await until(
+            lambda: self.filter(pod, "n1"), lambda found: found[key] == {"n1": text}
+        )
+
     async def filter(self, pod: dict[str, Any], *names: str) -> dict[str, Any]:
         return await self.post("filter", {"Pod": pod, "NodeNames": list(names)})
 
@@ -76,6 +95,21 @@ class World:
     async def get(self, path: str) -> tuple[int, str]:
         async with self.extender.get(path) as answer:
             return answer.status, await answer.text()
+
+    async def events(self, namespace: str = "default") -> list[tuple[str, str, str]]:
+        """Return reason, object's name and message of each event."""
+        found = await self.api.items(f"/api/v1/namespaces/{namespace}/events")
+        return [
+            (event["reason"], event["involvedObject"]["name"], event["message"])
+            for event in found
+        ]
+
+    async def until_event(self, reason: str, name: str) -> None:
+        """Wait until a pod is told for this reason."""
+        await until(
+            self.events,
+            lambda found: (reason, name) in [event[:2] for event in found],
+        )
 
 
 def report_of(
@@ -138,15 +172,6 @@ async def is_ready(world: World) -> bool:
     return (await world.get("/readyz"))[0] == 200
 
 
-def fits(world: World, pod: dict[str, Any], *names: str) -> Callable[[], Any]:
-    """Whether filter offers any of the nodes, as soon as the watches show them."""
-
-    async def ask() -> bool:
-        return bool((await world.filter(pod, *names))["NodeNames"])
-
-    return ask
-
-
 async def nothing_was_known_wrongly(world: World) -> bool:
     """Whether the sweep has looked, and has found nothing."""
     seen = {"metadata": {"annotations": {"seen-at": str(clock.wall_ns())}}}
@@ -162,9 +187,7 @@ async def nothing_was_known_wrongly(world: World) -> bool:
 @pytest.mark.seed("000-01")
 @pytest.mark.seed("000-02")
 async def test_a_pod_is_filtered_bound_marked_and_explained(world: World) -> None:
-    await world.add_node("n1", held=(0, 1), releasing=(4,))
-    pod = await world.add_pod("p", 2)
-    await until(fits(world, pod, "n1"))
+    pod = await world.add_fitting_pod(2, held=(0, 1), releasing=(4,))
 
     assert await world.bind(pod, "n1") == ""
 
@@ -173,96 +196,61 @@ async def test_a_pod_is_filtered_bound_marked_and_explained(world: World) -> Non
     assert bound["metadata"]["annotations"][RESOURCE] == "Ascend910-2,Ascend910-3"
     assert int(bound["metadata"]["annotations"]["predicate-time"]) > 0
 
-    async def is_reported() -> bool:
-        events = await world.api.items("/api/v1/namespaces/default/events")
-        return any(
-            (event["reason"], event["involvedObject"]["name"])
-            == ("AscendScheduled", "p")
-            for event in events
-        )
-
-    async def is_explained() -> bool:
-        return '"chips": [2, 3]' in (await world.get("/v1/explain/default/p"))[1]
-
-    await until(is_reported)
-    await until(is_explained)
+    await world.until_event("AscendScheduled", "p")
+    await until(
+        lambda: world.get("/v1/explain/default/p"),
+        lambda found: '"chips": [2, 3]' in found[1],
+    )
     await until(lambda: nothing_was_known_wrongly(world))
 
 
 async def test_what_changes_in_the_cluster_changes_the_answer(world: World) -> None:
-    await world.add_node("n1")
-    pod = await world.add_pod("p", 8)
-    await until(fits(world, pod, "n1"))
+    pod = await world.add_fitting_pod()
     name = deviceinfo.configmap_name("n1")
 
     await world.api.patch(f"{REPORTS}/{name}", {"data": report_of(held=(5,))})
-
-    async def is_refused() -> bool:
-        answer = await world.filter(pod, "n1")
-        return bool(answer["FailedNodes"] == {"n1": "without 8 free chips"})
-
-    await until(is_refused)
+    await world.until_refused(pod, "FailedNodes", "without 8 free chips")
 
     await world.api.delete(f"{REPORTS}/{name}")
-
-    async def is_silent() -> bool:
-        answer = await world.filter(pod, "n1")
-        return bool(answer["FailedAndUnresolvableNodes"] == {"n1": "agent silent"})
-
-    await until(is_silent)
+    await world.until_refused(pod, "FailedAndUnresolvableNodes", "agent silent")
 
 
 async def test_settings_follow_their_configmap_without_a_restart(world: World) -> None:
-    await world.add_node("n1")
-    pod = await world.add_pod("p", 8)
-    await until(fits(world, pod, "n1"))
+    pod = await world.add_fitting_pod()
     report = {"data": report_of(available=(0, 1))}
     await world.api.patch(f"{REPORTS}/{deviceinfo.configmap_name('n1')}", report)
     said = {"self-maintain-available-card": "false"}
     config = objects.configmap(live_settings.NAME, said)
 
     await world.api.create(REPORTS, config)
-
-    async def is_bounded() -> bool:
-        answer = await world.filter(pod, "n1")
-        return bool(answer["FailedNodes"] == {"n1": "without 8 free chips"})
-
-    await until(is_bounded)
+    await world.until_refused(pod, "FailedNodes", "without 8 free chips")
 
     wrong = {"data": {"self-maintain-available-card": "maybe"}}
     await world.api.patch(f"{REPORTS}/{live_settings.NAME}", wrong)
-
-    async def reasons() -> set[str]:
-        events = await world.api.items("/api/v1/namespaces/kube-system/events")
-        return {str(event["reason"]) for event in events}
-
-    async def is_reported() -> bool:
-        told = {"AscendSettingsTaken", "AscendSettingsUnusable"}
-        return await reasons() == told
-
-    await until(is_reported)
+    await until(
+        lambda: world.events("kube-system"),
+        lambda found: (
+            {reason for reason, _, _ in found}
+            == {"AscendSettingsTaken", "AscendSettingsUnusable"}
+        ),
+    )
     assert "ascend_extender_settings_unusable 1.0" in (await world.get("/metrics"))[1]
-    assert await is_bounded()
+    answer = await world.filter(pod, "n1")
+    assert answer["FailedNodes"] == {"n1": "without 8 free chips"}
 
     await world.api.delete(f"{REPORTS}/{live_settings.NAME}")
 
-    await until(fits(world, pod, "n1"))
+    await world.until_fits(pod, "n1")
 
 
 async def test_an_outage_of_the_api_server_is_said_and_survived(world: World) -> None:
-    await world.add_node("n1")
-    pod = await world.add_pod("p", 8)
-    await until(fits(world, pod, "n1"))
+    pod = await world.add_fitting_pod()
 
     await world.server.pause()
     said = await world.bind(pod, "n1")
     assert said.startswith("the API server gave no clear answer to the bind")
     await world.server.resume()
-
-    async def is_bound() -> bool:
-        return await world.bind(pod, "n1") == ""
-
-    await until(is_bound)
+    await until(lambda: world.bind(pod, "n1"), equal(""))
     bound = await world.api.get(f"{PODS}/p")
     assert bound["spec"]["nodeName"] == "n1"
 
@@ -270,27 +258,21 @@ async def test_an_outage_of_the_api_server_is_said_and_survived(world: World) ->
 async def test_it_decides_nothing_while_it_does_not_see_what_changes(
     world: World,
 ) -> None:
-    await world.add_node("n1")
-    pod = await world.add_pod("p", 8)
-    await until(fits(world, pod, "n1"))
+    pod = await world.add_fitting_pod()
 
     await world.server.pause()
-
-    async def is_refused() -> bool:
-        answer = await world.filter(pod, "n1")
-        said = "the extender waits until it sees the cluster's "
-        return bool(said in answer["FailedAndUnresolvableNodes"].get("n1", ""))
-
-    await until(is_refused)
+    said = "the extender waits until it sees the cluster's "
+    await until(
+        lambda: world.filter(pod, "n1"),
+        lambda found: said in found["FailedAndUnresolvableNodes"].get("n1", ""),
+    )
 
     await world.server.resume()
-    await until(fits(world, pod, "n1"))
-
-    async def is_marked() -> bool:
-        node = await world.api.get("/api/v1/nodes/n1")
-        return wake.ANNOTATION in node["metadata"]["annotations"]
-
-    await until(is_marked)
+    await world.until_fits(pod, "n1")
+    await until(
+        lambda: world.api.get("/api/v1/nodes/n1"),
+        lambda node: wake.ANNOTATION in node["metadata"]["annotations"],
+    )
 
 
 async def test_it_stops_when_told_and_leaves_nothing_behind(world: World) -> None:
@@ -305,7 +287,7 @@ async def test_after_a_restart_it_knows_what_is_taken(
 ) -> None:
     await world.add_node("n1")
     first, second = [await world.add_pod(name, 4) for name in ("a", "b")]
-    await until(fits(world, first, "n1"))
+    await world.until_fits(first, "n1")
     assert await world.bind(first, "n1") == ""
 
     other = tmp_path / "other"
@@ -341,7 +323,7 @@ async def test_a_clock_that_is_hours_ahead_makes_no_agent_silent(
         assert (await world.filter(pod, "n1"))["NodeNames"] == ["n1"]
 
         await world.add_node("n2")
-        await until(fits(world, pod, "n2"))
+        await world.until_fits(pod, "n2")
         world.extender = before
 
 

@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.apiserver.resources import PODS as PODS_RESOURCE
-from scheduler_core.wire import annotations
 from tests.extender.test_app import World
 from tests.extender.test_gangs_over_http import (
-    are_bound,
-    has_event,
     member,
     nodes_of,
     scheduled,
 )
 from tests.support import objects
 from tests.support.objects import PODS
-from tests.support.until import until
-from tests.support.watched import RESOURCE
+from tests.support.until import equal, until
+from tests.support.watched import RESOURCE, claim, served
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
@@ -36,13 +33,7 @@ def asking(name: str, count: int, priority: int) -> dict[str, Any]:
 async def run(world: World, name: str, node: str, *chips: int) -> None:
     """A pod that has its chips, confirmed as by its agent, and is ready."""
     pod = asking(name, len(chips), 0)
-    named = ",".join(f"Ascend910-{chip}" for chip in chips)
-    served = str(annotations.SERVED)
-    pod["metadata"]["annotations"] = {
-        RESOURCE: named,
-        annotations.PREDICATE_TIME: served,
-        annotations.ASCEND_REAL: named,
-    }
+    pod["metadata"]["annotations"] = served(chips)
     pod["spec"]["nodeName"] = node
     await world.api.create(PODS, pod)
     ready = [{"type": "Ready", "status": "True"}]
@@ -50,8 +41,9 @@ async def run(world: World, name: str, node: str, *chips: int) -> None:
     await world.api.patch_status(f"{PODS}/{name}", {"status": status})
 
 
-async def _have_nodes(world: World, names: tuple[str, ...]) -> bool:
-    return set(names) <= set(await nodes_of(world))
+async def until_placed(world: World, *names: str) -> None:
+    """Wait until these pods have nodes."""
+    await until(lambda: nodes_of(world), lambda nodes: set(names) <= set(nodes))
 
 
 def ending(world: World) -> set[str]:
@@ -69,10 +61,6 @@ async def chips_of(world: World, name: str) -> str:
     return found
 
 
-async def is_ending(world: World, *names: str) -> bool:
-    return ending(world) == set(names)
-
-
 async def test_a_ring_is_freed_for_a_pod_of_higher_priority(tmp_path: Path) -> None:
     async with scheduled(tmp_path, "--preemption", "evict") as world:
         await world.add_node("n1")
@@ -84,19 +72,18 @@ async def test_a_ring_is_freed_for_a_pod_of_higher_priority(tmp_path: Path) -> N
 
         await add(world, "equal", 8)  # waits, and nobody goes for it
         await add(world, "high", 4, priority=1000)
-        await until(lambda: is_ending(world, "a"))
-        await until(lambda: has_event(world, "AscendPreempted", "a"))
-        await until(lambda: has_event(world, "AscendMakingRoom", "high"))
+        await until(lambda: ending(world), equal({"a"}))
+        await world.until_event("AscendPreempted", "a")
+        await world.until_event("AscendMakingRoom", "high")
 
         _, text = await world.get("/v1/explain/default/high")
         assert "chips 0,1,2,3 of n1 are kept for it, which default/a must leave" in text
         await add(world, "other", 1)
-        await until(lambda: _have_nodes(world, ("other",)))
+        await until_placed(world, "other")
         await world.api.delete(f"{PODS}/a", grace_s=0)
-        await until(lambda: _have_nodes(world, ("high",)))
+        await until_placed(world, "high")
         assert await chips_of(world, "other") == "Ascend910-5"
-        ring = ",".join(f"Ascend910-{chip}" for chip in range(4))
-        assert await chips_of(world, "high") == ring
+        assert await chips_of(world, "high") == claim(range(4))[RESOURCE]
         assert set(await nodes_of(world)) == {"b", "high", "other"}
 
 
@@ -107,7 +94,7 @@ async def test_nobody_goes_unless_it_is_asked_for(tmp_path: Path) -> None:
         await run(world, "b", "n1", 4)
 
         await add(world, "high", 4, priority=1000)
-        await until(lambda: has_event(world, "FailedScheduling", "high"))
+        await world.until_event("FailedScheduling", "high")
 
         assert ending(world) == set()
         assert set(await nodes_of(world)) == {"a", "b"}
@@ -127,13 +114,9 @@ async def test_for_a_job_of_higher_priority_several_rings_are_freed(
             wanting = member(name, size=3, count=4, job="train")
             wanting["spec"]["priority"] = 1000
             await world.api.create(PODS, wanting)
-        await until(lambda: _number_ending(world, 3))
+        await until(lambda: len(ending(world)) == 3)
         for name in ending(world):
             await world.api.delete(f"{PODS}/{name}", grace_s=0)
 
-        await until(lambda: _have_nodes(world, ("w0", "w1", "w2")))
-        assert await are_bound(world, 4)
-
-
-async def _number_ending(world: World, number: int) -> bool:
-    return len(ending(world)) == number
+        await until_placed(world, "w0", "w1", "w2")
+        assert len(await nodes_of(world)) == 4

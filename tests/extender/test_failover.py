@@ -13,13 +13,17 @@ from aiohttp.typedefs import Handler
 
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
-from sandbox.scheduler import ExtenderSettings, SchedulingLoop
 from tests.extender.replicas import Replicas
 from tests.extender.test_app import World, started
-from tests.extender.test_gangs_over_http import add_member, nodes_of
+from tests.extender.test_gangs_over_http import (
+    add_member,
+    nodes_of,
+    scheduling,
+    until_bound,
+)
 from tests.support.objects import PODS
-from tests.support.until import until
-from tests.support.watched import RESOURCE
+from tests.support.until import equal, until
+from tests.support.watched import RESOURCE, claim
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ascend-extender"
 
@@ -65,18 +69,11 @@ async def replicas(
             process = started(server.url, folder / "address", *told)
             processes[name] = await stack.enter_async_context(process)
             found.addresses[name] = (folder / "address").read_text().strip()
-            await until(lambda: holds(found, "a"))
+            await until(found.ready, equal(["a"]))
         front = await asyncio.start_server(found.forward, "127.0.0.1", 0)
         stack.callback(front.close)
         url = f"http://127.0.0.1:{front.sockets[0].getsockname()[1]}"
-        loop = SchedulingLoop(
-            server.url,
-            "user:system:kube-scheduler",
-            extender=ExtenderSettings(url=url, http_timeout_s=30),
-            backoff_s=0.05,
-        )
-        await loop.start()
-        stack.push_async_callback(loop.stop)
+        await stack.enter_async_context(scheduling(server.url, url))
         api = await stack.enter_async_context(ApiClient(server.url, "user:test"))
         session = await stack.enter_async_context(aiohttp.ClientSession(url))
         world = World(
@@ -87,14 +84,6 @@ async def replicas(
             address_file=tmp_path / "a" / "address",
         )
         yield world, found
-
-
-async def holds(found: Replicas, name: str) -> bool:
-    return await found.ready() == [name]
-
-
-async def says(found: Replicas, name: str, text: str) -> bool:
-    return await found.readiness(name) == text
 
 
 async def holder(world: World) -> str | None:
@@ -110,37 +99,30 @@ async def test_a_leader_that_dies_in_the_middle_of_a_job_loses_and_doubles_nothi
     async with replicas(tmp_path, binds, *quick) as (world, found):
         for number in range(1, 5):
             await world.add_node(f"n{number}")
-        await until(lambda: says(found, "b", "a leads"))
+        await until(lambda: found.readiness("b"), equal("a leads"))
         for number in range(4):
             await add_member(world, f"p{number}", size=4)
-
-        async def is_in_the_middle() -> bool:
-            return binds.held >= 2 and len(await nodes_of(world)) == 2
-
-        await until(is_in_the_middle)
+        await until(
+            lambda: nodes_of(world),
+            lambda nodes: binds.held >= 2 and len(nodes) == 2,
+        )
         world.process.kill()
         binds.left = float("inf")
-
-        async def is_whole() -> bool:
-            return len(await nodes_of(world)) == 4
-
-        await until(is_whole)
+        await until_bound(world, 4)
         pods = await world.api.items(PODS)
-        assert sorted(
-            (pod["spec"]["nodeName"], len(chips_of(pod))) for pod in pods
-        ) == [("n1", 8), ("n2", 8), ("n3", 8), ("n4", 8)]
+        all_chips = claim(range(8))[RESOURCE]
+        assert {
+            pod["spec"]["nodeName"]: pod["metadata"]["annotations"][RESOURCE]
+            for pod in pods
+        } == dict.fromkeys(("n1", "n2", "n3", "n4"), all_chips)
         assert await holder(world) == "b"
-
-
-def chips_of(pod: dict[str, dict[str, dict[str, str]]]) -> set[str]:
-    return set(pod["metadata"]["annotations"][RESOURCE].split(","))
 
 
 async def test_a_leader_that_is_told_to_stop_hands_over_at_once(tmp_path: Path) -> None:
     async with replicas(tmp_path, Binds(), "--lease-s", "3600") as (world, found):
         world.process.send_signal(signal.SIGTERM)
 
-        await until(lambda: holds(found, "b"))
+        await until(found.ready, equal(["b"]))
 
         assert await world.process.wait() == 0
         assert await holder(world) == "b"

@@ -13,25 +13,33 @@ from sandbox.scheduler import ExtenderSettings, SchedulingLoop
 from tests.extender.test_app import World, beside_an_api_server
 from tests.support.objects import PODS, pod
 from tests.support.until import until
-from tests.support.watched import RESOURCE
+from tests.support.watched import RESOURCE, claim
 
 
 @asynccontextmanager
 async def scheduled(tmp_path: Path, *arguments: str) -> AsyncIterator[World]:
     """An extender and a scheduler that calls it."""
-    async with beside_an_api_server(tmp_path, *arguments) as world:
-        url = str(world.extender._base_url)
-        loop = SchedulingLoop(
-            world.server.url,
-            "user:system:kube-scheduler",
-            extender=ExtenderSettings(url=url, http_timeout_s=30),
-            backoff_s=0.05,
-        )
-        await loop.start()
-        try:
-            yield world
-        finally:
-            await loop.stop()
+    async with (
+        beside_an_api_server(tmp_path, *arguments) as world,
+        scheduling(world.server.url, str(world.extender._base_url)),
+    ):
+        yield world
+
+
+@asynccontextmanager
+async def scheduling(api_url: str, extender_url: str) -> AsyncIterator[None]:
+    """A scheduler that calls an extender."""
+    loop = SchedulingLoop(
+        api_url,
+        "user:system:kube-scheduler",
+        extender=ExtenderSettings(url=extender_url, http_timeout_s=30),
+        backoff_s=0.05,
+    )
+    await loop.start()
+    try:
+        yield
+    finally:
+        await loop.stop()
 
 
 async def add_member(
@@ -55,12 +63,9 @@ async def nodes_of(world: World) -> dict[str, str]:
     }
 
 
-async def events(world: World, reason: str) -> set[str]:
-    """Names of the pods that were told so."""
-    found = await world.api.items("/api/v1/namespaces/default/events")
-    return {
-        event["involvedObject"]["name"] for event in found if event["reason"] == reason
-    }
+async def until_bound(world: World, count: int) -> None:
+    """Wait until so many pods have a node."""
+    await until(lambda: nodes_of(world), lambda nodes: len(nodes) == count)
 
 
 async def test_a_job_of_eight_pods_is_bound_on_four_nodes(tmp_path: Path) -> None:
@@ -69,24 +74,23 @@ async def test_a_job_of_eight_pods_is_bound_on_four_nodes(tmp_path: Path) -> Non
             await world.add_node(f"n{number}")
         for number in range(7):
             await add_member(world, f"p{number}", size=8, count=4)
-        await until(lambda: told(world, "waits for 1 of the 8 pods of its job"))
+        text = "waits for 1 of the 8 pods of its job"
+        await until(
+            world.events, lambda found: any(text in said for _, _, said in found)
+        )
         assert await nodes_of(world) == {}
 
         await add_member(world, "p7", size=8, count=4)
-        await until(lambda: are_bound(world, 8))
+        await until_bound(world, 8)
 
         pods = await world.api.items(PODS)
         given = sorted(
             (pod["spec"]["nodeName"], pod["metadata"]["annotations"][RESOURCE])
             for pod in pods
         )
-        rings = (
-            ",".join(f"Ascend910-{chip}" for chip in chips)
-            for chips in (range(4), range(4, 8))
-        )
-        ring, other = rings
+        rings = [claim(chips)[RESOURCE] for chips in (range(4), range(4, 8))]
         assert given == [
-            (f"n{number}", chips) for number in range(1, 5) for chips in (ring, other)
+            (f"n{number}", chips) for number in range(1, 5) for chips in rings
         ]
 
 
@@ -101,23 +105,10 @@ async def test_while_one_pod_is_kept_by_something_else_none_is_bound(
         picky["spec"]["nodeSelector"] = {"disk": "ssd"}
         await world.api.create(PODS, picky)
 
-        await until(lambda: has_event(world, "AscendGangTimeout", "b"))
+        await world.until_event("AscendGangTimeout", "b")
 
         assert await nodes_of(world) == {}
         await add_member(world, "c", size=2, job="other")
         await add_member(world, "d", size=2, job="other")
-        await until(lambda: are_bound(world, 2))  # nothing was kept for the first
+        await until_bound(world, 2)  # nothing was kept for the first
         assert set(await nodes_of(world)) == {"c", "d"}
-
-
-async def are_bound(world: World, count: int) -> bool:
-    return len(await nodes_of(world)) == count
-
-
-async def has_event(world: World, reason: str, name: str) -> bool:
-    return name in await events(world, reason)
-
-
-async def told(world: World, text: str) -> bool:
-    found = await world.api.items("/api/v1/namespaces/default/events")
-    return any(text in event["message"] for event in found)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_core.wire import annotations
 from tests.extender.test_app import World, beside_an_api_server
-from tests.support.objects import PODS
+from tests.support.objects import PODS, binding
 from tests.support.until import until
-from tests.support.watched import RESOURCE
+from tests.support.watched import claim
 
 WRITING = {"create", "update", "patch", "delete", "deletecollection"}
 
@@ -24,16 +23,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def bind_as_another(world: World, name: str, node: str, *chips: int) -> None:
     """Mark the pod and bind it, as a scheduler with a plugin of its own does."""
-    named = ",".join(f"Ascend910-{chip}" for chip in chips)
-    marks = {RESOURCE: named, annotations.PREDICATE_TIME: "1"}
-    await world.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": marks}})
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name, "namespace": "default"},
-        "target": {"kind": "Node", "name": node},
-    }
-    await world.api.create(f"{PODS}/{name}/binding", binding)
+    marks = {"metadata": {"annotations": claim(chips)}}
+    await world.api.patch(f"{PODS}/{name}", marks)
+    await world.api.create(f"{PODS}/{name}/binding", binding(name, node))
 
 
 async def report(world: World) -> dict[str, Any]:
@@ -85,19 +77,10 @@ async def test_a_shadow_writes_nothing_and_answers_no_scheduler(world: World) ->
 
 async def known(world: World, name: str) -> None:
     """Wait until the extender knows a pod."""
-    await until(lambda: _is_known(world, name))
+    path = f"/v1/explain/default/{name}"
+    await until(lambda: world.get(path), lambda found: found[0] == 200)
 
 
 async def seen(world: World, number: int) -> None:
     """Wait until the extender has seen so many decisions."""
-    await until(lambda: _has_seen(world, number))
-
-
-async def _is_known(world: World, name: str) -> bool:
-    status, _ = await world.get(f"/v1/explain/default/{name}")
-    return status == 200
-
-
-async def _has_seen(world: World, number: int) -> bool:
-    found = await report(world)
-    return bool(found["decisions"] == number)
+    await until(lambda: report(world), lambda found: found["decisions"] == number)
