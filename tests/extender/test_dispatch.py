@@ -4,14 +4,14 @@ import pytest
 
 from extender.cache import events
 from extender.cache.reservations import Owner
-from extender.clocks import Clock
 from extender.dispatch import Dispatcher, Router
 from extender.gang import events as gang_events
 from tests.support.caches import bind, cluster, kept
-from tests.support.clock import NOW_NS, NOW_S
+from tests.support.clock import Time
+from tests.support.extender import clock_of
 from tests.support.watched import gone, pod, pod_update, report
 
-CLOCK = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
+CLOCK = clock_of(Time())
 
 
 def test_what_an_effect_causes_comes_after_it() -> None:

@@ -8,6 +8,8 @@ from extender.apiserver.wake import MARKED_MOST, SchedulerWaker
 from kube.errors import NotFoundError, UnreachableError
 from tests.support.tasks import in_background
 
+pytestmark = pytest.mark.looptime
+
 
 class Marks:
     """The nodes that were marked, and those that cannot be."""
@@ -24,39 +26,31 @@ class Marks:
 
 
 @asynccontextmanager
-async def running(marks: Marks) -> AsyncIterator[SchedulerWaker]:
+async def running() -> AsyncIterator[tuple[SchedulerWaker, Marks]]:
+    marks = Marks()
     waker = SchedulerWaker(marks)
     async with in_background(waker.run()):
-        yield waker
+        yield waker, marks
         await asyncio.sleep(30)
 
 
-@pytest.mark.looptime
 async def test_a_node_that_offers_more_wakes_the_scheduler_while_a_pod_waits() -> None:
-    marks = Marks()
-
-    async with running(marks) as waker:
+    async with running() as (waker, marks):
         waker.note_refused()
         waker.note_improved({"node-2"})
 
     assert marks.marked == ["node-2"]
 
 
-@pytest.mark.looptime
 async def test_nobody_is_woken_while_no_pod_waits() -> None:
-    marks = Marks()
-
-    async with running(marks) as waker:
+    async with running() as (waker, marks):
         waker.note_improved({"node-2"})
 
     assert marks.marked == []
 
 
-@pytest.mark.looptime
 async def test_it_wakes_once_for_each_refusal() -> None:
-    marks = Marks()
-
-    async with running(marks) as waker:
+    async with running() as (waker, marks):
         waker.note_refused()
         waker.note_improved({"node-1"})
         await asyncio.sleep(1)
@@ -68,11 +62,8 @@ async def test_it_wakes_once_for_each_refusal() -> None:
     assert marks.marked == ["node-1", "node-3"]
 
 
-@pytest.mark.looptime
 async def test_what_becomes_free_together_wakes_together_and_is_bounded() -> None:
-    marks = Marks()
-
-    async with running(marks) as waker:
+    async with running() as (waker, marks):
         waker.note_refused()
         for number in range(100):
             waker.note_improved({f"node-{number:03}"})
@@ -80,12 +71,9 @@ async def test_what_becomes_free_together_wakes_together_and_is_bounded() -> Non
     assert marks.marked == [f"node-{number:03}" for number in range(MARKED_MOST)]
 
 
-@pytest.mark.looptime
 async def test_an_api_server_that_is_away_is_tried_again() -> None:
-    marks = Marks()
-    marks.failures["node-2"] = UnreachableError("connection refused")
-
-    async with running(marks) as waker:
+    async with running() as (waker, marks):
+        marks.failures["node-2"] = UnreachableError("connection refused")
         waker.note_refused()
         waker.note_improved({"node-1", "node-2"})
         await asyncio.sleep(10)
@@ -94,12 +82,9 @@ async def test_an_api_server_that_is_away_is_tried_again() -> None:
     assert marks.marked == ["node-1", "node-2"]
 
 
-@pytest.mark.looptime
 async def test_a_node_that_is_gone_is_passed_over() -> None:
-    marks = Marks()
-    marks.failures["node-1"] = NotFoundError(404, "NotFound", "no such node")
-
-    async with running(marks) as waker:
+    async with running() as (waker, marks):
+        marks.failures["node-1"] = NotFoundError(404, "NotFound", "no such node")
         waker.note_refused()
         waker.note_improved({"node-1", "node-2"})
 

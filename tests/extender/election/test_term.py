@@ -10,7 +10,6 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from extender.app import Extender
-from extender.clocks import Clock
 from extender.election.elector import Election
 from extender.election.lease import LeaseConfig
 from extender.election.term import Leadership
@@ -22,10 +21,11 @@ from kube.errors import ConflictError, NotFoundError
 from kube.objects import Lease, LeaseSpec, Meta
 from service.endpoints import Endpoints
 from service.settings import load
-from tests.support.clock import NOW_NS, NOW_S
+from tests.support.clock import Time
+from tests.support.extender import clock_of
 from tests.support.until import until
 
-WALL = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
+WALL = clock_of(Time())
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """Who may read gets an address where nothing is decided."""
 
 import ssl
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import aiohttp
@@ -23,6 +24,14 @@ BOTH = ("--listen", "127.0.0.1:0", "--read-listen", "127.0.0.1:0")
 EXPLAIN = "/v1/explain/default/p"
 
 
+def serving(
+    *arguments: str | Path,
+) -> AbstractAsyncContextManager[tuple[str, str]]:
+    """Serve the routes as a program with these arguments does: both addresses."""
+    told = load(Settings, list(map(str, arguments)), {})
+    return listeners.serve(told, CollectorRegistry(), lambda: None, ROUTES)
+
+
 async def statuses(url: str, context: ssl.SSLContext | None = None) -> list[int]:
     """Of a bind, of an explanation, and of the question whether it is ready."""
     found = []
@@ -34,12 +43,7 @@ async def statuses(url: str, context: ssl.SSLContext | None = None) -> list[int]
 
 
 async def test_at_the_readers_address_nothing_is_decided() -> None:
-    told = load(Settings, BOTH, {})
-
-    async with listeners.serve(told, CollectorRegistry(), lambda: None, ROUTES) as (
-        address,
-        read,
-    ):
+    async with serving(*BOTH) as (address, read):
         assert await statuses(f"http://{address}") == [200, 200, 200]
         assert await statuses(f"http://{read}") == [404, 200, 200]
 
@@ -49,20 +53,12 @@ async def test_only_at_the_schedulers_address_a_certificate_is_asked_for(
 ) -> None:
     ours, key = authorities.make(tmp_path, "ours")
     scheduler = authorities.make(tmp_path, "scheduler")
-    told = load(
-        Settings,
-        [
-            *BOTH,
-            *("--tls-certificate", str(ours), "--tls-key", str(key)),
-            *("--tls-client-ca", str(scheduler[0])),
-        ],
-        {},
-    )
+    told = ("--tls-certificate", ours, "--tls-key", key)
     anybody = ssl.create_default_context(cafile=str(ours))
     known = ssl.create_default_context(cafile=str(ours))
     known.load_cert_chain(*scheduler)
 
-    async with listeners.serve(told, CollectorRegistry(), lambda: None, ROUTES) as (
+    async with serving(*BOTH, *told, "--tls-client-ca", scheduler[0]) as (
         address,
         read,
     ):
@@ -73,8 +69,6 @@ async def test_only_at_the_schedulers_address_a_certificate_is_asked_for(
 
 
 async def test_half_of_what_tls_needs_is_a_wrong_setting() -> None:
-    told = load(Settings, ["--tls-client-ca", "/nowhere"], {})
-
     with pytest.raises(SettingsError, match="--tls-certificate and --tls-key"):
-        async with listeners.serve(told, CollectorRegistry(), lambda: None, ROUTES):
+        async with serving("--tls-client-ca", "/nowhere"):
             raise AssertionError("it serves without them")

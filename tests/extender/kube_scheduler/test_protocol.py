@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,25 +83,6 @@ def test_names_are_answered_as_names_even_if_there_are_none_left() -> None:
     assert json.loads(answer)["NodeNames"] == []
 
 
-@pytest.mark.parametrize(
-    ("body", "where"),
-    [
-        (b"", "body"),
-        (b"[]", "body"),
-        (b"\xff", "body"),
-        (b'{"NodeNames":[]}', "Pod"),
-        (b'{"Pod":7}', "Pod"),
-        (b'{"Pod":{},"NodeNames":[1]}', "NodeNames"),
-        (b'{"Pod":{},"Nodes":{"items":[{}]}}', "Nodes.items[0]"),
-    ],
-)
-def test_a_body_that_is_none_says_which_key_is_wrong(body: bytes, where: str) -> None:
-    with pytest.raises(BodyError) as caught:
-        protocol.nodes_args(body)
-
-    assert str(caught.value).startswith(where)
-
-
 def test_a_recorded_preempt_gives_the_victims_of_each_node() -> None:
     body = recorded("kube-scheduler-preempt-meta-victims.json")
 
@@ -127,18 +109,33 @@ def test_victims_as_whole_pods_are_read_by_their_uid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "where"),
+    ("read", "body", "where"),
     [
-        (b"{}", "Pod"),
-        (b'{"Pod":{},"NodeNameToVictims":[]}', "NodeNameToVictims"),
-        (b'{"Pod":{},"NodeNameToMetaVictims":{"n":7}}', "NodeNameToMetaVictims"),
+        (protocol.nodes_args, b"", "body"),
+        (protocol.nodes_args, b"[]", "body"),
+        (protocol.nodes_args, b"\xff", "body"),
+        (protocol.nodes_args, b'{"NodeNames":[]}', "Pod"),
+        (protocol.nodes_args, b'{"Pod":7}', "Pod"),
+        (protocol.nodes_args, b'{"Pod":{},"NodeNames":[1]}', "NodeNames"),
+        (protocol.nodes_args, b'{"Pod":{},"Nodes":{"items":[{}]}}', "Nodes.items[0]"),
+        (protocol.preempt_args, b"{}", "Pod"),
+        (
+            protocol.preempt_args,
+            b'{"Pod":{},"NodeNameToVictims":[]}',
+            "NodeNameToVictims",
+        ),
+        (
+            protocol.preempt_args,
+            b'{"Pod":{},"NodeNameToMetaVictims":{"n":7}}',
+            "NodeNameToMetaVictims",
+        ),
     ],
 )
-def test_a_preempt_that_is_none_says_which_key_is_wrong(
-    body: bytes, where: str
+def test_a_body_that_is_none_says_which_key_is_wrong(
+    read: Callable[[bytes], object], body: bytes, where: str
 ) -> None:
     with pytest.raises(BodyError) as caught:
-        protocol.preempt_args(body)
+        read(body)
 
     assert str(caught.value).startswith(where)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from jsonschema import Draft202012Validator
 from prometheus_client import CollectorRegistry
 
 from extender.cache.cache import Cache
-from extender.clocks import Clock
 from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import openapi
 from extender.queries.routes import QueryRoutes
@@ -23,27 +23,28 @@ from scheduler_core.snapshot import document
 from service.endpoints import Endpoints
 from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
 from tests.support.caches import apply, cluster, switched
-from tests.support.clock import NOW_NS, NOW_S
+from tests.support.clock import Time
+from tests.support.extender import clock_of
 from tests.support.watched import LARGE, RESOURCE, member, tenant
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
-WALL = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
 RefuseBind = tuple[int, dict[str, Any]]
+
+
+def routes_of(
+    cache: Cache, waits: str | None = None, **more: int
+) -> list[web.RouteDef]:
+    clock, networks = clock_of(Time()), NetworkTopology(cache, Rules())
+    return QueryRoutes(
+        cache, networks, lambda: waits, notes=LastDecisions(), clock=clock, **more
+    ).routes()
 
 
 @asynccontextmanager
 async def reading(
-    cache: Cache, *, waits: str | None = None, waiting_most: int = 8
+    cache: Cache, *, waits: str | None = None, **more: int
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    networks = NetworkTopology(cache, Rules())
-    routes = QueryRoutes(
-        cache,
-        networks,
-        lambda: waits,
-        notes=LastDecisions(),
-        clock=WALL,
-        waiting_most=waiting_most,
-    ).routes()
+    routes = routes_of(cache, waits, **more)
     endpoints = Endpoints(CollectorRegistry(), lambda: waits, routes=routes)
     async with (
         endpoints.serving("127.0.0.1:0") as address,
@@ -277,16 +278,9 @@ async def test_the_description_is_served_as_it_is_in_the_docs() -> None:
 
 
 def test_the_description_speaks_of_every_read_endpoint() -> None:
-    cache = half_full()
-    routes = QueryRoutes(
-        cache,
-        NetworkTopology(cache, Rules()),
-        lambda: None,
-        notes=LastDecisions(),
-        clock=WALL,
-    ).routes()
+    paths = {route.path for route in routes_of(half_full())}
 
-    assert {route.path for route in routes} == set(openapi.DOCUMENT["paths"])
+    assert paths == set(openapi.DOCUMENT["paths"])
 
 
 async def test_explanations_are_as_described() -> None:

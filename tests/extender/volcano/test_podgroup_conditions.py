@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from extender.cache.cache import Cache
 from extender.http.body import BodyError
 from extender.volcano import podgroup_conditions, protocol
 from kube.errors import ConflictError, ForbiddenError, KubeError, UnreachableError
@@ -39,6 +40,11 @@ OURS = {
 }
 
 
+def full() -> Cache:
+    """A node without a free chip, and a pod that waits for eight."""
+    return cluster(tenant("x", "n1", ALL), pod_update("p", 8))
+
+
 async def vote(world: VolcanoWorld, *conditions: Mapping[str, object]) -> int:
     """Ask for the PodGroup `g` of one pod, with what Volcano knows of it."""
     world.groups.on.setdefault("g", ("7", list(conditions)))
@@ -65,26 +71,21 @@ async def settled() -> None:
 
 
 async def test_the_reason_stands_behind_volcanos_own_and_is_written_once() -> None:
-    async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(pod_update("p", 8))
-
+    async with volcano(full()) as world:
         assert [await vote(world, THEIRS) for _ in range(3)] == [-1, -1, -1]
 
         assert world.groups.writes == [("g", [THEIRS, OURS])]
 
 
 async def test_before_volcano_has_a_condition_of_its_own_nothing_is_written() -> None:
-    async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(pod_update("p", 8))
-
+    async with volcano(full()) as world:
         assert await vote(world, SCHEDULED) == -1
 
         assert world.groups.writes == []
 
 
 async def test_a_reason_that_changes_is_written_again_but_not_soon() -> None:
-    async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(pod_update("p", 8))
+    async with volcano(full()) as world:
         await vote(world, THEIRS, OURS | {"message": "another"})
         world.groups.on["g"] = ("20", [THEIRS, OURS | {"message": "another"}])
         await vote(world)
@@ -97,8 +98,7 @@ async def test_a_reason_that_changes_is_written_again_but_not_soon() -> None:
 
 
 async def test_a_write_that_crosses_volcanos_is_done_again_later() -> None:
-    async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(pod_update("p", 8))
+    async with volcano(full()) as world:
         world.groups.fates.append(ConflictError(409, "Conflict"))
 
         await vote(world, THEIRS)
@@ -111,9 +111,7 @@ async def test_a_write_that_crosses_volcanos_is_done_again_later() -> None:
 
 
 async def test_when_there_is_room_the_reason_goes_after_volcano_has_written() -> None:
-    async with volcano(cluster(nodes=("n1",))) as world:
-        world.learn(pod_update("p", 8))
-
+    async with volcano(cluster(pod_update("p", 8))) as world:
         assert await vote(world, THEIRS, OURS) == 0
         world.volcano.tick()
         await settled()
@@ -128,8 +126,7 @@ async def test_when_there_is_room_the_reason_goes_after_volcano_has_written() ->
 
 
 async def test_a_reason_is_taken_away_until_it_is_gone_but_not_for_ever() -> None:
-    async with volcano(cluster(nodes=("n1",))) as world:
-        world.learn(pod_update("p", 8))
+    async with volcano(cluster(pod_update("p", 8))) as world:
         world.groups.fates.extend(UnreachableError("nobody") for _ in range(100))
         await vote(world, THEIRS, OURS)
 
@@ -143,8 +140,7 @@ async def test_a_reason_is_taken_away_until_it_is_gone_but_not_for_ever() -> Non
 
 
 async def test_without_the_right_nothing_more_is_tried() -> None:
-    async with volcano(cluster(tenant("x", "n1", ALL), nodes=("n1",))) as world:
-        world.learn(pod_update("p", 8))
+    async with volcano(full()) as world:
         refused: list[KubeError] = [ForbiddenError(403, "Forbidden")] * 9
         world.groups.fates.extend(refused)
 

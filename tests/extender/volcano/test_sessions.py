@@ -35,9 +35,8 @@ async def session(
 
 
 async def test_a_job_is_allocated_whole_in_one_session() -> None:
-    cache = cluster(nodes=NODES)
+    cache = cluster(*(member(name, size=3) for name in "abc"), nodes=NODES)
     async with volcano(cache) as world:
-        world.learn(*(member(name, size=3) for name in "abc"))
         assert await world.vote("a", "b", "c") == 0
 
         assert await session(world, ["a", "b", "c"], NODES) == ["a", "b", "c"]
@@ -88,8 +87,7 @@ async def test_who_gets_the_place_of_another_pod_changes_places_with_it() -> Non
 
 async def test_nodes_that_volcano_does_not_offer_are_not_planned_on_again() -> None:
     offered = ("n2", "n3")
-    async with volcano(cluster(nodes=NODES)) as world:
-        world.learn(*(member(name) for name in "ab"))
+    async with volcano(cluster(*(member(name) for name in "ab"), nodes=NODES)) as world:
         assert await session(world, ["a", "b"], offered) == []
         sessions = 0
         while not await session(world, ["a", "b"], offered):
@@ -100,8 +98,7 @@ async def test_nodes_that_volcano_does_not_offer_are_not_planned_on_again() -> N
 
 
 async def test_what_volcano_keeps_taking_back_is_tried_ever_more_seldom() -> None:
-    async with volcano(cluster(nodes=NODES)) as world:
-        world.learn(*(member(name) for name in "ab"))
+    async with volcano(cluster(*(member(name) for name in "ab"), nodes=NODES)) as world:
         for _ in range(80):
             assert await session(world, ["a", "b"], ("n1",)) == []
             world.time.now_s += 1.0
@@ -112,9 +109,7 @@ async def test_what_volcano_keeps_taking_back_is_tried_ever_more_seldom() -> Non
 
 
 async def test_a_member_before_the_others_waits_for_them() -> None:
-    async with volcano(cluster(nodes=NODES)) as world:
-        world.learn(member("a", size=3))
-
+    async with volcano(cluster(member("a", size=3), nodes=NODES)) as world:
         assert await world.vote("a") == 0
         assert (
             await world.predicate("a", "n1") == "waits for 2 of the 3 pods of its job"

@@ -44,9 +44,8 @@ async def test_predicate_says_of_each_node_why_not_and_if_eviction_can_help() ->
 
 
 async def test_prioritize_tells_classes_apart_by_more_than_others_can_add() -> None:
-    cache = cluster(tenant("a", "n2", (0, 1, 2)), nodes=NODES)
+    cache = cluster(tenant("a", "n2", (0, 1, 2)), pod_update("p", 1), nodes=NODES)
     async with volcano(cache) as world:
-        world.learn(pod_update("p", 1))
         nodes = [{"Name": node} for node in NODES]
         answer = await world.ask("prioritize", task=task("p"), nodes=nodes)
 
@@ -57,8 +56,7 @@ async def test_prioritize_tells_classes_apart_by_more_than_others_can_add() -> N
 
 
 async def test_allocated_means_promised_and_written_and_given_back_means_gone() -> None:
-    async with volcano(cluster()) as world:
-        world.learn(pod_update("p", 2))
+    async with volcano(cluster(pod_update("p", 2))) as world:
         assert await world.allocate("p", "n1") == ""
 
         written = dict(world.pods.on["uid-p"])
@@ -97,8 +95,7 @@ async def test_two_pods_of_one_session_never_share_a_chip() -> None:
 
 @pytest.mark.parametrize("status", [Status.PIPELINED, Status.RUNNING])
 async def test_only_allocated_tasks_get_chips(status: Status) -> None:
-    async with volcano(cluster()) as world:
-        world.learn(pod_update("p", 2))
+    async with volcano(cluster(pod_update("p", 2))) as world:
         body = task("p", status, "n1")
         answer = await world.ask("allocateFunc", task=body)
 
@@ -108,8 +105,7 @@ async def test_only_allocated_tasks_get_chips(status: Status) -> None:
 
 
 async def test_both_verbs_leave_bound_pods_alone() -> None:
-    async with volcano(cluster()) as world:
-        world.learn(pod_update("p", 2))
+    async with volcano(cluster(pod_update("p", 2))) as world:
         await world.allocate("p", "n1")
         bound = pod_update("p", count=2, node="n1", annotations=claim((0, 1)))
         world.learn(bound)
@@ -126,8 +122,7 @@ async def test_both_verbs_leave_bound_pods_alone() -> None:
 
 
 async def test_a_victim_that_no_watch_has_shown_as_bound_keeps_its_chips() -> None:
-    async with volcano(cluster()) as world:
-        world.learn(pod_update("p", 2))
+    async with volcano(cluster(pod_update("p", 2))) as world:
         await world.allocate("p", "n1")
 
         await world.deallocate("p", status=Status.RELEASING)
@@ -137,8 +132,7 @@ async def test_a_victim_that_no_watch_has_shown_as_bound_keeps_its_chips() -> No
 
 
 async def test_what_cannot_be_written_is_refused_given_back_and_taken_away() -> None:
-    async with volcano(cluster()) as world:
-        world.learn(pod_update("p", 2))
+    async with volcano(cluster(pod_update("p", 2))) as world:
         world.pods.fates.append(UnreachableError("cut off"))  # written all the same
 
         said = await world.allocate("p", "n1")
@@ -150,8 +144,7 @@ async def test_what_cannot_be_written_is_refused_given_back_and_taken_away() -> 
 
 
 async def test_what_cannot_be_taken_away_is_tried_until_it_is() -> None:
-    async with volcano(cluster()) as world:
-        world.learn(pod_update("p", 2))
+    async with volcano(cluster(pod_update("p", 2))) as world:
         await world.allocate("p", "n1")
         world.pods.fates.extend([ApiError(500, "InternalError", "no")] * 2)
         world.pods.go_on.clear()
@@ -171,9 +164,8 @@ async def test_what_cannot_be_taken_away_is_tried_until_it_is() -> None:
 
 
 async def test_a_pod_that_is_asked_for_again_long_after_has_lost_its_chips() -> None:
-    cache = cluster(nodes=("n1", "n2"))
+    cache = cluster(pod_update("p", 2), nodes=("n1", "n2"))
     async with volcano(cache) as world:
-        world.learn(pod_update("p", 2))
         await world.allocate("p", "n1")
         assert "earlier bind" in await world.predicate("p", "n2")
         assert await world.predicate("p", "n1") == ""
@@ -186,8 +178,7 @@ async def test_a_pod_that_is_asked_for_again_long_after_has_lost_its_chips() -> 
 
 
 async def test_what_volcano_never_binds_is_given_back_in_the_end() -> None:
-    async with volcano(cluster()) as world:
-        world.learn(pod_update("p", 2))
+    async with volcano(cluster(pod_update("p", 2))) as world:
         await world.allocate("p", "n1")
         world.pass_s(UNBOUND_S - 1)
         assert free(world.cache, "n1") == (2, 3, 4, 5, 6, 7)
@@ -280,9 +271,8 @@ async def test_where_eviction_gives_no_ring_there_are_no_victims() -> None:
 
 
 async def test_nobody_is_a_victim_for_a_pod_that_may_go_nowhere_now() -> None:
-    cache = cluster(tenant("a", "n1", ALL))
+    cache = cluster(tenant("a", "n1", ALL), pod_update("p", 4))
     async with volcano(cache) as world:
-        world.learn(pod_update("p", 4))
         apply(cache, events.Ticked(lost="pods"), now_s=world.time.now_s)
         one = [task("a", Status.RUNNING, "n1")]
         assert await world.ask("preemptable", evictor=task("p"), evictees=one) == {
@@ -327,8 +317,7 @@ async def test_before_the_cluster_is_known_nothing_is_decided(verb: str) -> None
 async def test_a_failure_of_ours_never_looks_like_a_node_that_does_not_fit(
     verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with volcano(cluster(nodes=("node3",))) as world:
-        world.learn(pod_update("p"))
+    async with volcano(cluster(pod_update("p"), nodes=("node3",))) as world:
         damage(world.cache)  # whatever looks at it breaks
         bodies = {
             "jobEnqueueable": {"job": {"Tasks": {"uid-p": {}}}},
