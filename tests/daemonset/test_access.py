@@ -20,7 +20,7 @@ from tests.agent.site import NODE, RESOURCE, Site, running_site
 from tests.daemonset import calls
 from tests.daemonset.rendered import Object, needs_kubectl, objects, of_kind
 from tests.extender.gang.test_membership import CASES
-from tests.support.objects import PODS
+from tests.support.objects import PODS, bind_args
 from tests.support.tasks import in_background
 from tests.support.until import equal, until
 
@@ -223,10 +223,7 @@ class Cluster:
         return names
 
     async def bind(self, pod: Object) -> str:
-        meta = pod["metadata"]
-        body = {"PodName": meta["name"], "PodNamespace": meta["namespace"]}
-        body |= {"PodUID": meta["uid"], "Node": NODE}
-        return str((await self._post("bind", body))["Error"])
+        return str((await self._post("bind", bind_args(pod, NODE)))["Error"])
 
     async def _post(self, verb: str, body: Object) -> Any:
         async with self._http.post(f"{self._url}/{verb}", json=body) as answer:

@@ -75,16 +75,7 @@ class World:
         return await self.post("filter", {"Pod": pod, "NodeNames": list(names)})
 
     async def bind(self, pod: dict[str, Any], node: str) -> str:
-        meta = pod["metadata"]
-        answer = await self.post(
-            "bind",
-            {
-                "PodName": meta["name"],
-                "PodNamespace": meta["namespace"],
-                "PodUID": meta["uid"],
-                "Node": node,
-            },
-        )
+        answer = await self.post("bind", objects.bind_args(pod, node))
         return str(answer["Error"])
 
     async def post(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from scheduler_core import __main__ as program
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.snapshot import document
 from scheduler_core.wire import annotations
-from tests.extender.kube_scheduler.test_verbs import Served, served
+from tests.extender.kube_scheduler.test_verbs import served
 from tests.extender.queries.test_routes import get, plan
 from tests.support import objects
 from tests.support.caches import apply, bind, empty, free, lined, planned
@@ -41,11 +41,6 @@ def sent(name: str, *resources: str, count: int = 1) -> dict[str, Any]:
     return objects.pod(name, limits=limits, meta={"uid": f"uid-{name}"})
 
 
-async def filtered(extender: Served, pod: dict[str, Any], *names: str) -> Any:
-    body = {"Pod": pod, "NodeNames": names}
-    return await extender.post("filter", json.dumps(body).encode())
-
-
 async def test_pods_of_each_line_are_filtered_bound_and_explained() -> None:
     """The 910 pod takes one ring, which is nothing to the cards, and the other way."""
     cache = lined(living("old", TRAINING, (0,)), names=("n1", "n2"))
@@ -57,12 +52,10 @@ async def test_pods_of_each_line_are_filtered_bound_and_explained() -> None:
             wanted = asking(name, line)
             apply(cache, events.PodUpdated(pod=wanted))
             api.add(name, wanted.uid)
-            resource = line.product.resource
 
-            fitting = await filtered(extender, sent(name, resource), "n1", "n2")
-            body = {"PodNamespace": "default", "PodName": name, "Node": "n1"}
-            said = json.dumps(body | {"PodUID": wanted.uid}).encode()
-            bound = await extender.post("bind", said)
+            pod = sent(name, line.product.resource)
+            fitting = await extender.filter(pod, "n1", "n2")
+            bound = await extender.bind(pod, "n1")
 
             assert (fitting["NodeNames"], bound) == (["n1"], {"Error": ""})
             claims[name] = api.bindings[-1]["metadata"]["annotations"]
@@ -80,7 +73,7 @@ async def test_why_not_is_said_of_the_line_that_is_asked_for() -> None:
     cache = lined(living("a", INFERENCE, (8, 9)))
     apply(cache, node("n2", TRAINING))
     async with served(cache) as (extender, _):
-        answer = await filtered(extender, sent("p", CARD), "n1", "n2")
+        answer = await extender.filter(sent("p", CARD), "n1", "n2")
 
     assert answer["NodeNames"] == []
     assert answer["FailedNodes"] == {"n1": "no free chip"}
@@ -89,7 +82,7 @@ async def test_why_not_is_said_of_the_line_that_is_asked_for() -> None:
 
 async def test_a_pod_that_asks_for_both_is_told_so_on_every_node() -> None:
     async with served(lined()) as (extender, _):
-        answer = await filtered(extender, sent("p", RESOURCE, CARD), "n1")
+        answer = await extender.filter(sent("p", RESOURCE, CARD), "n1")
 
     text = f"a pod gets NPUs of one kind: ask for {RESOURCE} or {CARD}"
     assert answer["FailedAndUnresolvableNodes"] == {"n1": text}

@@ -79,6 +79,13 @@ def configmap(
     }
 
 
+def bind_args(pod: Object, node: str) -> Object:
+    """The body with which kube-scheduler asks an extender to bind a pod."""
+    meta = pod["metadata"]
+    named = {"PodNamespace": meta["namespace"], "PodName": meta["name"]}
+    return {**named, "PodUID": meta["uid"], "Node": node}
+
+
 def binding(name: str, node: str, **meta: Any) -> Object:
     """A Binding of a pod to a node."""
     return {

@@ -8,7 +8,6 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.cache import events
 from extender.cache.cache import Cache
 from extender.metrics import Metrics
 from extender.planning.topology import NetworkTopology, Rules
@@ -25,6 +24,9 @@ NODES = (
     tenant("a", "node1", (0, 1, 2, 4, 5, 6, 7)),
     tenant("c", "node3", range(8)),
 )
+
+
+FILTER = recorded("kube-scheduler-filter-names.json")
 
 
 def recorded_cluster() -> Cache:
@@ -44,6 +46,14 @@ class Served:
         async with self._session.post(f"/{verb}", data=body, headers=headers) as answer:
             assert (answer.status, answer.content_type) == (200, "application/json")
             return await answer.json()
+
+    async def filter(self, pod: dict[str, Any], *names: str) -> Any:
+        body = {"Pod": pod, "NodeNames": names}
+        return await self.post("filter", json.dumps(body).encode())
+
+    async def bind(self, pod: dict[str, Any], node: str) -> Any:
+        body = objects.bind_args(pod, node)
+        return await self.post("bind", json.dumps(body).encode())
 
     async def explain(self, name: str) -> tuple[int, dict[str, Any]]:
         async with self._session.get(f"/v1/explain/default/{name}") as answer:
@@ -86,9 +96,7 @@ async def served(
 
 async def test_a_recorded_filter_is_answered_with_the_best_class() -> None:
     async with served(recorded_cluster()) as (extender, _):
-        answer = await extender.post(
-            "filter", recorded("kube-scheduler-filter-names.json")
-        )
+        answer = await extender.post("filter", FILTER)
 
     assert answer == {
         "NodeNames": ["node1"],
@@ -159,9 +167,7 @@ async def test_a_bad_prioritize_is_answered_with_no_scores() -> None:
 
 async def test_nothing_is_decided_before_the_cluster_is_known_whole() -> None:
     async with served(recorded_cluster(), waits="waiting for pods") as (extender, _):
-        answer = await extender.post(
-            "filter", recorded("kube-scheduler-filter-names.json")
-        )
+        answer = await extender.post("filter", FILTER)
         bound = await extender.post("bind", recorded("kube-scheduler-bind.json"))
 
     text = "the extender is not ready: waiting for pods"
@@ -174,9 +180,7 @@ async def test_a_failure_inside_is_an_answer_and_one_log_line(
     cache = recorded_cluster()
     async with served(cache) as (extender, _):
         damage(cache)  # stands for whatever may break inside
-        answer = await extender.post(
-            "filter", recorded("kube-scheduler-filter-names.json")
-        )
+        answer = await extender.post("filter", FILTER)
 
     assert answer == {"Error": "internal error of the extender; its log says more"}
     assert [resource_state.message for resource_state in caplog.records] == [
@@ -185,18 +189,16 @@ async def test_a_failure_inside_is_an_answer_and_one_log_line(
 
 
 async def test_a_pod_without_npus_passes_everywhere() -> None:
-    body = b'{"Pod":{"metadata":{"name":"x"}},"NodeNames":["n1","n2"]}'
     async with served(recorded_cluster()) as (extender, _):
-        answer = await extender.post("filter", body)
+        answer = await extender.filter({"metadata": {"name": "x"}}, "n1", "n2")
 
     assert answer["NodeNames"] == ["n1", "n2"]
 
 
 async def test_decisions_and_refusals_are_counted() -> None:
     async with served(recorded_cluster()) as (extender, _):
-        body = recorded("kube-scheduler-filter-names.json")
-        await extender.post("filter", body)
-        await extender.post("filter", body)
+        await extender.post("filter", FILTER)
+        await extender.post("filter", FILTER)
 
         decided = 'ascend_extender_filter_decisions_total{result="fits"}'
         refused = 'ascend_extender_refused_nodes_total{reason="too-few-free"}'
@@ -211,12 +213,10 @@ async def test_nodes_avoided_and_binds_refused_for_an_unlike_pod_are_counted() -
     cache = cluster(nodes=("n1", "n2"))
     bind(cache, pod("reader", reads_annotation=True), "n1")
     apply(cache, pod_update("p", uid="u"))
-    ask = json.dumps({"Pod": as_json("p", "u"), "NodeNames": ["n1", "n2"]}).encode()
-    to_n1 = {"PodNamespace": "default", "PodName": "p", "PodUID": "u", "Node": "n1"}
 
     async with served(cache) as (extender, _):
-        filtered = await extender.post("filter", ask)
-        refused = await extender.post("bind", json.dumps(to_n1).encode())
+        filtered = await extender.filter(as_json("p", "u"), "n1", "n2")
+        refused = await extender.bind(as_json("p", "u"), "n1")
 
         counted = "ascend_extender_conflicts_total"
         by_verb = [
@@ -230,11 +230,9 @@ async def test_nodes_avoided_and_binds_refused_for_an_unlike_pod_are_counted() -
 
 async def test_a_pending_pod_is_explained_with_counts_and_node_by_node() -> None:
     cache = cluster(tenant("t", "n1", range(8)), nodes=("n1",))
-    wanted = pod("p", uid="u")
-    apply(cache, events.PodUpdated(pod=wanted))
-    ask = json.dumps({"Pod": as_json("p", "u"), "NodeNames": ["n1", "gone"]})
+    apply(cache, pod_update("p", uid="u"))
     async with served(cache) as (extender, _):
-        await extender.post("filter", ask.encode())
+        await extender.filter(as_json("p", "u"), "n1", "gone")
 
         status, found = await extender.explain("p")
         text = await extender.explain_to_a_person("p")
@@ -279,9 +277,8 @@ async def test_a_bound_pod_is_explained_with_node_and_chips() -> None:
 
 async def test_an_old_refusal_is_not_told_of_a_bound_pod() -> None:
     cache = cluster(tenant("t", "n1", range(8)))
-    ask = json.dumps({"Pod": as_json("p", "uid-p"), "NodeNames": ["n1"]})
     async with served(cache) as (extender, _):
-        await extender.post("filter", ask.encode())
+        await extender.filter(as_json("p", "uid-p"), "n1")
         apply(cache, tenant("p", "n1", (0,)))  # bound by somebody else
 
         _, found = await extender.explain("p")

@@ -16,18 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.cache import events
-from extender.cache.cache import Cache
 from extender.cache.reservations import Owner
-from extender.dispatch import Dispatcher
 from extender.preemption.attempt import Outcome, Victim
-from extender.preemption.preemptor import Preemptor
-from extender.scheduling import node_filter
-from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from tests.support.caches import (
     all_reservations,
-    choose,
     cluster,
     masks_on,
     nominations,
@@ -35,11 +29,9 @@ from tests.support.caches import (
     resource_states,
     state_of,
 )
-from tests.support.clock import Time
-from tests.support.extender import clock_of
+from tests.support.extender import NAMES, World
 from tests.support.watched import high, low, report
 
-NODES = ("n1", "n2")
 #: {pod that wants room: (chips, priority)}
 WANTING = {"w1": (4, 10), "w2": (8, 10), "w3": (2, 5), "w4": (4, 20)}
 #: {pod that runs: (node, chips, priority)}
@@ -63,13 +55,9 @@ class Rooms(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.time = Time()
-        self.cache: Cache = cluster(nodes=NODES)
-        clock = clock_of(self.time)
-        self.dispatcher = Dispatcher(self.cache, clock)
-        apply = self.dispatcher.apply
-        self.preemptor = Preemptor(self.cache, apply, self, clock=clock)
-        self.dispatcher.connect(self.preemptor.carry_out)
+        self.cache = cluster(nodes=NAMES)
+        self.world = World(self.cache, evictions=self, preempts=True)
+        self.learn = self.world.learn
         #: {name of a running pod: what the API server says of it}
         self.says: dict[str, Outcome] = {}
         #: pods that were evicted and should not have been
@@ -104,10 +92,6 @@ class Rooms(RuleBasedStateMachine):
 
     # -- what can happen -----------------------------------------------------------
 
-    def learn(self, *found: events.Change) -> None:
-        for each in found:
-            assert self.dispatcher.apply(each) is None, each
-
     def wait_again(self, name: str) -> None:
         count, important = WANTING[name]
         self.learn(high(count, name, important))
@@ -117,23 +101,15 @@ class Rooms(RuleBasedStateMachine):
         pod = self.cache.pods.get(f"uid-{name}")
         if pod is None or pod.node:
             return
-        self.preemptor.reserve_freed_chips(pod, NODES)
-        result = node_filter.filter_nodes(self.cache, pod, NODES, self.time.now_s)
-        if not result.fitting:
-            self.preemptor.refused(pod, NODES)
+        fitting = self.world.filter(name)
+        ids = self.world.reserve(name, fitting[0]) if fitting else ()
+        if not fitting or isinstance(ids, str):
             return
-        now_ns = self.time.now_ns()
-        node, now_s = result.fitting[0], self.time.now_s
-        made = choose(self.cache, pod, node, now_s=now_s, now_ns=now_ns)
-        if isinstance(made, Choice):
-            state = state_of(self.cache, node, pod.shape.resource)
-            nominated = masks_on(self.cache, state, freed=True)
-            others = [mask for owner, mask in nominated.items() if owner != pod.uid]
-            assert _are_apart([made.reservation.chips, *others])
-            ids = chips.ids_of(made.reservation.chips)
-            self.learn(made.reservation)
-            bound = low(name, made.reservation.node, ids, priority=WANTING[name][1])
-            self.learn(bound)
+        (node, *_) = fitting
+        freed = masks_on(self.cache, state_of(self.cache, node), freed=True)
+        others = [mask for owner, mask in freed.items() if owner != pod.uid]
+        assert _are_apart([chips.mask_of(ids), *others])
+        self.learn(low(name, node, ids, priority=WANTING[name][1]))
 
     @rule(name=wanting)
     def end_a_pod_that_was_placed(self, name: str) -> None:
@@ -150,13 +126,13 @@ class Rooms(RuleBasedStateMachine):
 
     @rule(by_s=seconds)
     def tick(self, by_s: int) -> None:
-        self.time.pass_s(by_s)
-        self.learn(*(report(name, update_time=self.time.now_s) for name in NODES))
-        self.learn(events.Ticked())
+        time = self.world.time
+        time.pass_s(by_s)
+        self.learn(*(report(name, update_time=time.now_s) for name in NAMES))
         self.loop.run_until_complete(self._turn())
 
     async def _turn(self) -> None:
-        self.preemptor.tick()
+        self.world.pass_s(0)
         for _ in range(4):
             await asyncio.sleep(0)
 
@@ -180,10 +156,10 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
-        running = self.preemptor._attempts.running
+        running = self.world.preemptor._attempts.running
         assert set(nominations(self.cache)) == set(running)
         for kept in all_reservations(self.cache):
-            assert kept.until_s > self.time.now_s - 1, "it has no end"
+            assert kept.until_s > self.world.time.now_s - 1, "it has no end"
 
     def teardown(self) -> None:
         for _ in range(8):
@@ -191,7 +167,7 @@ class Rooms(RuleBasedStateMachine):
         assert nominations(self.cache) == {}
         owners = {kept.owner for kept in reservations(self.cache).values()}
         assert owners <= {Owner.BIND}
-        self.loop.run_until_complete(self.preemptor.stop())
+        self.loop.run_until_complete(self.world.stop())
         self.loop.close()
 
 

@@ -10,7 +10,9 @@ from extender.cache.reservations import Owner
 from extender.preemption import victims
 from scheduler_core.wire.pods import NpuPod
 from tests.extender.kube_scheduler.test_verbs import served
+from tests.support import objects
 from tests.support.caches import apply, cluster, kept, set_aside
+from tests.support.rows import rows
 from tests.support.watched import member, pod, report, tenant
 
 #: Of each ring one pod with two chips, and one with one.
@@ -76,54 +78,39 @@ def test_chips_that_are_freed_for_another_are_nobody_elses() -> None:
     assert victims.do_help(cache, wanting(4), "n1", ["uid-b", "uid-d"])
 
 
-def asked(*uids: str, name: str = "high", count: int = 4) -> bytes:
-    limits = {"huawei.com/Ascend910": str(count)}
-    spec = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
-    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
-    found = {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 1}
-    wanted = {"Pod": {"metadata": meta, "spec": spec}}
-    return json.dumps(wanted | {"NodeNameToMetaVictims": {"n1": found}}).encode()
+def asked(count: int, *names: str) -> bytes:
+    """What preempt is asked for a pod that wants so many chips."""
+    wanted = objects.pod("high", count, meta={"uid": "uid-high"})
+    return json.dumps({"Pod": wanted} | answer(*names)).encode()
 
 
-def answer(*uids: str) -> dict[str, Any]:
-    pods = [{"UID": uid} for uid in uids]
-    nodes = {"n1": {"Pods": pods, "NumPDBViolations": 1}} if uids else {}
+def answer(*names: str) -> dict[str, Any]:
+    pods = [{"UID": f"uid-{name}"} for name in names]
+    nodes = {"n1": {"Pods": pods, "NumPDBViolations": 1}} if names else {}
     return {"NodeNameToMetaVictims": nodes}
 
 
-@pytest.mark.parametrize(
-    ("uids", "left"),
-    [
-        (("uid-a", "uid-c"), ("uid-a", "uid-c")),
-        (("uid-a", "uid-b"), ()),
-    ],
+@rows(
+    ("uids", "left", "seen", "waits"),
+    {
+        "a ring is free then": (("a", "c"), ("a", "c"), (), None),
+        "no ring is free then": (("a", "b"), (), (), None),
+        "the pod is one of a job": (("a", "c"), (), (member("high", count=4),), None),
+        "the cluster is not known": (("a", "c"), (), (), "waiting for pods"),
+    },
 )
-async def test_the_scheduler_is_left_the_victims_whose_going_frees_a_ring(
-    uids: tuple[str, ...], left: tuple[str, ...]
+async def test_the_scheduler_is_left_the_victims_whose_going_helps(
+    uids: tuple[str, ...],
+    left: tuple[str, ...],
+    seen: tuple[events.Change, ...],
+    waits: str | None,
 ) -> None:
-    async with served(cluster(*TENANTS)) as (extender, _):
-        assert await extender.post("preempt", asked(*uids)) == answer(*left)
-
-
-async def test_for_one_pod_of_a_job_of_several_nobody_is_evicted() -> None:
-    cache = cluster(*TENANTS, member("high", count=4))
-
-    async with served(cache) as (extender, _):
-        assert await extender.post("preempt", asked("uid-a", "uid-c")) == answer()
+    async with served(cluster(*TENANTS, *seen), waits=waits) as (extender, _):
+        assert await extender.post("preempt", asked(4, *uids)) == answer(*left)
 
 
 async def test_victims_of_pods_that_are_not_ours_are_the_schedulers_own_affair() -> (
     None
 ):
-    body = json.loads(asked("uid-a", count=4))
-    body["Pod"]["spec"] = {}
-
     async with served(cluster(*TENANTS)) as (extender, _):
-        found = await extender.post("preempt", json.dumps(body).encode())
-
-    assert found == answer("uid-a")
-
-
-async def test_while_the_cluster_is_not_known_nobody_is_evicted() -> None:
-    async with served(cluster(*TENANTS), waits="waiting for pods") as (extender, _):
-        assert await extender.post("preempt", asked("uid-a", "uid-c")) == answer()
+        assert await extender.post("preempt", asked(0, "a")) == answer("a")

@@ -14,7 +14,8 @@ from scheduler_core.wire.annotations import ALLOCATED_ON
 from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.extender.volcanos import task, volcano
 from tests.support import objects
-from tests.support.caches import apply, cluster, damage, free
+from tests.support.caches import cluster, damage, free
+from tests.support.rows import rows
 from tests.support.until import until
 from tests.support.watched import ALL, RESOURCE, claim, pod_update, tenant
 
@@ -259,21 +260,17 @@ async def test_the_least_important_whose_chips_make_a_ring_are_the_victims() -> 
     assert small == {"status": 1, "victims": other}
 
 
-async def test_where_eviction_gives_no_ring_there_are_no_victims() -> None:
-    cache = cluster(tenant("a", "n1", (0, 1)), tenant("b", "n1", (2, 4)))
-    async with volcano(cache) as world:
-        world.learn(pod_update("p", 4))
-        one = [task("a", Status.RUNNING, "n1")]
-        assert await world.ask("preemptable", evictor=task("p"), evictees=one) == {
-            "status": -1,
-            "victims": [],
-        }
-
-
-async def test_nobody_is_a_victim_for_a_pod_that_may_go_nowhere_now() -> None:
-    cache = cluster(tenant("a", "n1", ALL), pod_update("p", 4))
-    async with volcano(cache) as world:
-        apply(cache, events.Ticked(lost="pods"), now_s=world.time.now_s)
+@rows(
+    "seen",
+    {
+        "they give no ring": (tenant("a", "n1", (0, 1)), tenant("b", "n1", (2, 4))),
+        "the pod may go nowhere": (tenant("a", "n1", ALL), events.Ticked(lost="pods")),
+    },
+)
+async def test_where_eviction_does_not_help_there_are_no_victims(
+    seen: tuple[events.Change, ...],
+) -> None:
+    async with volcano(cluster(*seen, pod_update("p", 4))) as world:
         one = [task("a", Status.RUNNING, "n1")]
         assert await world.ask("preemptable", evictor=task("p"), evictees=one) == {
             "status": -1,
