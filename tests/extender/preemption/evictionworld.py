@@ -6,12 +6,14 @@ turned until it is idle, and its time is turned by hand.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from extender.cache import decode, events
+from extender.cache.cache import Cache
 from extender.gang import membership
 from extender.kube_scheduler.protocol import BindArgs
 from extender.preemption.attempt import Outcome, Victim
@@ -22,7 +24,7 @@ from scheduler_core.node import chips
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-from tests.support.caches import empty
+from tests.support.caches import empty, masks_on, resource_states
 from tests.support.clock import Time
 from tests.support.extender import World
 from tests.support.watched import ALL, RESOURCE, node, report, served
@@ -297,3 +299,22 @@ def mask_of(pod: objects.Pod) -> int:
             named = annotations.parse_chips(text[key], ATLAS_800_TRAINING)
             mask |= chips.mask_of(named)
     return mask
+
+
+def check_chips(cache: Cache) -> None:
+    """No chip is used or reserved by two pods, and none is freed for two."""
+    for state in resource_states(cache):
+        owned: defaultdict[str, int] = defaultdict(int)
+        for uid, tenant in state.tenants.items():
+            owned[uid] |= tenant.chips
+        for uid, mask in masks_on(cache, state, freed=False).items():
+            owned[uid] |= mask
+        check_apart(owned)
+        check_apart(masks_on(cache, state, freed=True))
+
+
+def check_apart(owned: Mapping[str, int]) -> None:
+    together = 0
+    for mask in owned.values():
+        assert not together & mask, owned
+        together |= mask

@@ -8,8 +8,6 @@ is kept.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,13 +18,13 @@ from extender.cache.reservations import Owner
 from extender.preemption.attempt import Outcome, Victim
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
+from tests.extender.preemption.evictionworld import check_apart, check_chips
 from tests.support.caches import (
     all_reservations,
     cluster,
     masks_on,
     nominations,
     reservations,
-    resource_states,
     state_of,
 )
 from tests.support.extender import NAMES, World
@@ -107,8 +105,7 @@ class Rooms(RuleBasedStateMachine):
             return
         (node, *_) = fitting
         freed = masks_on(self.cache, state_of(self.cache, node), freed=True)
-        others = [mask for owner, mask in freed.items() if owner != pod.uid]
-        assert _are_apart([chips.mask_of(ids), *others])
+        check_apart(freed | {pod.uid: chips.mask_of(ids)})
         self.learn(low(name, node, ids, priority=WANTING[name][1]))
 
     @rule(name=wanting)
@@ -140,15 +137,7 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def no_chip_is_anybodys_twice(self) -> None:
-        for resource_state in resource_states(self.cache):
-            taken: defaultdict[str, int] = defaultdict(int)
-            for uid, tenant in resource_state.tenants.items():
-                taken[uid] |= tenant.chips
-            for uid, mask in masks_on(self.cache, resource_state, freed=False).items():
-                taken[uid] |= mask
-            assert _are_apart(taken.values()), taken
-            nominated = masks_on(self.cache, resource_state, freed=True)
-            assert _are_apart(nominated.values()), nominated
+        check_chips(self.cache)
 
     @invariant()
     def nobody_goes_who_should_not(self) -> None:
@@ -169,15 +158,6 @@ class Rooms(RuleBasedStateMachine):
         assert owners <= {Owner.BIND}
         self.loop.run_until_complete(self.world.stop())
         self.loop.close()
-
-
-def _are_apart(masks: Iterable[int]) -> bool:
-    together = 0
-    for mask in masks:
-        if together & mask:
-            return False
-        together |= mask
-    return True
 
 
 TestRooms = Rooms.TestCase

@@ -18,7 +18,7 @@ from extender.cache.reservations import Owner
 from extender.gang.gangs import Phase
 from extender.preemption.attempt import Attempt, Victim
 from tests.extender.preemption.evictionrules import PODS, Pushing, happened
-from tests.extender.preemption.evictionworld import NODES
+from tests.extender.preemption.evictionworld import NODES, check_chips
 from tests.support.caches import (
     masks_on,
     nominations,
@@ -80,15 +80,7 @@ class Evictions(Pushing):
     def no_chip_is_anybodys_twice(self) -> None:
         for where in NODES:
             self.truth.check(where)
-        for resource_state in resource_states(self.extender.cache):
-            owned: defaultdict[str, int] = defaultdict(int)
-            for uid, tenant in resource_state.tenants.items():
-                owned[uid] |= tenant.chips
-            cache = self.extender.cache
-            for uid, mask in masks_on(cache, resource_state, freed=False).items():
-                owned[uid] |= mask
-            apart(owned)
-            apart(masks_on(cache, resource_state, freed=True))
+        check_chips(self.extender.cache)
 
     @invariant()
     def each_promise_is_somebodys(self) -> None:
@@ -195,13 +187,6 @@ class Evictions(Pushing):
     def end_all(self, some: str) -> None:
         for name in [name for name in self.truth.pods if name[0] in some]:
             self.end(name)
-
-
-def apart(owned: dict[str, int]) -> None:
-    together = 0
-    for mask in owned.values():
-        assert not together & mask, owned
-        together |= mask
 
 
 EXAMPLES = int(os.environ.get("EVICTION_EXAMPLES", "5"))
