@@ -36,8 +36,7 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
         w.add(*two())
         w.filter("a")
         w.api.fates.extend([Fate.FORBIDDEN])
-        first = await w.come("a", "n1")
-        text = await asyncio.gather(first, w.bind("b", "n2"))
+        text = await w.bind_both()
         bound, left = ("b", "a") if text[0] else ("a", "b")
         for _ in range(9):  # the plan keeps the chips of who is left
             w.pass_s(61)
@@ -133,9 +132,7 @@ async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() ->
     async with planned_pair() as w:
         del w.api.pods["default", "a"]  # its watch has not shown that yet
 
-        text = await asyncio.gather(w.bind("a", "n1"), w.bind("b", "n2"))
-
-        assert [*text] == ["the pod is gone", ""]
+        assert await w.bind_both() == ["the pod is gone", ""]
         gang = only_gang(w.cache)
         assert gang.plan.places == {}
         assert reservations(w.cache).keys() == {"uid-b"}
@@ -145,8 +142,7 @@ async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() ->
 async def test_who_has_come_goes_on_once_another_turns_out_to_be_bound() -> None:
     async with planned_pair() as w:
         w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
-        first = await w.come("a", "n1")
-        await asyncio.gather(first, w.bind("b", "n2"))
+        await w.bind_both()
         assert w.is_(Phase.RESERVED)
         unclear, left = ("a", "b") if "uid-a" in w.binder._open_binds else ("b", "a")
         earlier = w.bind(left, {"a": "n1", "b": "n2"}[left])

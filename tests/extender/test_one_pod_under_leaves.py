@@ -11,7 +11,6 @@ from extender.gang import membership
 from extender.gang.events import Caller
 from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology, Rules
-from kube.objects import Container, Meta, Pod, PodSpec, Resources
 from scheduler_core.topology.leaves import Version
 from tests.support.caches import (
     apply,
@@ -21,21 +20,13 @@ from tests.support.caches import (
     switched,
 )
 from tests.support.extender import World
-from tests.support.watched import LARGE, RESOURCE, member, tenant
+from tests.support.watched import LARGE, labelled_pod, member, tenant
 
 UNKNOWN = (
     "label tor-affinity: expected one of large-model-schema, normal-schema, null, "
     "found 'some'"
 )
 NAMES = ("n1", "n2", "n3", "n4")
-
-
-def shown(label: str | None, count: int = 8, name: str = "p") -> Pod:
-    """A pod of nobody's job, as the watch shows it."""
-    labels = None if label is None else {"tor-affinity": label}
-    meta = Meta(name=name, namespace="default", uid=f"uid-{name}", labels=labels)
-    one = Container(name="c", resources=Resources(limits={RESOURCE: str(count)}))
-    return Pod(metadata=meta, spec=PodSpec(containers=[one]))
 
 
 def judging(cache: Cache, rules: Rules) -> Planner:
@@ -57,7 +48,7 @@ async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
     schema: str,
 ) -> None:
     cache = busy("n4")
-    apply(cache, decode.pod_change(shown(schema)))
+    apply(cache, decode.pod_change(labelled_pod(schema)))
     topology = NetworkTopology(cache, Rules()).snapshot
     w = World(cache, topology=topology)
 
@@ -73,10 +64,10 @@ async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
 @pytest.mark.parametrize("label", [None, "", "null"])
 def test_a_pod_that_asks_for_nothing_is_not_planned(label: str | None) -> None:
     cache = busy("n4")
-    apply(cache, decode.pod_change(shown(label)))
+    apply(cache, decode.pod_change(labelled_pod(label)))
 
     assert judging(cache, Rules()).filter_nodes(known_pod(cache, "p"), NAMES) is None
-    assert membership.planned_membership(shown(label)) is None
+    assert membership.planned_membership(labelled_pod(label)) is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +91,7 @@ def test_what_cannot_be_is_said_on_the_pod(
     cache = busy()
     if not is_known:
         apply(cache, events.SwitchesUpdated())
-    apply(cache, decode.pod_change(shown(label)))
+    apply(cache, decode.pod_change(labelled_pod(label)))
 
     result = judging(cache, Rules()).filter_nodes(known_pod(cache, "p"), NAMES)
 
@@ -120,7 +111,7 @@ def test_a_job_that_turns_out_to_have_one_pod_is_planned_as_well() -> None:
 
 def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None:
     cache = busy("n4")
-    old = shown("large-model-schema")
+    old = labelled_pod("large-model-schema")
     apply(cache, decode.pod_change(old))
     ending = events.PodUpdated(
         pod=replace(known_pod(cache, "p"), node="n1", phase="Running", deleting=True),
@@ -138,7 +129,7 @@ def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None
 
 def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
     cache = busy(*NAMES)
-    apply(cache, decode.pod_change(shown("normal-schema")))
+    apply(cache, decode.pod_change(labelled_pod("normal-schema")))
     world = World(cache, topology=NetworkTopology(cache, Rules()).snapshot)
 
     for _ in range(2):

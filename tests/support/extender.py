@@ -291,6 +291,11 @@ class World:
         await self.until_came(1)
         return call
 
+    async def bind_both(self) -> list[str]:
+        """Bind a to n1 and b to n2, a first; return what the calls are answered."""
+        first = await self.come("a", "n1")
+        return [*await asyncio.gather(first, self.bind("b", "n2"))]
+
     async def until_came(self, count: int) -> None:
         await until(lambda: len(self.permits) == count)
 

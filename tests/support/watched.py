@@ -8,6 +8,8 @@ from typing import Any
 from extender.cache import events
 from extender.cache.requests import Resources
 from extender.gang.membership import Member, Membership
+from kube.objects import Container, Meta, Pod, PodSpec
+from kube.objects import Resources as Limits
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
 from scheduler_core.wire import annotations, deviceinfo, inventory
@@ -178,6 +180,14 @@ def pod(  # noqa: PLR0913  # the parts of a pod
     )
     assert made is not None
     return made
+
+
+def labelled_pod(label: str | None, count: int = 8, name: str = "p") -> Pod:
+    """A pod of no job with this label `tor-affinity`, as the watch shows it."""
+    labels = None if label is None else {"tor-affinity": label}
+    meta = Meta(name=name, namespace="default", uid=f"uid-{name}", labels=labels)
+    one = Container(name="c", resources=Limits(limits={RESOURCE: str(count)}))
+    return Pod(metadata=meta, spec=PodSpec(containers=[one]))
 
 
 def pod_update(

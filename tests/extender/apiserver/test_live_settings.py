@@ -1,7 +1,7 @@
 """Settings in a ConfigMap, followed while the extender runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -42,15 +42,15 @@ MEANT = DynamicSettings(
 )
 
 
-@dataclass(slots=True, kw_only=True)
 class Site:
     """What was put into force, and what was said."""
 
-    adjusted: list[DynamicSettings] = field(default_factory=list)
-    said: list[tuple[str, str]] = field(default_factory=list)
-
-    def following(self) -> SettingsFollower:
-        return SettingsFollower(TOLD, adjust=self.adjusted.append, record=self._say)
+    def __init__(self) -> None:
+        self.adjusted: list[DynamicSettings] = []
+        self.said: list[tuple[str, str]] = []
+        self.follower = SettingsFollower(
+            TOLD, adjust=self.adjusted.append, record=self._say
+        )
 
     def _say(self, about: Regarding, reason: str, text: str) -> None:
         assert (about.kind, about.name) == ("ConfigMap", live_settings.NAME)
@@ -120,7 +120,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 def test_of_much_that_is_wrong_the_first_is_said() -> None:
     site = Site()
 
-    site.following().follow(config({f"key-{number}": "" for number in range(5000)}))
+    site.follower.follow(config({f"key-{number}": "" for number in range(5000)}))
 
     [(_, text)] = site.said
     assert text.startswith("key-0: no such key, ")
@@ -129,14 +129,13 @@ def test_of_much_that_is_wrong_the_first_is_said() -> None:
 
 def test_an_edit_takes_effect_and_the_configmap_says_so() -> None:
     site = Site()
-    following = site.following()
 
-    following.follow(config(ALL))
-    following.follow(config(ALL))
-    following.follow(Synced("1"))
+    site.follower.follow(config(ALL))
+    site.follower.follow(config(ALL))
+    site.follower.follow(Synced("1"))
 
     assert site.adjusted == [MEANT]
-    assert following.in_force == MEANT
+    assert site.follower.in_force == MEANT
     text = (
         "in force: self-maintain-available-card false, job-rules per-pod, "
         "super-pod-size 24, reserve-nodes 0, nslb-version 2.0, shared-tor-num 1"
@@ -146,12 +145,11 @@ def test_an_edit_takes_effect_and_the_configmap_says_so() -> None:
 
 def test_a_wrong_edit_leaves_the_last_good_one_in_force() -> None:
     site = Site()
-    following = site.following()
 
-    following.follow(config(ALL))
-    following.follow(config(ALL | {"shared-tor-num": "9"}))
+    site.follower.follow(config(ALL))
+    site.follower.follow(config(ALL | {"shared-tor-num": "9"}))
 
-    assert (following.in_force, following.is_unusable) == (MEANT, True)
+    assert (site.follower.in_force, site.follower.is_unusable) == (MEANT, True)
     assert site.adjusted == [MEANT]
     text = (
         "shared-tor-num: expected one of 1, 2, found '9'. "
@@ -161,14 +159,13 @@ def test_a_wrong_edit_leaves_the_last_good_one_in_force() -> None:
     )
     assert site.said[-1] == ("AscendSettingsUnusable", text)
 
-    following.follow(config(ALL))
+    site.follower.follow(config(ALL))
 
-    assert (following.in_force, following.is_unusable) == (MEANT, False)
+    assert (site.follower.in_force, site.follower.is_unusable) == (MEANT, False)
 
 
 def test_who_starts_on_a_wrong_configmap_says_what_is_in_force_instead() -> None:
     site = Site()
-    following = site.following()
     text = (
         "shared-tor-num: expected one of 1, 2, found '9'. "
         "The program's own settings are in force, and not those that this ConfigMap "
@@ -176,15 +173,15 @@ def test_who_starts_on_a_wrong_configmap_says_what_is_in_force_instead() -> None
         "seed, super-pod-size 16, reserve-nodes 2, nslb-version 1.0, shared-tor-num 2"
     )
 
-    following.follow(config(ALL | {"shared-tor-num": "9"}))
+    site.follower.follow(config(ALL | {"shared-tor-num": "9"}))
 
-    assert (following.in_force, following.is_unusable) == (TOLD, True)
+    assert (site.follower.in_force, site.follower.is_unusable) == (TOLD, True)
     assert site.adjusted == []
     assert site.said == [("AscendSettingsUnusable", text)]
 
-    following.follow(config(ALL))
-    following.follow(Deleted(config(ALL).obj))
-    following.follow(config(ALL | {"shared-tor-num": "9"}))
+    site.follower.follow(config(ALL))
+    site.follower.follow(Deleted(config(ALL).obj))
+    site.follower.follow(config(ALL | {"shared-tor-num": "9"}))
 
     assert site.said[-1] == ("AscendSettingsUnusable", text)
 
@@ -193,7 +190,7 @@ def test_what_is_in_force_is_not_cut_off_however_much_is_wrong() -> None:
     site = Site()
     wrong = {"\u00e4" * 200 + str(number): "x" * 200 for number in range(50)}
 
-    site.following().follow(config(wrong | dict.fromkeys(ALL, "x" * 500)))
+    site.follower.follow(config(wrong | dict.fromkeys(ALL, "x" * 500)))
 
     [(_, text)] = site.said
     assert text.endswith("shared-tor-num 2")
@@ -202,12 +199,11 @@ def test_what_is_in_force_is_not_cut_off_however_much_is_wrong() -> None:
 
 def test_without_the_configmap_the_programs_own_settings_hold() -> None:
     site = Site()
-    following = site.following()
     gone = config(ALL).obj
 
-    following.follow(config(ALL))
-    following.follow(Deleted(gone))
-    following.follow(config(None))
+    site.follower.follow(config(ALL))
+    site.follower.follow(Deleted(gone))
+    site.follower.follow(config(None))
 
     assert site.adjusted == [MEANT, TOLD]
 

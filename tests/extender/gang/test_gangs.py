@@ -203,9 +203,8 @@ async def test_a_chip_that_fails_while_the_gate_is_closed_has_all_refused() -> N
 async def test_what_fails_in_the_middle_is_completed() -> None:
     async with planned_pair() as w:
         w.api.fates.extend([Fate.FORBIDDEN])
-        first = await w.come("a", "n1")
 
-        said = await asyncio.gather(first, w.bind("b", "n2"))
+        said = await w.bind_both()
 
         assert sorted(map(bool, said)) == [False, True]
         left = "a" if said[0] else "b"
@@ -220,8 +219,7 @@ async def test_what_fails_in_the_middle_is_completed() -> None:
 async def test_a_job_that_stays_bound_in_part_is_told_of_once() -> None:
     async with planned_pair() as w:
         w.api.fates.extend([Fate.FORBIDDEN])
-        first = await w.come("a", "n1")
-        said = await asyncio.gather(first, w.bind("b", "n2"))
+        said = await w.bind_both()
         left = "a" if said[0] else "b"
 
         w.pass_s(61)
@@ -301,8 +299,7 @@ async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
 
 async def test_ranks_and_marks_of_a_job_are_written_at_bind() -> None:
     async with planned_pair() as w:
-        calls = [w.bind("a", "n1"), w.bind("b", "n2")]
-        await asyncio.gather(*calls)
+        await w.bind_both()
 
         (one, other) = w.api.bindings
         assert one["metadata"]["annotations"]["distributed-job"] == "true"

@@ -8,12 +8,10 @@ from extender.planning.candidates import CandidateNodes
 from extender.planning.plan import TopologySnapshot
 from extender.planning.topology import NetworkTopology, Rules
 from extender.scheduling.node_filter import FilterResult
-from kube import objects
-from kube.objects import Container, Meta, Pod, PodSpec
-from tests.support.caches import apply, reservations, switched
+from tests.support.caches import apply, known_pod, reservations, switched
 from tests.support.clock import NOW_S
 from tests.support.extender import World
-from tests.support.watched import RESOURCE, tenant
+from tests.support.watched import labelled_pod, tenant
 
 NAMES = ("n1", "n2", "n3", "n4")
 #: More than a node takes.
@@ -22,12 +20,7 @@ FULL = Resources(0, 0, 2**62)
 
 def waiting(name: str, count: int = 8) -> events.Change:
     """A pod that asks for leaf switches, as the watch shows it."""
-    labels = {"tor-affinity": "large-model-schema"}
-    meta = Meta(name=name, namespace="default", uid=name, labels=labels)
-    one = Container(
-        name="c", resources=objects.Resources(limits={RESOURCE: str(count)})
-    )
-    return decode.pod_change(Pod(metadata=meta, spec=PodSpec(containers=[one])))
+    return decode.pod_change(labelled_pod("large-model-schema", count, name))
 
 
 class Asking:
@@ -47,7 +40,7 @@ class Asking:
     def filter_nodes(
         self, name: str, nodes: tuple[str, ...] = NAMES
     ) -> FilterResult | None:
-        return self.planner.filter_nodes(self.cache.pods[name], nodes)
+        return self.planner.filter_nodes(known_pod(self.cache, name), nodes)
 
 
 def test_of_pods_alike_one_asks_for_all_until_something_changes() -> None:
@@ -69,7 +62,7 @@ def test_of_pods_alike_one_asks_for_all_until_something_changes() -> None:
     assert last is not None
     assert not last.fitting
     # the first gets it, the second is told no, and with it the others
-    assert reservations(cache)["pod-0"].node == "n2"
+    assert reservations(cache)["uid-pod-0"].node == "n2"
     assert asking.asked[1:] == ["Pod default/pod-0", "Pod default/pod-1"]
 
 
@@ -86,7 +79,7 @@ def test_what_has_room_again_for_others_is_asked_again() -> None:
 
     result = asking.filter_nodes("pod-1")
     assert result is not None
-    assert (reservations(cache)["pod-0"].node, result.fitting) == ("n3", ())
+    assert (reservations(cache)["uid-pod-0"].node, result.fitting) == ("n3", ())
 
 
 def test_pods_that_ask_for_something_else_ask_for_themselves() -> None:
