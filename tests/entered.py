@@ -50,10 +50,10 @@ from tests.support.objects import (
     CONFIGMAPS,
     NODES,
     PODS,
-    configmap,
     node,
     offered,
     pod,
+    report,
 )
 from tests.support.servers import api_server
 from tests.support.tasks import in_background
@@ -214,12 +214,8 @@ async def _create_node(api: ApiClient, name: str) -> None:
     has = {_PRODUCT.resource: str(len(chips)), "pods": "110", "cpu": "192"}
     await api.patch_status(f"{NODES}/{name}", offered(**has, memory="1500Gi"))
     info = DeviceInfo(available=tuple(chips), update_time=int(clock.wall_s()))
-    report = configmap(
-        deviceinfo.configmap_name(name),
-        deviceinfo.render(info, Affinity(sequence=1), _PRODUCT),
-        labels=dict(deviceinfo.LABELS),
-    )
-    await api.create(CONFIGMAPS, report)
+    text = deviceinfo.render(info, Affinity(sequence=1), _PRODUCT)
+    await api.create(CONFIGMAPS, report(name, text))
 
 
 def _pod(

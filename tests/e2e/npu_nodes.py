@@ -17,10 +17,7 @@ async def create(api: ApiClient, name: str) -> None:
     """Make a node with eight free chips, and the ConfigMap that an agent writes."""
     base = inventory.render(range(PRODUCT.chip_count), PRODUCT)
     await _create(api, name, PRODUCT, annotations={inventory.BASE_DEVICE_INFOS: base})
-    config = objects.configmap(
-        deviceinfo.configmap_name(name), report(), labels={**deviceinfo.LABELS}
-    )
-    await api.create(objects.CONFIGMAPS, config)
+    await api.create(objects.CONFIGMAPS, objects.report(name, report()))
 
 
 async def create_bare(

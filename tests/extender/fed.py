@@ -58,9 +58,7 @@ class World:
             self.write("POST", objects.NODES, objects.node(name, annotations=notes))
             has = objects.offered(**{RESOURCE: "8", "cpu": "100", "pods": "110"})
             self.write("PATCH", f"{objects.NODES}/{name}/status", has)
-            reported, labels = deviceinfo.configmap_name(name), dict(deviceinfo.LABELS)
-            made = objects.configmap(reported, texts(TRAINING), labels=labels)
-            self.write("POST", REPORTS, made)
+            self.write("POST", REPORTS, objects.report(name, texts(TRAINING)))
 
     def change(self) -> None:
         """Let one thing happen to some pod, node or report."""

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
-from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock
 from tests.support import objects
 from tests.support.objects import NODES, PODS
 from tests.support.servers import api_server
 from tests.support.until import equal, until
-from tests.support.watched import RESOURCE
+from tests.support.watched import RESOURCE, TRAINING, texts
 
 REPORTS = objects.CONFIGMAPS
 
@@ -44,10 +43,8 @@ class World:
         await self.api.create(NODES, objects.node(name, annotations=notes))
         has = objects.offered(**{RESOURCE: "8", "pods": "110"})
         await self.api.patch_status(f"{NODES}/{name}", has)
-        report = deviceinfo.configmap_name(name)
-        labels = dict(deviceinfo.LABELS)
-        data = report_of(**affinity)
-        await self.api.create(REPORTS, objects.configmap(report, data, labels=labels))
+        report = objects.report(name, reported(**affinity))
+        await self.api.create(REPORTS, report)
 
     async def add_pod(self, name: str, count: int) -> dict[str, Any]:
         return await self.api.create(PODS, objects.pod(name, count))
@@ -103,14 +100,9 @@ class World:
         )
 
 
-def report_of(
-    available: tuple[int, ...] = tuple(range(8)), **affinity: tuple[int, ...]
-) -> dict[str, str]:
-    return deviceinfo.render(
-        DeviceInfo(available=available, update_time=int(clock.wall_s())),
-        Affinity(sequence=1, **affinity),
-        ATLAS_800_TRAINING,
-    )
+def reported(**chips: Any) -> dict[str, str]:
+    """What an agent reports now; `chips` are parts of a `Line`."""
+    return texts(replace(TRAINING, **chips), update_time=clock.wall_s())
 
 
 @pytest.fixture
@@ -199,7 +191,7 @@ async def test_what_changes_in_the_cluster_changes_the_answer(world: World) -> N
     pod = await world.add_fitting_pod()
     name = deviceinfo.configmap_name("n1")
 
-    await world.api.patch(f"{REPORTS}/{name}", {"data": report_of(held=(5,))})
+    await world.api.patch(f"{REPORTS}/{name}", {"data": reported(held=(5,))})
     await world.until_refused(pod, "FailedNodes", "without 8 free chips")
 
     await world.api.delete(f"{REPORTS}/{name}")
@@ -208,7 +200,7 @@ async def test_what_changes_in_the_cluster_changes_the_answer(world: World) -> N
 
 async def test_settings_follow_their_configmap_without_a_restart(world: World) -> None:
     pod = await world.add_fitting_pod()
-    report = {"data": report_of(available=(0, 1))}
+    report = {"data": reported(there=(0, 1))}
     await world.api.patch(f"{REPORTS}/{deviceinfo.configmap_name('n1')}", report)
     said = {"self-maintain-available-card": "false"}
     config = objects.configmap(live_settings.NAME, said)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sandbox.apiclient import Object
+from scheduler_core.wire import deviceinfo
 from tests.support.watched import RESOURCE
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -77,6 +78,12 @@ def configmap(
         "metadata": {"name": name, "namespace": namespace, **meta},
         "data": dict(data),
     }
+
+
+def report(node: str, data: Mapping[str, str]) -> Object:
+    """The ConfigMap in which a node's agent reports this data."""
+    name = deviceinfo.configmap_name(node)
+    return configmap(name, data, labels=dict(deviceinfo.LABELS))
 
 
 def bind_args(pod: Object, node: str) -> Object:
