@@ -16,6 +16,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
 from tests.kube.fire import Bed
 from tests.support import objects
+from tests.support.extender import sample
 from tests.support.objects import PODS
 from tests.support.watched import RESOURCE, TRAINING, claim, texts
 
@@ -98,8 +99,7 @@ class World:
         self.write("PATCH", path, {"data": texts(replace(TRAINING, held=held))})
 
     def repaired(self, resource: str) -> float:
-        name = "ascend_extender_cache_repairs_total"
-        found = self.registry.get_sample_value(name, {"resource": resource})
+        found = sample(self.registry, "cache_repairs_total", resource=resource)
         assert found is not None
         return found
 
@@ -107,5 +107,4 @@ class World:
         return sum(map(self.repaired, self.informers.watches()))
 
     def swept(self, result: str) -> float:
-        name = "ascend_extender_sweeps_total"
-        return self.registry.get_sample_value(name, {"result": result}) or 0.0
+        return sample(self.registry, "sweeps_total", result=result) or 0.0

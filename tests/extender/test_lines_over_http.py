@@ -21,6 +21,7 @@ from tests.extender.kube_scheduler.test_verbs import served
 from tests.extender.queries.test_routes import get, plan
 from tests.support import objects
 from tests.support.caches import apply, bind, empty, free, lined, planned
+from tests.support.extender import sample
 from tests.support.watched import (
     BOTH,
     CARD,
@@ -212,9 +213,6 @@ def test_pools_and_nodes_are_counted_by_what_they_are() -> None:
     cache, registry = lined(living("a", INFERENCE, (8,))), CollectorRegistry()
     Metrics(registry).watch_cache(cache)
 
-    def value(name: str, **labels: str) -> float | None:
-        return registry.get_sample_value(f"ascend_extender_{name}", labels)
-
-    assert value("cached_nodes") == 1
-    assert value("pool_free_chips", pool="atlas-800-training") == 8
-    assert value("pool_free_chips", pool="atlas-310p") == 1
+    assert sample(registry, "cached_nodes") == 1
+    assert sample(registry, "pool_free_chips", pool="atlas-800-training") == 8
+    assert sample(registry, "pool_free_chips", pool="atlas-310p") == 1

@@ -8,11 +8,9 @@ from extender.gang.events import Caller
 from extender.metrics import Metrics
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from tests.support.caches import cluster, reservations
-from tests.support.extender import World, world
+from tests.support.extender import World, sample, world
 from tests.support.fake_api import Fate
 from tests.support.watched import member, tenant
-
-POOL = {"pool": ATLAS_800_TRAINING.key}
 
 
 def test_a_pools_free_chips_and_how_broken_they_are() -> None:
@@ -22,7 +20,7 @@ def test_a_pools_free_chips_and_how_broken_they_are() -> None:
     Metrics(registry).watch_cache(cache)
 
     shown = {
-        name: registry.get_sample_value(f"ascend_extender_pool_{name}", POOL)
+        name: sample(registry, f"pool_{name}", pool=ATLAS_800_TRAINING.key)
         for name in ("nodes", "healthy_chips", "free_chips", "fragmentation")
     }
     # a ring with one free chip could serve neither two nor four; the node is not whole
@@ -43,33 +41,27 @@ def test_a_later_term_shows_its_own_sizes() -> None:
     metrics.watch_cache(cluster(nodes=("n1",)))
     metrics.watch_settings(lambda: False)
 
-    assert registry.get_sample_value("ascend_extender_cached_nodes") == 1
-    assert registry.get_sample_value("ascend_extender_settings_unusable") == 0
+    assert sample(registry, "cached_nodes") == 1
+    assert sample(registry, "settings_unusable") == 0
 
 
 async def test_what_the_api_server_does_not_do_is_counted_by_why() -> None:
     registry = CollectorRegistry()
     async with world(cluster(), metrics=Metrics(registry)) as w:
-        for name, fate in (
-            ("a", Fate.FORBIDDEN),
-            ("b", Fate.BROKEN),
-            ("c", Fate.DONE),
-        ):
-            w.add(name)
-            w.api.fates.append(fate)
+        fates = {"a": Fate.FORBIDDEN, "b": Fate.BROKEN, "c": Fate.DONE}
+        for name, fate in fates.items():
+            w.add(name, fates=[fate])
             await w.bind(name)
         w.add("d")
         del w.api.pods["default", "d"]
         await w.bind("d")
 
     failed = {
-        why: registry.get_sample_value(
-            "ascend_extender_binds_failed_total", {"why": why}
-        )
+        why: sample(registry, "binds_failed_total", why=why)
         for why in ("refused", "unclear", "gone")
     }
     assert failed == {"refused": 1, "unclear": 1, "gone": 1}
-    assert registry.get_sample_value("ascend_extender_pods_bound_total") == 1
+    assert sample(registry, "pods_bound_total") == 1
 
 
 async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None:
@@ -98,20 +90,16 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
     assert _jobs(registry) == {"idle": 0, "held": 0, "open": 1}
 
     made = {
-        result: registry.get_sample_value(
-            "ascend_extender_plans_total", {"result": result}
-        )
+        result: sample(registry, "plans_total", result=result)
         for result in ("made", "no room")
     }
-    waits = registry.get_sample_value(
-        "ascend_extender_gate_wait_seconds_count", {"result": "opened"}
-    )
+    waits = sample(registry, "gate_wait_seconds_count", result="opened")
     assert (made, waits) == ({"made": 1, "no room": 2}, 2)
 
 
 def _jobs(registry: CollectorRegistry) -> dict[str, float | None]:
     """{phase: jobs in it}, with the label values that dashboards use."""
     return {
-        phase: registry.get_sample_value("ascend_extender_jobs", {"phase": phase})
+        phase: sample(registry, "jobs", phase=phase)
         for phase in ("idle", "held", "open")
     }

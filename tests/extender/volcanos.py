@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from prometheus_client import CollectorRegistry
 
 from extender.cache.cache import Cache
 from extender.cache.reservations import Owner
@@ -22,8 +21,8 @@ from extender.volcano.verbs import Parts, VolcanoVerbs
 from kube.errors import KubeError
 from kube.podgroups import Condition
 from scheduler_core.wire.pods import NpuPod
-from service.endpoints import Endpoints
 from tests.support.extender import World
+from tests.support.servers import asking
 from tests.support.watched import gone
 
 
@@ -175,12 +174,7 @@ async def volcano(
     cache: Cache, waits: str | None = None
 ) -> AsyncIterator[VolcanoWorld]:
     world = VolcanoWorld(cache, waits)
-    routes = world.volcano.routes()
-    endpoints = Endpoints(CollectorRegistry(), lambda: waits, routes=routes)
-    async with (
-        endpoints.serving("127.0.0.1:0") as address,
-        aiohttp.ClientSession(f"http://{address}") as world.session,
-    ):
+    async with asking(world.volcano.routes(), waits) as world.session:
         yield world
     await world.volcano.stop()
     await world.stop()

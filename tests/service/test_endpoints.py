@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from service.endpoints import Endpoints, parse_listen
 from service.settings import SettingsError
+from tests.support.servers import asking
 
 
 async def get(address: str, path: str) -> tuple[int, str]:
@@ -50,12 +51,10 @@ async def test_a_process_adds_its_own_routes() -> None:
 
     large = b"x" * (3 << 20)
     routes = [web.post("/filter", filter_nodes)]
-    endpoints = Endpoints(CollectorRegistry(), lambda: None, routes=routes)
 
     async with (
-        endpoints.serving("127.0.0.1:0") as address,
-        aiohttp.ClientSession() as session,
-        session.post(f"http://{address}/filter", data=io.BytesIO(large)) as answer,
+        asking(routes) as session,
+        session.post("/filter", data=io.BytesIO(large)) as answer,
     ):
         assert await answer.text() == str(len(large))
 

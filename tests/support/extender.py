@@ -77,6 +77,11 @@ class ApiCalls:
         self.wakes += 1
 
 
+def sample(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    """The value of one of the extender's metrics; None: there is none."""
+    return registry.get_sample_value(f"ascend_extender_{name}", labels)
+
+
 def clock_of(time: Time) -> Clock:
     return Clock(now_s=time, now_ns=time.now_ns)
 

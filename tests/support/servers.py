@@ -1,15 +1,18 @@
 """API servers and folders that last as long as a test."""
 
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import aiohttp
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from sandbox.kubelet.profiles import NEWEST, Profile
+from service.endpoints import Endpoints
 
 
 @asynccontextmanager
@@ -41,6 +44,22 @@ async def embedded_kubelet(
             yield kubelet
         finally:
             await kubelet.stop()
+
+
+@asynccontextmanager
+async def asking(
+    routes: Iterable[web.RouteDef],
+    waits: str | None = None,
+    registry: CollectorRegistry | None = None,
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """Endpoints of a program with these routes, and a session that asks them."""
+    registry = registry or CollectorRegistry()
+    endpoints = Endpoints(registry, lambda: waits, routes=routes)
+    async with (
+        endpoints.serving("127.0.0.1:0") as address,
+        aiohttp.ClientSession(f"http://{address}") as session,
+    ):
+        yield session
 
 
 @contextmanager

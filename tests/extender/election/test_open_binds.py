@@ -1,10 +1,21 @@
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from tests.support.caches import cluster, free, reservations
-from tests.support.extender import UNKNOWN, world
+from tests.support.extender import UNKNOWN, ServedWorld, world
 from tests.support.fake_api import Fate
 from tests.support.until import until
 from tests.support.watched import ALL_FREE
+
+
+@asynccontextmanager
+async def cut_off(*then: Fate, open_s: float = 60) -> AsyncIterator[ServedWorld]:
+    """A pod with all chips of n1, whose bind is cut off; what becomes of the next."""
+    async with world(cluster(), open_s=open_s) as w:
+        w.add("a", count=8, fates=[Fate.CUT, *then])
+        await w.bind()
+        yield w
 
 
 async def test_an_answer_that_is_lost_is_read_again() -> None:
@@ -28,9 +39,7 @@ async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
 
 
 async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
-    async with world(cluster(), open_s=0.5) as w:
-        w.add("a", count=8, fates=[Fate.CUT])
-        await w.bind()
+    async with cut_off(open_s=0.5) as w:
         assert free(w.cache, "n1") == ()
 
         await until(lambda: not reservations(w.cache))
@@ -39,9 +48,7 @@ async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
 
 
 async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
-    async with world(cluster(), open_s=5) as w:
-        w.add("a", count=8, fates=[Fate.CUT])
-        await w.bind()
+    async with cut_off(open_s=5) as w:
         assert w.api.execute(w.api.bindings[0]).status == 201
 
         await until(lambda: not w.binder._open_binds)
@@ -52,10 +59,7 @@ async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
 
 
 async def test_the_same_bind_tried_again_writes_the_same() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2, fates=[Fate.CUT])
-        await w.bind()
-
+    async with cut_off() as w:
         assert await w.bind() == ""
 
         first, second = w.api.bindings
@@ -63,10 +67,7 @@ async def test_the_same_bind_tried_again_writes_the_same() -> None:
 
 
 async def test_a_retry_that_succeeds_ends_the_looking() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2, fates=[Fate.CUT])
-        await w.bind()
-
+    async with cut_off() as w:
         await w.bind()
 
         assert w.binder._open_binds == {}
@@ -74,9 +75,7 @@ async def test_a_retry_that_succeeds_ends_the_looking() -> None:
 
 
 async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
-    async with world(cluster(), open_s=0.06) as w:
-        w.add("a", count=8, fates=[Fate.CUT, Fate.WAIT])
-        await w.bind()
+    async with cut_off(Fate.WAIT, open_s=0.06) as w:
         again = w.bind()
         await until(lambda: len(w.api.bindings) == 2)
 
@@ -89,9 +88,7 @@ async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
 
 
 async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2, fates=[Fate.CUT])
-        await w.bind()
+    async with cut_off() as w:
         w.api.execute(w.api.bindings[0])
 
         assert await w.bind() == ""  # the call was answered with 409
@@ -99,10 +96,7 @@ async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
 
 
 async def test_a_refused_retry_does_not_void_the_first_try() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", count=2, fates=[Fate.CUT, Fate.FORBIDDEN])
-        await w.bind()
-
+    async with cut_off(Fate.FORBIDDEN) as w:
         assert await w.bind() == UNKNOWN
 
         assert list(reservations(w.cache)) == ["uid-a"]

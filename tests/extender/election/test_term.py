@@ -19,10 +19,10 @@ from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import ConflictError, NotFoundError
 from kube.objects import Lease, LeaseSpec, Meta
-from service.endpoints import Endpoints
 from service.settings import load
 from tests.support.clock import Time
 from tests.support.extender import clock_of
+from tests.support.servers import asking
 from tests.support.until import until
 
 WALL = clock_of(Time())
@@ -93,11 +93,7 @@ async def test_each_term_has_an_extender_of_its_own_and_the_last_gives_back() ->
         api, LeaseConfig(identity="me", lease_s=0.07, bind_s=0), wall=WALL
     )
     leadership = Leadership(make, election)
-    endpoints = Endpoints(CollectorRegistry(), lambda: None, routes=leadership.routes())
-    async with (
-        endpoints.serving("127.0.0.1:0") as address,
-        aiohttp.ClientSession(f"http://{address}") as session,
-    ):
+    async with asking(leadership.routes()) as session:
         running = asyncio.create_task(leadership.run())
         await until(lambda: terms[0].log == ["began"])
         assert await who(session) == "term 1"

@@ -12,11 +12,11 @@ from extender.cache.cache import Cache
 from extender.metrics import Metrics
 from extender.planning.topology import NetworkTopology, Rules
 from extender.queries.routes import QueryRoutes
-from service.endpoints import Endpoints
 from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.support import fake_api, objects
 from tests.support.caches import apply, bind, cluster, damage
 from tests.support.extender import world
+from tests.support.servers import asking
 from tests.support.watched import pod, pod_update, tenant
 
 #: The nodes of the recorded bodies: one with its best ring, one empty, one full.
@@ -86,11 +86,7 @@ async def served(
             clock=w.clock,
         )
         routes = [*w.verbs.routes(), *reading.routes()]
-        endpoints = Endpoints(registry, lambda: waits, routes=routes)
-        async with (
-            endpoints.serving("127.0.0.1:0") as address,
-            aiohttp.ClientSession(f"http://{address}") as session,
-        ):
+        async with asking(routes, waits, registry) as session:
             yield Served(session, registry), w.api
 
 

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 from jsonschema import Draft202012Validator
-from prometheus_client import CollectorRegistry
 
 from extender.cache.cache import Cache
 from extender.planning.topology import NetworkTopology, Rules
@@ -20,11 +19,11 @@ from extender.queries.routes import QueryRoutes
 from extender.scheduling.decisions import LastDecisions
 from scheduler_core import __main__ as program
 from scheduler_core.snapshot import document
-from service.endpoints import Endpoints
 from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
 from tests.support.caches import apply, cluster, switched
 from tests.support.clock import Time
 from tests.support.extender import clock_of
+from tests.support.servers import asking
 from tests.support.watched import LARGE, RESOURCE, member, tenant
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
@@ -40,17 +39,10 @@ def routes_of(
     ).routes()
 
 
-@asynccontextmanager
-async def reading(
+def reading(
     cache: Cache, *, waits: str | None = None, **more: int
-) -> AsyncIterator[aiohttp.ClientSession]:
-    routes = routes_of(cache, waits, **more)
-    endpoints = Endpoints(CollectorRegistry(), lambda: waits, routes=routes)
-    async with (
-        endpoints.serving("127.0.0.1:0") as address,
-        aiohttp.ClientSession(f"http://{address}") as session,
-    ):
-        yield session
+) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+    return asking(routes_of(cache, waits, **more), waits)
 
 
 async def plan(cache: Cache, question: object) -> RefuseBind:
