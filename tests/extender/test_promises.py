@@ -1,6 +1,8 @@
 """No chip is ever promised twice, in whatever order things happen and are heard of."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -76,6 +78,10 @@ class Truth:
             for uid, spec in self.pods.items()
             if spec.node == where and spec.phase in ("Pending", "Running")
         }
+
+    def taken(self, where: str) -> int:
+        """The mask of them all."""
+        return functools.reduce(operator.or_, self.claims(where).values(), 0)
 
 
 class Promises(RuleBasedStateMachine):
@@ -226,10 +232,7 @@ class Promises(RuleBasedStateMachine):
     @rule(where=st.sampled_from(NODES))
     def publish(self, where: str) -> None:
         """The agent lists what is free as it sees it now."""
-        taken = 0
-        for mask in self.truth.claims(where).values():
-            taken |= mask
-        available = [chip for chip in ALL if not taken >> chip & 1]
+        available = [chip for chip in ALL if not self.truth.taken(where) >> chip & 1]
         self.reports[where].append(report(where, there=available))
 
     @precondition(lambda self: self.truth.unheard)
@@ -280,10 +283,7 @@ class Promises(RuleBasedStateMachine):
             state = node_states(self.cache).get(where)
             if state is None:
                 continue
-            taken = 0
-            for mask in self.truth.claims(where).values():
-                taken |= mask
-            assert not state.free & taken
+            assert not state.free & self.truth.taken(where)
         assert reservations(self.cache) == {}
 
 

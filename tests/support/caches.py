@@ -134,10 +134,6 @@ def switched(*names: str) -> Cache:
     return cache
 
 
-#: For as long as a bind may be under way.
-BINDING = Ownership(owner=Owner.BIND, until_s=NOW_S + 65.0)
-
-
 def kept(  # noqa: PLR0913  # the parts of a reservation
     uid: str,
     node: str,
@@ -169,9 +165,10 @@ def choose(
     now_s: float = NOW_S,
     now_ns: int = NOW_NS,
 ) -> Choice | Refusal:
-    """Choose chips for a bind, and reserve nothing."""
+    """Choose chips for as long as a bind may be under way, and reserve nothing."""
+    ownership = Ownership(owner=Owner.BIND, until_s=now_s + 65.0)
     return reserve.choose_chips(
-        cache, wanted, name, ownership=BINDING, now_s=now_s, now_ns=now_ns
+        cache, wanted, name, ownership=ownership, now_s=now_s, now_ns=now_ns
     )
 
 

@@ -29,13 +29,13 @@ from extender.planning.planner import Planner
 from extender.preemption.attempt import Outcome, Victim
 from extender.preemption.preemptor import EvictionApi, Preemptor
 from extender.queries import explain
-from extender.scheduling import node_filter, reserve
+from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecisions
-from extender.scheduling.reserve import Choice, Ownership
+from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from tests.support import fake_api
-from tests.support.caches import cluster, known_pod, only_gang
+from tests.support.caches import choose, cluster, known_pod, only_gang
 from tests.support.clock import Time
 from tests.support.until import until
 from tests.support.watched import pod_update, two
@@ -264,14 +264,7 @@ class World:
         """The chips that bind would give, reserved; or why none."""
         now_s, now_ns = self.time.now_s, self.time.now_ns()
         wanting = known_pod(self.cache, name)
-        made = reserve.choose_chips(
-            self.cache,
-            wanting,
-            node,
-            ownership=Ownership(owner=Owner.BIND, until_s=now_s + 65.0),
-            now_s=now_s,
-            now_ns=now_ns,
-        )
+        made = choose(self.cache, wanting, node, now_s=now_s, now_ns=now_ns)
         if not isinstance(made, Choice):
             return made.text
         self.learn(made.reservation)
@@ -313,14 +306,9 @@ class World:
             now_s=self.time.now_s,
         )
 
-    @property
-    def phase(self) -> Phase:
-        """How far the only job is."""
-        return only_gang(self.cache).plan.phase
-
     def is_(self, phase: Phase) -> bool:
         """Whether the only job is that far."""
-        return self.phase is phase
+        return only_gang(self.cache).plan.phase is phase
 
 
 class _NoPods:

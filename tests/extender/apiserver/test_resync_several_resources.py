@@ -28,8 +28,7 @@ pytestmark = pytest.mark.looptime
 def make_both(world: World, name: str) -> None:
     """Let a node offer chips of both lines."""
     has = {RESOURCE: "8", CARD: "2", "cpu": "100", "pods": "110"}
-    status = {"status": {"capacity": has, "allocatable": has}}
-    world.write("PATCH", f"/api/v1/nodes/{name}/status", status)
+    world.write("PATCH", f"/api/v1/nodes/{name}/status", objects.offered(**has))
     listed = {"baseDeviceInfos": node(name, *BOTH).inventory}
     world.write("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": listed}})
     path = f"{REPORTS}/{deviceinfo.configmap_name(name)}"

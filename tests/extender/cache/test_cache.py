@@ -24,6 +24,7 @@ from tests.support.caches import (
 )
 from tests.support.clock import NOW_S
 from tests.support.watched import (
+    ALL_FREE,
     RESOURCE,
     claim,
     node,
@@ -271,33 +272,24 @@ def test_a_node_is_better_when_chips_become_free_and_not_when_they_are_taken() -
     assert (taken, improved(cache)) == (set(), {"n1"})
 
 
-def test_a_node_is_not_better_when_a_pod_has_come_to_what_it_was_promised() -> None:
+@pytest.mark.parametrize(
+    ("where", "better", "ids"),
+    [("n1", set(), (2, 3, 4, 5, 6, 7)), ("n2", {"n1"}, ALL_FREE)],
+)
+def test_a_node_is_better_only_if_its_promised_pod_has_come_to_another(
+    where: str, better: set[str], ids: tuple[int, ...]
+) -> None:
     """Else each bind would have the scheduler try all pods again that wait."""
-    cache = cluster()
-    waiting = pod_update("a", count=2)
-    apply(cache, waiting)
-    bind(cache, waiting.pod, "n1")
-    take_improved(cache)
-
-    bound = pod_update("a", count=2, node="n1", annotations=claim((0, 1)))
-    apply(cache, bound)
-
-    assert (improved(cache), reservations(cache)) == (set(), {})
-    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
-
-
-def test_a_node_is_better_when_its_promised_pod_has_come_to_another() -> None:
     cache = cluster(nodes=("n1", "n2"))
     waiting = pod_update("a", count=2)
     apply(cache, waiting)
     bind(cache, waiting.pod, "n1")
     take_improved(cache)
 
-    bound = pod_update("a", count=2, node="n2", annotations=claim((0, 1)))
-    apply(cache, bound)
+    apply(cache, pod_update("a", count=2, node=where, annotations=claim((0, 1))))
 
-    assert (improved(cache), reservations(cache)) == ({"n1"}, {})
-    assert len(free(cache, "n1")) == 8
+    assert (improved(cache), reservations(cache)) == (better, {})
+    assert free(cache, "n1") == ids
 
 
 def test_a_node_is_better_when_the_agent_has_released_what_it_held() -> None:

@@ -10,9 +10,11 @@ from scheduler_core.products.table import ATLAS_800_TRAINING
 from tests.support.watched import CARD, CARDS, RESOURCE
 
 
-def node(**status: dict[str, Any]) -> objects.Node:
-    found = {"metadata": {"name": "n1"}, "status": status}
-    return msgspec.convert(found, objects.Node)
+def node(listed: str | None = None, **status: dict[str, Any]) -> objects.Node:
+    """A node; its agent has listed these chips."""
+    listing = {} if listed is None else {"baseDeviceInfos": listed}
+    meta = {"name": "n1", "annotations": listing}
+    return msgspec.convert({"metadata": meta, "status": status}, objects.Node)
 
 
 def pod(phase: str, reason: str = "", *, asks: bool = True) -> objects.Pod:
@@ -47,12 +49,7 @@ def test_a_node_without_npus_is_none_of_ours() -> None:
 
 
 def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -> None:
-    found = msgspec.convert(
-        {"metadata": {"name": "n1", "annotations": {"baseDeviceInfos": "{}"}}},
-        objects.Node,
-    )
-
-    assert decode.node_change(found) == events.NodeUpdated(
+    assert decode.node_change(node("{}")) == events.NodeUpdated(
         name="n1", product=ATLAS_800_TRAINING, inventory="{}"
     )
 
@@ -107,17 +104,11 @@ def test_another_configmap_with_that_label_is_passed_by() -> None:
     assert decode.report_gone(configmap("mindx-dl-other")) is None
 
 
-def of_two(**annotated: str) -> objects.Node:
-    has = {RESOURCE: "8", CARD: "2"}
-    found = {
-        "metadata": {"name": "n1", "annotations": annotated},
-        "status": {"capacity": has, "allocatable": has | {RESOURCE: "7"}},
-    }
-    return msgspec.convert(found, objects.Node)
-
-
 def test_a_node_that_offers_two_resources_has_two_products() -> None:
-    assert decode.node_change(of_two()) == events.NodeUpdated(
+    has = {RESOURCE: "8", CARD: "2"}
+    found = node(capacity=has, allocatable=has | {RESOURCE: "7"})
+
+    assert decode.node_change(found) == events.NodeUpdated(
         name="n1",
         product=ATLAS_800_TRAINING,
         allocatable=7,
@@ -126,10 +117,7 @@ def test_a_node_that_offers_two_resources_has_two_products() -> None:
 
 
 def test_what_the_kubelet_does_not_offer_yet_is_told_by_the_names_of_chips() -> None:
-    listed = '{"Ascend310P-8":{},"Ascend910-0":{}}'
-    meta = {"name": "n1", "annotations": {"baseDeviceInfos": listed}}
-
-    found = decode.node_change(msgspec.convert({"metadata": meta}, objects.Node))
+    found = decode.node_change(node('{"Ascend310P-8":{},"Ascend910-0":{}}'))
 
     assert found.offers == (
         events.Offer(product=ATLAS_800_TRAINING),
@@ -144,15 +132,9 @@ def test_a_resource_of_a_plugin_that_has_gone_is_no_line(
     listed: str, lines: int
 ) -> None:
     has = {RESOURCE: "8", CARD: "0"}
-    found = msgspec.convert(
-        {
-            "metadata": {"name": "n1", "annotations": {"baseDeviceInfos": listed}},
-            "status": {"capacity": has, "allocatable": has},
-        },
-        objects.Node,
-    )
+    found = decode.node_change(node(listed, capacity=has, allocatable=has))
 
-    assert len(decode.node_change(found).offers) == lines
+    assert len(found.offers) == lines
 
 
 def test_a_pod_that_asks_for_two_kinds_goes_nowhere_and_says_why() -> None:

@@ -11,7 +11,7 @@ from tests.support.watched import ALL_FREE
 
 @asynccontextmanager
 async def cut_off(*then: Fate, open_s: float = 60) -> AsyncIterator[ServedWorld]:
-    """A pod with all chips of n1, whose bind is cut off; what becomes of the next."""
+    """A world after a bind of 8 chips was cut off; `then`: what the next come to."""
     async with world(cluster(), open_s=open_s) as w:
         w.add("a", count=8, fates=[Fate.CUT, *then])
         await w.bind()

@@ -139,17 +139,21 @@ class ManyJobs(RuleBasedStateMachine):
     @rule(data=st.data(), is_bound=st.booleans())
     def end_a_bind(self, data: st.DataObject, *, is_bound: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.open)))
-        node = self.open.pop(name)
         if is_bound:
-            self.bound[name] = node
-            self.world.learn(gang_events.Bound(uid=f"uid-{name}"))
-            self.show(name)
+            self.bind(name)
         else:
+            del self.open[name]
             self.world.learn(
                 events.BindVoided(uid=f"uid-{name}"),
                 gang_events.BindFailed(uid=f"uid-{name}"),
             )
         self.settle()
+
+    def bind(self, name: str) -> None:
+        """The API server binds a pod that the gate let through."""
+        self.bound[name] = self.open.pop(name)
+        self.world.learn(gang_events.Bound(uid=f"uid-{name}"))
+        self.show(name)
 
     def show(self, name: str) -> None:
         job = next(job for job, names in JOBS.items() if name in names)
@@ -231,9 +235,7 @@ class ManyJobs(RuleBasedStateMachine):
         for name in PODS:
             self.filter_and_bind(name, NODES)
         for name in list(self.open):
-            self.bound[name] = self.open.pop(name)
-            self.world.learn(gang_events.Bound(uid=f"uid-{name}"))
-            self.show(name)
+            self.bind(name)
         for names in JOBS.values():
             if all(name in self.bound for name in names):
                 self.done.update(names)
@@ -250,9 +252,7 @@ class ManyJobs(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Let everything come to rest: nothing of ours is left in between."""
         for name in list(self.open):
-            self.bound[name] = self.open.pop(name)
-            self.world.learn(gang_events.Bound(uid=f"uid-{name}"))
-            self.show(name)
+            self.bind(name)
         self.gone.update(self.calls)
         for _ in range(4):
             self.pass_time(700)
