@@ -1,4 +1,4 @@
-"""API servers and folders that last as long as a test."""
+"""API servers, endpoints and folders that last as long as a test."""
 
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
