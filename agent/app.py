@@ -274,14 +274,14 @@ class Agent:
     # Inputs of all product lines
 
     async def _restore(self) -> None:
-        contents = await self._journal_writer.read()
-        if isinstance(contents, JournalProblem):
-            if contents.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
-                log.info("no holds of this boot", extra={"reason": str(contents)})
+        entries = await self._journal_writer.read()
+        if isinstance(entries, JournalProblem):
+            if entries.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
+                log.info("no holds of this boot", extra={"reason": str(entries)})
             else:
-                self._announcer.journal_unusable(str(contents))
+                self._announcer.journal_unusable(str(entries))
             return
-        unclaimed = list(contents.entries)
+        unclaimed = list(entries)
         for line in self._lines:
             line.restore(entry for entry in unclaimed if line.owns(entry))
             unclaimed = [entry for entry in unclaimed if not line.owns(entry)]

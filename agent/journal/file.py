@@ -101,13 +101,6 @@ class ProblemKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalContents:
-    """Entries of an undamaged journal that this node wrote in the present boot."""
-
-    entries: tuple[HoldEntry, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalProblem:
     """Reason why the agent has no usable journal, and new path of the unusable file."""
 
@@ -175,7 +168,7 @@ class Journal:
             _remove(temporary)
             raise JournalError(f"{self._path}: {error.strerror}") from error
 
-    def read(self) -> JournalContents | JournalProblem:
+    def read(self) -> tuple[HoldEntry, ...] | JournalProblem:
         """Return the entries of the journal, or the problem that makes it unusable.
 
         An unusable file is renamed by `set_aside`. Temporary files of an agent that
@@ -193,9 +186,7 @@ class Journal:
             problem = self.not_read(str(error.strerror))
             return replace(problem, set_aside=self.set_aside())
         try:
-            return JournalContents(
-                entries=decode(content, boot_id=self._boot_id, node=self._node)
-            )
+            return decode(content, boot_id=self._boot_id, node=self._node)
         except UnusableError as error:
             return self._problem(error.kind, str(error), self.set_aside())
 

@@ -12,13 +12,7 @@ from typing import Any, NoReturn
 
 from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Owner
-from agent.journal.file import (
-    HoldEntry,
-    Journal,
-    JournalContents,
-    JournalError,
-    JournalProblem,
-)
+from agent.journal.file import HoldEntry, Journal, JournalError, JournalProblem
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from service import clock
@@ -86,7 +80,7 @@ class JournalWriter:
         """
         self._unserved = tuple(entries)
 
-    async def read(self) -> JournalContents | JournalProblem:
+    async def read(self) -> tuple[HoldEntry, ...] | JournalProblem:
         """Return the journal entries of the previous agent process, or a problem.
 
         A problem says why there are no entries. A read that takes longer than

@@ -13,7 +13,6 @@ from agent.journal import file
 from agent.journal.file import (
     HoldEntry,
     Journal,
-    JournalContents,
     JournalError,
     JournalProblem,
     ProblemKind,
@@ -47,7 +46,7 @@ def names_in(directory: Path) -> list[str]:
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     journal_in(tmp_path).write([HOLD, LATER])
 
-    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD, LATER))
+    assert journal_in(tmp_path).read() == (HOLD, LATER)
 
 
 def test_only_the_latest_write_is_left_and_only_its_owner_may_read_it(
@@ -57,7 +56,7 @@ def test_only_the_latest_write_is_left_and_only_its_owner_may_read_it(
     for entries in ([HOLD], [HOLD, LATER], [LATER]):
         holds.write(entries)
 
-    assert holds.read() == JournalContents(entries=(LATER,))
+    assert holds.read() == (LATER,)
     assert names_in(tmp_path) == ["holds"]
     assert (tmp_path / "holds").stat().st_mode & 0o777 == 0o600
 
@@ -65,7 +64,7 @@ def test_only_the_latest_write_is_left_and_only_its_owner_may_read_it(
 def test_no_holds_is_not_the_same_as_no_journal(tmp_path: Path) -> None:
     journal_in(tmp_path).write([])
 
-    assert journal_in(tmp_path).read() == JournalContents(entries=())
+    assert journal_in(tmp_path).read() == ()
 
 
 def test_the_format_is_a_header_line_and_json() -> None:
@@ -219,7 +218,7 @@ def test_what_is_no_file_is_set_aside_and_does_not_hinder_the_next_journal(
     )
     for entries in ([HOLD], [HOLD, LATER]):
         holds.write(entries)
-    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD, LATER))
+    assert journal_in(tmp_path).read() == (HOLD, LATER)
 
 
 def test_of_journals_that_were_set_aside_the_newest_are_kept(tmp_path: Path) -> None:
@@ -283,7 +282,7 @@ def test_an_agent_that_died_while_writing_leaves_the_old_journal(
     holds.write([HOLD])
     (tmp_path / "holds.tmp-9").write_bytes(b"half of it")
 
-    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD,))
+    assert journal_in(tmp_path).read() == (HOLD,)
     assert names_in(tmp_path) == ["holds"]
 
 
@@ -294,7 +293,7 @@ def test_an_agent_that_died_between_the_renames_leaves_the_old_journal(
     holds.write([HOLD])
     (tmp_path / "holds").rename(tmp_path / "holds.old")
 
-    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD,))
+    assert journal_in(tmp_path).read() == (HOLD,)
     assert names_in(tmp_path) == ["holds"]
 
 
@@ -309,7 +308,7 @@ def test_an_agent_that_died_before_the_clean_up_leaves_the_new_journal(
 
     again = journal_in(tmp_path)
 
-    assert again.read() == JournalContents(entries=(HOLD, LATER))
+    assert again.read() == (HOLD, LATER)
     again.write([LATER])
     assert names_in(tmp_path) == ["holds"]
 
@@ -327,7 +326,7 @@ def test_a_write_that_fails_says_so_and_leaves_the_old_journal(
         holds.write([LATER])
 
     (tmp_path / "elsewhere").rename(directory)
-    assert holds.read() == JournalContents(entries=(HOLD,))
+    assert holds.read() == (HOLD,)
 
 
 def test_the_disk_being_full_leaves_the_old_journal() -> None:
@@ -352,5 +351,5 @@ def test_a_write_that_hung_gives_way_to_the_newer_one(tmp_path: Path) -> None:
         disk.read()
     older.join()
 
-    assert holds.read() == JournalContents(entries=(LATER,))
+    assert holds.read() == (LATER,)
     assert names_in(tmp_path) == ["holds"]
