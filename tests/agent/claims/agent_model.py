@@ -34,8 +34,8 @@ from agent.journal import file, writer
 from tests.agent.claims.admission_model import PluginError
 from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster
 from tests.agent.claims.kubelet_model import Kubelet
+from tests.agent.node import HOST_IP
 
-HOST_IP = "10.0.0.1"
 _BOOT = "boot-1"
 
 
@@ -68,6 +68,7 @@ class Agent:
     cluster: Cluster
     seen: Counter[str]
     unhealthy: Callable[[], int]  # mask; the driver's
+    kubelet: Kubelet = field(init=False)
     ledger: Ledger = field(default_factory=lambda: Ledger(product=PRODUCT, node=NODE))
     journal: tuple[Hold, ...] = ()
     is_up: bool = False
@@ -80,18 +81,9 @@ class Agent:
     before_patch: Callable[[], None] = lambda: None
     after_patch: Callable[[], None] = lambda: None
     died_in_admission: bool = False
-    _kubelet: Kubelet | None = None
     _asked: bool = False  # a preference was asked for, its Allocate is to come
     _activity: int = 0
     _swap_patches: int = -1  # sent since an exchange began; -1: none under way
-
-    @property
-    def kubelet(self) -> Kubelet:
-        assert self._kubelet is not None
-        return self._kubelet
-
-    def connect(self, kubelet: Kubelet) -> None:
-        self._kubelet = kubelet
 
     # life and death
 

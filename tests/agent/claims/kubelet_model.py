@@ -21,14 +21,11 @@ from tests.agent.claims.admission_model import (
     PluginError,
 )
 from tests.agent.claims.cluster_model import (
-    PRODUCT,
     Cluster,
     annotated,
     shuffled,
     union,
 )
-
-IDS = tuple(f"{PRODUCT.chip_prefix}{chip}" for chip in range(PRODUCT.chip_count))
 
 Key = tuple[str, str]  # pod uid, container name
 

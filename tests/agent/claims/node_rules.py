@@ -67,7 +67,7 @@ class Node(Pods):
     def equals_race_and_the_kubelet_loses_them(
         self, shape: int, seed: int, manner: Manner
     ) -> None:
-        self._race(shape, seed, obeys=True)
+        self.equals_race(shape, seed, obeys=True)
         self.kubelet_restart(lose=True, rejects=False)
         if self.world.kubelet.running and self.world.agent.is_up:
             self.restart_container(seed, manner)

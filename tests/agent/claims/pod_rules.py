@@ -61,9 +61,6 @@ class Pods(RuleBasedStateMachine):
     @precondition(lambda self: self.world.cluster.is_up)
     @rule(shape=st.integers(0, len(SHAPES) - 1), first=indexes, count=st.integers(1, 4))
     def bind(self, shape: int, first: int, count: int) -> None:
-        self._bind(shape, first, count)
-
-    def _bind(self, shape: int, first: int, count: int) -> None:
         needs, reads = SHAPES[shape]
         if reads and self.world.agent.is_up:
             # It mounts what is chosen here. Others the agent would keep from chips that
@@ -93,21 +90,14 @@ class Pods(RuleBasedStateMachine):
             and bool(world.kubelet.waiting())
         )
 
-    def _begin(self, index: int, manner: Manner) -> None:
-        waiting = self.world.kubelet.waiting()
-        self.world.kubelet.begin(waiting[index % len(waiting)], manner)
-
     @precondition(can_admit)
     @rule(index=indexes, manner=manners, count=st.integers(1, 4))
     def admit(self, index: int, manner: Manner, count: int) -> None:
-        self._admit(index, manner, count)
-
-    def _admit(self, index: int, manner: Manner, count: int) -> None:
         kubelet = self.world.kubelet
         for each in range(count):
             if not self.can_admit():
                 return
-            self._begin(index + each, manner)
+            self.begin_admission(index + each, manner)
             while kubelet.admission is not None:
                 kubelet.advance()
             self.world.check()
@@ -120,12 +110,19 @@ class Pods(RuleBasedStateMachine):
     @rule(shape=equals, seed=indexes, obeys=st.booleans())
     def equals_race(self, shape: int, seed: int, obeys: bool) -> None:
         """Several equal pods at once, admitted in another order."""
-        self._race(shape, seed, obeys=obeys)
+        self.bind(shape, seed, 4)
+        self.admit(seed, Manner(obeys=obeys, seed=seed), 3)
+        self.start(report=True)
+        agent = self.world.agent
+        if agent.is_up:  # it hears that they run, else a reading would tell it nothing
+            agent.survives(lambda: agent.deliver(len(self.world.cluster.watch)))
+        if agent.is_up:
+            agent.survives(lambda: agent.pass_(thorough=False))
 
     @precondition(can_race)
     @rule(shape=equals, seed=indexes, sent=st.integers(1, 4))
     def equals_race_and_the_agent_dies(self, shape: int, seed: int, sent: int) -> None:
-        self._race(shape, seed, obeys=False)
+        self.equals_race(shape, seed, obeys=False)
         agent = self.world.agent
         for _ in range(sent):
             if agent.is_up:
@@ -134,20 +131,11 @@ class Pods(RuleBasedStateMachine):
         if agent.is_up:
             agent.die()
 
-    def _race(self, shape: int, seed: int, *, obeys: bool) -> None:
-        self._bind(shape, seed, 4)
-        self._admit(seed, Manner(obeys=obeys, seed=seed), 3)
-        self._start(report=True)
-        agent = self.world.agent
-        if agent.is_up:  # it hears that they run, else a reading would tell it nothing
-            agent.survives(lambda: agent.deliver(len(self.world.cluster.watch)))
-        if agent.is_up:
-            agent.survives(lambda: agent.pass_(thorough=False))
-
     @precondition(can_admit)
     @rule(index=indexes, manner=manners)
     def begin_admission(self, index: int, manner: Manner) -> None:
-        self._begin(index, manner)
+        waiting = self.world.kubelet.waiting()
+        self.world.kubelet.begin(waiting[index % len(waiting)], manner)
 
     @precondition(can_admit)
     @rule(index=indexes, obeys=st.booleans(), seed=indexes, at_once=st.booleans())
@@ -155,7 +143,7 @@ class Pods(RuleBasedStateMachine):
         self, index: int, obeys: bool, seed: int, *, at_once: bool
     ) -> None:
         self.world.is_plain = False
-        self._begin(index, Manner(obeys=obeys, seed=seed, rejects=True))
+        self.begin_admission(index, Manner(obeys=obeys, seed=seed, rejects=True))
         while at_once and self.world.kubelet.admission is not None:
             self.world.kubelet.advance()
 
@@ -164,7 +152,7 @@ class Pods(RuleBasedStateMachine):
     def equals_race_and_one_is_rejected(
         self, shape: int, obeys: bool, seed: int
     ) -> None:
-        self._race(shape, seed, obeys=obeys)
+        self.equals_race(shape, seed, obeys=obeys)
         if self.can_admit():
             self.begin_admission_that_ends_badly(seed, obeys, seed, at_once=True)
 
@@ -183,12 +171,12 @@ class Pods(RuleBasedStateMachine):
         self.world.is_plain = False
         victims = self.confirmed()
         forgets = victims[victim % len(victims)]
-        self._begin(index, Manner(obeys=False, seed=seed, forgets=forgets))
+        self.begin_admission(index, Manner(obeys=False, seed=seed, forgets=forgets))
 
     @precondition(can_race)
     @rule(shape=equals, seed=indexes)
     def equals_race_and_one_gets_an_id_again(self, shape: int, seed: int) -> None:
-        self._race(shape, seed, obeys=True)
+        self.equals_race(shape, seed, obeys=True)
         if self.can_admit() and self.confirmed():
             self.begin_admission_with_an_id_forgotten(seed, seed, seed)
             while self.world.kubelet.admission is not None:
@@ -214,9 +202,6 @@ class Pods(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.startable()))
     @rule(report=st.booleans())
     def start(self, report: bool) -> None:
-        self._start(report=report)
-
-    def _start(self, *, report: bool) -> None:
         for uid in self.startable():
             self.world.kubelet.start(uid)
             if report and self.world.cluster.is_up:
@@ -244,7 +229,7 @@ class Pods(RuleBasedStateMachine):
     @precondition(can_race)
     @rule(shape=plain, index=indexes)
     def start_without_devices(self, shape: int, index: int) -> None:
-        self._bind(shape, index, 1)
+        self.bind(shape, index, 1)
         simple = self.simple()
         if simple:
             self.world.is_plain = False

@@ -25,7 +25,8 @@ from tests.agent.claims.cluster_model import (
     chips_text,
     union,
 )
-from tests.agent.claims.kubelet_model import IDS, Kubelet
+from tests.agent.claims.kubelet_model import Kubelet
+from tests.agent.node import EVERY_ID
 
 #: Passes after which everything must have come to rest.
 ENOUGH_PASSES = 12
@@ -42,7 +43,7 @@ class World:
             cluster=self.cluster, seen=seen, unhealthy=lambda: self.broken
         )
         self.kubelet = Kubelet(cluster=self.cluster, plugin=self.agent, seen=seen)
-        self.agent.connect(self.kubelet)
+        self.agent.kubelet = self.kubelet
         self.agent.before_patch = self._before_patch
         self.agent.after_patch = self._after_patch
         self._covered = 0
@@ -149,7 +150,7 @@ class World:
     def _check_devices(self) -> None:
         ledger = self.agent.ledger
         told = dict(occupancy.list_devices(ledger))
-        assert tuple(told) == IDS
+        assert tuple(told) == EVERY_ID
         readers = {pod.uid for pod in self._readers()}
         for (uid, _), container in self.kubelet.lasting().items():
             for kubelet_id, chip in container.mounted:
