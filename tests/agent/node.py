@@ -107,6 +107,11 @@ def unlike(name: str, chips: Iterable[int], predicate_time: int) -> NpuPod:
     return pod(name, chips, predicate_time, annotations=policy)
 
 
+def reading(made: NpuPod) -> NpuPod:
+    """The same pod, with ASCEND_VISIBLE_DEVICES from its annotation."""
+    return replace(made, shape=replace(made.shape, reads_annotation=True))
+
+
 async def nobody(_uids: Collection[str]) -> Mapping[str, tuple[int, ...]]:
     """No pod that has gone has left a process."""
     return {}
@@ -288,6 +293,24 @@ def current(*pods: NpuPod) -> NodeLedger:
     """A ledger that has seen these pods."""
     now = NodeLedger()
     now.update(*pods)
+    return now
+
+
+def running(*pods: NpuPod) -> NodeLedger:
+    """A node where pods of one container run, with the chips of their claims."""
+    now = current()
+    for each in pods:
+        now.update(replace(each, phase="Running"))
+        chips = chip_sets.ids_of(now.ledger.slots[each.uid].chips)
+        assert now.mounts_for(each.name, *chips) == chips
+    return now
+
+
+def lost(*pods: NpuPod) -> NodeLedger:
+    """The same, once the kubelet has lost what devices they have."""
+    now = running(*pods)
+    for each in pods:
+        now.shows(each.name, main=())
     return now
 
 

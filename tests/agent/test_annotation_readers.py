@@ -1,15 +1,7 @@
 """Pods that read their annotation mount what it says, whatever Allocate answers."""
 
-from dataclasses import replace
-
 from agent.claims.events import Granted, Refused
-from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current, pod
-
-
-def reading(made: NpuPod) -> NpuPod:
-    """The same pod, with ASCEND_VISIBLE_DEVICES from its annotation."""
-    return replace(made, shape=replace(made.shape, reads_annotation=True))
+from tests.agent.node import current, pod, reading
 
 
 def test_its_chips_are_never_chosen_again() -> None:

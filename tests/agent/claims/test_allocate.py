@@ -9,26 +9,16 @@ from scheduler_core.products import table
 from scheduler_core.wire import annotations
 from tests.agent.node import (
     EVERY_ID,
-    NodeLedger,
+    TRAIN,
     app,
     current,
     ids,
+    lost,
     pair,
     pod,
     staged,
     standalone_node,
 )
-
-
-def lost(*names: str) -> NodeLedger:
-    """A node of running pods whose devices the kubelet has lost, from chip 0 on."""
-    now = current()
-    for chip, name in enumerate(names):
-        now.update(pod(name, [chip], chip + 1, phase="Running"))
-        now.mounts_for(name, chip)
-    for name in names:
-        now.shows(name, main=())
-    return now
 
 
 def test_what_must_be_included_comes_first_and_counts() -> None:
@@ -61,7 +51,7 @@ def test_a_claim_that_cannot_be_served_is_not_missing() -> None:
 
 
 def test_while_running_containers_may_ask_no_claim_is_waited_for() -> None:
-    now = lost("train")
+    now = lost(TRAIN)
 
     assert now.steers(EVERY_ID, 1) == Preferred((), claim_missing=False)
     assert now.steers(EVERY_ID, 2) == Preferred((), claim_missing=True)
@@ -160,7 +150,7 @@ def test_a_rejected_pods_begun_slot_waits_for_its_next_container_only() -> None:
 
 
 def test_lost_containers_that_cannot_be_told_apart_get_new_chips_to_be_found() -> None:
-    now = lost("one", "two")
+    now = lost(pod("one", [0], 1), pod("two", [1], 2))
 
     assert now.identity(6) is Identity.RECHOSEN
     assert now.holds()[3] == ("", "fresh-3", (2,))
@@ -171,7 +161,7 @@ def test_lost_containers_that_cannot_be_told_apart_get_new_chips_to_be_found() -
 
 
 def test_a_lost_container_of_a_pod_served_long_ago_gets_its_own() -> None:
-    before = lost("train")
+    before = lost(TRAIN)
     now = current()
     now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
     now.update(pod("train", [0], annotations.SERVED, phase="Running"))
@@ -185,7 +175,7 @@ def test_a_lost_container_of_a_pod_served_long_ago_gets_its_own() -> None:
 
 
 def test_what_a_pod_had_that_has_gone_is_no_lost_container() -> None:
-    before = lost("train")
+    before = lost(TRAIN)
     now = current()
     now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
 
@@ -226,7 +216,7 @@ def test_a_bare_pod_of_another_count_is_not_the_one_who_asks() -> None:
 
 
 def test_a_served_pod_without_a_slot_is_not_taken_for_one_without_a_claim() -> None:
-    now = lost("train")
+    now = lost(TRAIN)
     served = pod("served", [5], annotations.SERVED, phase="Running")
     now.update(served)
     now.shows("served", main=(5,))
@@ -235,7 +225,7 @@ def test_a_served_pod_without_a_slot_is_not_taken_for_one_without_a_claim() -> N
 
 
 def test_nor_one_that_has_ended_or_asks_for_another_count() -> None:
-    now = lost("train")
+    now = lost(TRAIN)
     ended = replace(pod("ended", [5], phase="Failed"), annotations={})
     now.update(ended)
     now.update(replace(pod("pair", [5, 6]), annotations={}))

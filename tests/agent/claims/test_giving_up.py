@@ -8,7 +8,7 @@ from agent.claims.annotations import Patch, plan_patches
 from scheduler_core.products import table
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import HOST_IP, RESOURCE, NodeLedger, current, pod
+from tests.agent.node import HOST_IP, RESOURCE, NodeLedger, current, lost, pod
 
 
 def swapped(*others: NpuPod) -> NodeLedger:
@@ -110,13 +110,9 @@ def test_a_pod_that_has_ended_is_not_written_to_but_those_after_it_are() -> None
 
 
 def test_all_that_was_lost_is_published() -> None:
-    now = current()
-    for chip, name in enumerate(("a", "b", "c", "d")):
+    now = lost(pod("a", [0], 1), pod("b", [1], 2))
+    for chip, name in enumerate(("c", "d"), start=2):
         now.update(pod(name, [chip], chip + 1, phase="Running"))
-    for chip, name in enumerate(("a", "b")):
-        now.mounts_for(name, chip)
-        now.shows(name, main=())
-    for name in ("c", "d"):
         now.shows(name, main=())
 
     assert now.affinity.lost == (0, 1, 2, 3)

@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from agent.claims.events import AllocateAsked, Refused
-from tests.agent.node import app, current, ids, init, pod, standalone_node
+from tests.agent.node import (
+    app,
+    current,
+    ids,
+    init,
+    lost,
+    pod,
+    reading,
+    standalone_node,
+)
 
 NO_CLAIM = (
     "no pod on this node has a claim for 2 huawei.com/Ascend910: annotations "
@@ -130,13 +139,7 @@ def test_chips_of_a_claim_that_its_pods_other_containers_have() -> None:
 
 
 def test_several_containers_have_lost_what_they_had() -> None:
-    now = current()
-    for chip, name in enumerate(("a", "b")):
-        reader = pod(name, [chip], chip + 1, phase="Running")
-        shape = replace(reader.shape, reads_annotation=True)
-        now.update(replace(reader, shape=shape))
-        now.mounts_for(name, chip)
-        now.shows(name, main=())
+    now = lost(reading(pod("a", [0], 1)), reading(pod("b", [1], 2)))
 
     assert now.refusal(6) == (
         "2 running containers have lost their huawei.com/Ascend910 devices in the "
@@ -156,9 +159,7 @@ def test_nothing_is_free_where_nobody_schedules() -> None:
 
 
 def test_a_pod_that_reads_its_annotation_where_nobody_writes_it() -> None:
-    reader = pod("train", [0])
-    shape = replace(reader.shape, reads_annotation=True)
-    now = standalone_node(replace(reader, shape=shape))
+    now = standalone_node(reading(pod("train", [0])))
 
     assert now.refusal(0) == (
         "the pod takes ASCEND_VISIBLE_DEVICES from its annotation "

@@ -8,7 +8,18 @@ from agent.claims import ledger as ledgers
 from agent.claims import occupancy
 from agent.claims.events import AllocateAsked, AwaitClaim
 from scheduler_core.wire import annotations
-from tests.agent.node import NodeLedger, app, current, ids, init, pair, pod, staged
+from tests.agent.node import (
+    app,
+    current,
+    ids,
+    init,
+    lost,
+    pair,
+    pod,
+    reading,
+    running,
+    staged,
+)
 
 SERVED = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
 
@@ -127,35 +138,18 @@ def test_after_a_restart_new_holds_are_counted_on_from_the_old() -> None:
     assert now.affinity.sequence == 2
 
 
-def lost(now: NodeLedger, *names: str) -> None:
-    """The kubelet shows these running pods without the devices that they have."""
-    for name in names:
-        now.shows(name, main=())
-
-
-def served(*names: str) -> NodeLedger:
-    """A node of running pods with one chip each, in order from chip 0."""
-    now = current()
-    for chip, name in enumerate(names):
-        each = pod(name, [chip], chip + 1, phase="Running")
-        if name == "reader":
-            each = replace(each, shape=replace(each.shape, reads_annotation=True))
-        now.update(each)
-        assert now.mounts(chip) == (chip,)
-        now.shows(name, main=(chip,))
-    return now
+ONE, TWO = pod("one", [0], 1), pod("two", [1], 2)
 
 
 def test_a_running_container_whose_ids_the_kubelet_lost_gets_its_own_chips() -> None:
-    now = served("other", "train")
-    lost(now, "train")
+    now = running(ONE, TWO)
+    now.shows("two", main=())
 
     assert now.mounts(6) == (1,)
 
 
 def test_it_is_thought_of_only_when_no_claim_has_come() -> None:
-    now = served("train")
-    lost(now, "train")
+    now = lost(ONE)
 
     waits = now.apply(AllocateAsked(ids(6), last_call=False))
     now.update(pod("next", [3], 9))
@@ -165,8 +159,7 @@ def test_it_is_thought_of_only_when_no_claim_has_come() -> None:
 
 
 def test_if_several_lost_their_ids_none_of_their_chips_is_given() -> None:
-    now = served("one", "two")
-    lost(now, "one", "two")
+    now = lost(ONE, TWO)
 
     (chip,) = now.mounts(6)
 
@@ -174,25 +167,22 @@ def test_if_several_lost_their_ids_none_of_their_chips_is_given() -> None:
 
 
 def test_if_one_of_them_reads_its_annotation_nobody_is_served() -> None:
-    now = served("one", "reader")
-    lost(now, "one", "reader")
+    now = lost(ONE, reading(TWO))
 
     assert "2 running containers have lost their" in now.refusal(6)
 
 
 def test_a_lost_container_with_a_process_on_its_chip_is_not_the_one_who_asks() -> None:
-    now = served("train")
-    lost(now, "train")
+    now = lost(ONE)
     now.replace(replace(now.ledger, busy=0b1))
 
     assert now.mounts(6) != (0,)
 
 
 def test_what_the_kubelet_lost_is_published_until_it_knows_again() -> None:
-    now = served("train")
-    lost(now, "train")
+    now = lost(ONE)
     during = now.affinity.lost
-    now.mounts_for("train", 6)
+    now.mounts_for("one", 6)
 
     assert (during, now.affinity.lost) == ((0,), ())
 

@@ -2,20 +2,8 @@
 
 from dataclasses import replace
 
-from scheduler_core.wire.pods import RawContainer, RawEnv
-from tests.agent.node import RESOURCE, current, pod
+from tests.agent.node import current, pod, reading
 
-#: Mounts what its annotation says, whatever it is answered.
-READER = RawContainer(
-    "main",
-    limits={RESOURCE: "1"},
-    env=(
-        RawEnv(
-            "ASCEND_VISIBLE_DEVICES",
-            field_path=f"metadata.annotations['{RESOURCE}']",
-        ),
-    ),
-)
 REST = pod("rest", [2, 3, 4, 5, 6, 7], 50)
 
 
@@ -57,8 +45,7 @@ def test_a_claim_of_the_same_size_is_not_exchanged_for_it() -> None:
 def test_one_that_mounts_what_it_says_itself_is_refused_though_others_are_free() -> (
     None
 ):
-    thief = pod("thief", [0], 1, containers=[READER])
-    now = current(pod("victim", [0, 1], 100), thief)
+    now = current(pod("victim", [0, 1], 100), reading(pod("thief", [0], 1)))
 
     assert "claimed by another pod before" in now.refusal(0)
 
