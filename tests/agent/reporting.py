@@ -1,6 +1,6 @@
 """A reporter at work, and what can be seen of it from outside."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -16,14 +16,13 @@ from agent.report.reporter import Reporter
 from kube import configmaps, nodes
 from kube.client import Client
 from kube.errors import NotFoundError
-from kube.objects import ConfigMap, Node, OwnerReference, encode
+from kube.objects import ConfigMap, Node, encode
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.support.clock import Time
 from tests.support.tasks import in_background
 from tests.support.until import until
 
 T = TypeVar("T")
-FindOwner = Callable[[], Awaitable[OwnerReference | None]]
 
 NAME = "mindx-dl-deviceinfo-node-1"
 NAMESPACE = "kube-system"
@@ -88,7 +87,6 @@ async def reporting(
     *,
     writer: str = "me",
     heartbeat_s: float = 300.0,
-    owner: FindOwner | None = None,
     shown: NodeReport | None = None,
 ) -> AsyncIterator[World]:
     """A reporter at work; with `shown`, once its ConfigMap says that."""
@@ -105,7 +103,7 @@ async def reporting(
         metrics=Metrics(registry),
         wall_s=clock,
         on_rival=(told := list[str]()).append,
-        owner=owner or nobody,
+        owner=nobody,
     )
     world = World(client, reporter, registry, clock, told)
     async with in_background(reporter.run()):

@@ -65,62 +65,54 @@ class FakeMachine:
         new.rename(self.path)
 
 
+def _cards(path: Path, cards: int, devices: int, words: str) -> FakeMachine:
+    """Cards of so many chips, which are numbered from the first card on.
+
+    Args:
+        words: What each chip says besides, with its number in place of `{n}`.
+    """
+    places = product(range(cards), range(devices))
+    chips = {
+        at: f"phy={n} logic={n} {words.format(n=n)}" for n, at in enumerate(places)
+    }
+    return FakeMachine(path, chips)
+
+
 def training_910a(path: Path) -> FakeMachine:
     """Eight cards of one chip."""
-    return FakeMachine(
-        path,
-        {
-            (chip, 0): f"phy={chip} logic={chip} name=910A cores=32 board=0x40 "
-            f"memory=32768 network=0 ip=192.168.20.{100 + chip}"
-            for chip in range(8)
-        },
-    )
+    chip = "name=910A cores=32 board=0x40 memory=32768 network=0 ip=192.168.20.10{n}"
+    return _cards(path, 8, 1, chip)
 
 
-def module_910b(path: Path, count: int = 8) -> FakeMachine:
+def module_910b(path: Path) -> FakeMachine:
     """Cards of one chip, whose logic ids are not their physical ids."""
-    return FakeMachine(
-        path,
-        {
-            (chip, 0): f"phy={count - 1 - chip} logic={chip} name=910B3 cores=20 "
-            f"board=0x30 memory=65536 network=0 ip=10.0.0.{chip + 1}"
-            for chip in range(count)
-        },
+    machine = _cards(
+        path, 8, 1, "name=910B3 cores=20 board=0x30 memory=65536 network=0"
     )
+    for chip in range(8):
+        machine.say(chip, 0, phy=7 - chip, ip=f"10.0.0.{chip + 1}")
+    return machine
 
 
 def superpod_a3(path: Path) -> FakeMachine:
     """Eight cards of two dies, the third server of SuperPoD 4."""
-    return FakeMachine(
-        path,
-        {
-            (die // 2, die % 2): f"phy={die} logic={die} name=Ascend910 cores=24 "
-            f"board=0xb0 memory=65536 network=6 sdid={4000 + die} pod=4 server=2"
-            for die in range(16)
-        },
-    )
+    die = "name=Ascend910 cores=24 board=0xb0 memory=65536 network=6"
+    return _cards(path, 8, 2, f"{die} sdid=40{{n:02}} pod=4 server=2")
 
 
-def _cards(path: Path, cards: int, devices: int, words: str) -> FakeMachine:
-    """Cards of so many chips, which are numbered from the first card on."""
-    places = product(range(cards), range(devices))
-    chips = {at: f"phy={n} logic={n} {words}" for n, at in enumerate(places)}
-    return FakeMachine(path, chips)
-
-
-def cards_300i(path: Path, cards: int = 2) -> FakeMachine:
+def cards_300i(path: Path) -> FakeMachine:
     """Cards of four 310, each with a controller besides."""
-    return _cards(path, cards, 4, "name=310 cores=2")
+    return _cards(path, 2, 4, "name=310 cores=2")
 
 
-def cards_duo(path: Path, cards: int = 3) -> FakeMachine:
+def cards_duo(path: Path) -> FakeMachine:
     """Cards of two 310P."""
-    return _cards(path, cards, 2, "name=310P3 cores=8 type=Atlas+300I+Duo")
+    return _cards(path, 3, 2, "name=310P3 cores=8 type=Atlas+300I+Duo")
 
 
-def cards_310p(path: Path, cards: int = 3) -> FakeMachine:
+def cards_310p(path: Path) -> FakeMachine:
     """Cards of one 310P, and a controller behind each chip."""
-    machine = _cards(path, cards, 1, "name=310P3 cores=8 type=Atlas+300I+Pro")
-    for card in range(cards):
+    machine = _cards(path, 3, 1, "name=310P3 cores=8 type=Atlas+300I+Pro")
+    for card in range(3):
         machine.add(card, 1, f"phy={64 + card} logic={64 + card} name=MCU unit=1")
     return machine

@@ -42,8 +42,8 @@ class World:
             ),
         )
 
-    def see(self, reading: Reading, after: float = 10.0) -> bool:
-        self.now += after
+    def see(self, reading: Reading) -> bool:
+        self.now += 10.0
         seen = Observation(reading=reading, read_at=self.now)
         return self.chip_monitor.observe(seen)
 

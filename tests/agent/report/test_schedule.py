@@ -212,10 +212,10 @@ def test_our_own_write_whose_answer_was_lost_is_no_edit() -> None:
     assert effects == (Write(TWO),)
 
 
-def yielding(at: float = 5.0) -> State:
+def yielding() -> State:
     """Another agent wrote at version 11."""
     rival = ConfigMapSeen(seen(11, writer="other", DeviceInfoCfg="theirs"))
-    state, effects = schedule.step(published(), rival, at)
+    state, effects = schedule.step(published(), rival, 5.0)
     assert effects == (RivalAppeared("other"),)
     return state
 
