@@ -33,10 +33,16 @@ HOLD = HoldEntry(
 LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), need=1)
 
 
-def journal_in(
-    directory: Path, *, boot_id: str = "boot-1", node: str = "n1"
-) -> Journal:
-    return Journal(directory / "holds", boot_id=boot_id, node=node)
+def journal_in(directory: Path) -> Journal:
+    return Journal(directory / "holds", boot_id="boot-1", node="n1")
+
+
+def encoded(*entries: HoldEntry, boot_id: str = "boot-1", node: str = "n1") -> bytes:
+    return file.encode(entries, boot_id=boot_id, node=node)
+
+
+def decoded(content: bytes) -> tuple[HoldEntry, ...]:
+    return file.decode(content, boot_id="boot-1", node="n1")
 
 
 def names_in(directory: Path) -> list[str]:
@@ -70,7 +76,7 @@ def test_no_holds_is_not_the_same_as_no_journal(tmp_path: Path) -> None:
 def test_the_format_is_a_header_line_and_json() -> None:
     body = b'{"node":"n1","boot_id":"boot-1","entries":[]}'
 
-    assert file.encode([], boot_id="boot-1", node="n1") == (
+    assert encoded() == (
         b"ascend-affinity-journal 1 %08x %d\n" % (zlib.crc32(body), len(body)) + body
     )
 
@@ -83,7 +89,7 @@ def problem_of(tmp_path: Path, content: bytes) -> JournalProblem:
     return problem
 
 
-GOOD = file.encode([HOLD], boot_id="boot-1", node="n1")
+GOOD = encoded(HOLD)
 BODY = GOOD.partition(b"\n")[2]
 
 
@@ -118,12 +124,12 @@ BODY = GOOD.partition(b"\n")[2]
             None,
         ),
         (
-            file.encode([HOLD], boot_id="boot-1", node="n2"),
+            encoded(HOLD, node="n2"),
             ProblemKind.OTHER_NODE,
             "other node: expected 'n1', found 'n2'",
         ),
         (
-            file.encode([HOLD], boot_id="boot-0", node="n1"),
+            encoded(HOLD, boot_id="boot-0"),
             ProblemKind.OTHER_BOOT,
             "other boot: expected 'boot-1', found 'boot-0'",
         ),
@@ -244,20 +250,17 @@ def test_of_journals_that_were_set_aside_the_newest_are_kept(tmp_path: Path) -> 
 def test_a_hold_that_cannot_be_is_damage_though_its_checksum_holds(
     tmp_path: Path, entry: HoldEntry
 ) -> None:
-    content = file.encode([entry], boot_id="boot-1", node="n1")
-
-    assert problem_of(tmp_path, content).kind is ProblemKind.DAMAGED
+    assert problem_of(tmp_path, encoded(entry)).kind is ProblemKind.DAMAGED
 
 
-def test_a_hold_of_which_not_all_is_certain_is_read_again(tmp_path: Path) -> None:
+def test_a_hold_of_which_not_all_is_certain_is_read_again() -> None:
     entries = (
         replace(HOLD, chips=(), reserved=(0, 1)),
         replace(HOLD, chips=(0,)),
         replace(HOLD, chips=(0, 1, 2)),
     )
-    content = file.encode(entries, boot_id="boot-1", node="n1")
 
-    assert file.decode(content, boot_id="boot-1", node="n1") == entries
+    assert decoded(encoded(*entries)) == entries
 
 
 def test_no_bit_of_a_journal_can_turn() -> None:
@@ -266,32 +269,29 @@ def test_no_bit_of_a_journal_can_turn() -> None:
         flipped[position // 8] ^= 1 << position % 8
 
         with pytest.raises(file.UnusableError):
-            file.decode(bytes(flipped), boot_id="boot-1", node="n1")
+            decoded(bytes(flipped))
 
 
 def test_no_part_of_a_journal_passes_for_one() -> None:
     for length in range(len(GOOD)):
         with pytest.raises(file.UnusableError):
-            file.decode(GOOD[:length], boot_id="boot-1", node="n1")
+            decoded(GOOD[:length])
 
 
-def test_an_agent_that_died_while_writing_leaves_the_old_journal(
-    tmp_path: Path,
+def while_writing(path: Path) -> None:
+    path.with_name("holds.tmp-9").write_bytes(b"half of it")
+
+
+def between_the_renames(path: Path) -> None:
+    path.rename(path.with_name("holds.old"))
+
+
+@pytest.mark.parametrize("dies", [while_writing, between_the_renames])
+def test_an_agent_that_died_leaves_the_old_journal(
+    tmp_path: Path, dies: Callable[[Path], None]
 ) -> None:
-    holds = journal_in(tmp_path)
-    holds.write([HOLD])
-    (tmp_path / "holds.tmp-9").write_bytes(b"half of it")
-
-    assert journal_in(tmp_path).read() == (HOLD,)
-    assert names_in(tmp_path) == ["holds"]
-
-
-def test_an_agent_that_died_between_the_renames_leaves_the_old_journal(
-    tmp_path: Path,
-) -> None:
-    holds = journal_in(tmp_path)
-    holds.write([HOLD])
-    (tmp_path / "holds").rename(tmp_path / "holds.old")
+    journal_in(tmp_path).write([HOLD])
+    dies(tmp_path / "holds")
 
     assert journal_in(tmp_path).read() == (HOLD,)
     assert names_in(tmp_path) == ["holds"]
@@ -318,7 +318,7 @@ def test_a_write_that_fails_says_so_and_leaves_the_old_journal(
 ) -> None:
     directory = tmp_path / "state"
     directory.mkdir()
-    holds = Journal(directory / "holds", boot_id="boot-1", node="n1")
+    holds = journal_in(directory)
     holds.write([HOLD])
     directory.rename(tmp_path / "elsewhere")
 

@@ -11,7 +11,6 @@ from agent.claims.values import Ledger
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.pods.reconciler import (
     Containers,
-    FindStrayProcesses,
     Reconciler,
     ResourcesError,
 )
@@ -33,6 +32,12 @@ class FakeResources:
         self.kubelet: object = "first"
         #: Called in the middle of reading a pod of that name.
         self.meanwhile: dict[str, Callable[[], object]] = {}
+        self.activity = AllocateActivity(lambda: 0.0)
+
+    def give_out(self) -> None:
+        """The kubelet calls Allocate, and has its answer."""
+        with self.activity.allocating():
+            pass
 
     async def read(self, namespace: str, name: str) -> Containers:
         await asyncio.sleep(0)
@@ -57,15 +62,13 @@ class FakeResources:
 def reconciler(
     now: NodeLedger,
     resources: FakeResources,
-    activity: AllocateActivity | None = None,
     backoff: Backoff | None = None,
-    find_stray_processes: FindStrayProcesses = nobody,
 ) -> Reconciler:
     return Reconciler(
         now,
-        find_stray_processes=find_stray_processes,
+        find_stray_processes=nobody,
         resources=resources,
-        activity=activity or AllocateActivity(lambda: 0.0),
+        activity=resources.activity,
         period_s=5.0,
         backoff=backoff,
     )
@@ -136,13 +139,12 @@ async def test_chips_are_not_released_while_pod_resources_shows_them() -> None:
 
 async def test_nothing_is_released_while_devices_are_given_out() -> None:
     now, resources = confirmed(train=0)
-    activity = AllocateActivity(lambda: 0.0)
-    passes = reconciler(now, resources, activity)
+    passes = reconciler(now, resources)
     await passes.run_once(thorough=False)
 
     now.update(pod("train", [0], 0, phase="Succeeded"))
     del resources.shown["train"]
-    with activity.allocating():
+    with resources.activity.allocating():
         await passes.run_once(thorough=False)
         during = values.held_chips(now.ledger)
     await passes.run_once(thorough=False)
@@ -152,12 +154,11 @@ async def test_nothing_is_released_while_devices_are_given_out() -> None:
 
 async def test_what_is_not_shown_during_an_allocate_is_not_taken_for_lost() -> None:
     now, resources = confirmed(train=0)
-    activity = AllocateActivity(lambda: 0.0)
-    passes = reconciler(now, resources, activity)
+    passes = reconciler(now, resources)
     await passes.run_once(thorough=True)
 
     resources.shown["train"] = ()
-    with activity.allocating():
+    with resources.activity.allocating():
         await passes.run_once(thorough=True)
         during = now.affinity.lost
     await passes.run_once(thorough=True)
@@ -168,17 +169,12 @@ async def test_what_is_not_shown_during_an_allocate_is_not_taken_for_lost() -> N
 async def test_a_pass_in_which_devices_were_given_out_is_no_proof_of_absence() -> None:
     rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
     now, resources = current(rejected, train), FakeResources(train=ids(1))
-    activity = AllocateActivity(lambda: 0.0)
     now.allocate(0)
     now.allocate(1)
     now.update(replace(rejected, phase="Failed"))
-    passes = reconciler(now, resources, activity)
+    passes = reconciler(now, resources)
 
-    def give_out() -> None:
-        with activity.allocating():
-            pass
-
-    resources.meanwhile["train"] = give_out
+    resources.meanwhile["train"] = resources.give_out
     for _ in range(3):
         await passes.run_once(thorough=True)
     during = values.held_chips(now.ledger)
@@ -204,12 +200,11 @@ async def test_all_pods_are_listed_only_to_release_what_nobody_has() -> None:
 
 async def test_nothing_is_listed_while_devices_are_given_out() -> None:
     now, resources = confirmed(train=0)
-    activity = AllocateActivity(lambda: 0.0)
-    passes = reconciler(now, resources, activity)
+    passes = reconciler(now, resources)
     await passes.run_once(thorough=True)
 
     now.update(pod("train", [0], 0, phase="Succeeded"))
-    with activity.allocating():
+    with resources.activity.allocating():
         put_off_s = await passes.run_once(thorough=True)
 
     assert (resources.lists, put_off_s) == (0, None)
@@ -330,15 +325,10 @@ async def test_passes_that_were_disturbed_each_time_have_not_found_all_as_it_was
     None
 ):
     now, resources = confirmed(train=0)
-    activity = AllocateActivity(lambda: 0.0)
 
-    def another_line_is_served() -> None:
-        with activity.allocating():
-            pass
-
-    async with in_background(reconciler(now, resources, activity).run()):
+    async with in_background(reconciler(now, resources).run()):
         await asyncio.sleep(6)
-        resources.meanwhile["train"] = another_line_is_served
+        resources.meanwhile["train"] = resources.give_out
         resources.kubelet, resources.shown["train"] = "second", ()
         await asyncio.sleep(300)
         resources.meanwhile.clear()
