@@ -1,8 +1,9 @@
 """The verdict on one reading."""
 
 from dataclasses import replace
+from typing import Any
 
-from agent.devices.reading import ChipFault, Level, Reading
+from agent.devices.reading import ChipFault, Level
 from agent.devices.simulated import file
 from agent.health.escalation import Kind, Upgrade
 from agent.health.judge import apply_levels, keys_under_rules
@@ -11,8 +12,12 @@ from agent.health.levels import BUILT_IN
 GOOD = file.parse("product: atlas-800-training\n")
 
 
-def reading(*faults: ChipFault, unreachable: tuple[int, ...] = ()) -> Reading:
-    return replace(GOOD, faults=faults, unreachable=unreachable)
+def judged(
+    *faults: ChipFault, unreachable: tuple[int, ...] = (), **more: Any
+) -> tuple[ChipFault, ...]:
+    """The faults of a reading after the verdict."""
+    reading = replace(GOOD, faults=faults, unreachable=unreachable)
+    return apply_levels(reading, BUILT_IN, **more).faults
 
 
 def upgrade(code: str, level: Level) -> Upgrade:
@@ -24,15 +29,12 @@ def test_a_good_reading_is_the_same_one() -> None:
 
 
 def test_each_fault_gets_its_level_its_kind_and_its_spelling() -> None:
-    found = apply_levels(
-        reading(
-            ChipFault(chip=1, code="20001002", severity=3, since_ms=5),
-            ChipFault(chip=2, code="81078603"),
-        ),
-        BUILT_IN,
+    found = judged(
+        ChipFault(chip=1, code="20001002", severity=3, since_ms=5),
+        ChipFault(chip=2, code="81078603"),
     )
 
-    assert found.faults == (
+    assert found == (
         ChipFault(
             chip=1, code="020001002", severity=3, level=Level.SEPARATE, since_ms=5
         ),
@@ -41,40 +43,34 @@ def test_each_fault_gets_its_level_its_kind_and_its_spelling() -> None:
 
 
 def test_a_serious_unknown_code_is_not_masked_by_a_known_one() -> None:
-    found = apply_levels(
-        reading(
-            ChipFault(chip=1, code="80E21007"),
-            ChipFault(chip=1, code="8FFFFFFF", severity=3),
-        ),
-        BUILT_IN,
+    found = judged(
+        ChipFault(chip=1, code="80E21007"),
+        ChipFault(chip=1, code="8FFFFFFF", severity=3),
     )
 
-    assert [fault.level for fault in found.faults] == [
+    assert [fault.level for fault in found] == [
         Level.NOT_HANDLED,
         Level.SEPARATE,
     ]
 
 
 def test_a_network_that_the_driver_finds_broken_is_a_fault_without_a_code() -> None:
-    found = apply_levels(
-        reading(ChipFault(chip=2, code="81078603"), unreachable=(2, 4)), BUILT_IN
-    )
+    found = judged(ChipFault(chip=2, code="81078603"), unreachable=(2, 4))
 
     # chip 2 has a code already, and that says what it is
-    assert found.faults == (
+    assert found == (
         ChipFault(chip=2, code="81078603", level=Level.NOT_HANDLED, network=True),
         ChipFault(chip=4, code="", level=Level.PRE_SEPARATE, network=True),
     )
 
 
 def test_an_upgrade_raises_its_fault() -> None:
-    found = apply_levels(
-        reading(ChipFault(chip=3, code="81078603", since_ms=5)),
-        BUILT_IN,
+    found = judged(
+        ChipFault(chip=3, code="81078603", since_ms=5),
         upgrades=[upgrade("81078603", Level.PRE_SEPARATE)],
     )
 
-    assert found.faults == (
+    assert found == (
         ChipFault(
             chip=3,
             code="81078603",
@@ -86,49 +82,45 @@ def test_an_upgrade_raises_its_fault() -> None:
 
 
 def test_an_upgrade_outlasts_its_code() -> None:
-    found = apply_levels(GOOD, BUILT_IN, upgrades=[upgrade("20001002", Level.SEPARATE)])
+    found = judged(upgrades=[upgrade("20001002", Level.SEPARATE)])
 
-    assert found.faults == (
+    assert found == (
         ChipFault(chip=3, code="020001002", level=Level.SEPARATE, since_ms=7),
     )
 
 
 def test_an_upgrade_never_makes_a_fault_harmless() -> None:
-    found = apply_levels(
-        reading(ChipFault(chip=3, code="80E3A201")),
-        BUILT_IN,
+    found = judged(
+        ChipFault(chip=3, code="80E3A201"),
         upgrades=[upgrade("80E3A201", Level.SUB_HEALTH)],
     )
 
-    assert [fault.level for fault in found.faults] == [Level.SEPARATE]
+    assert [fault.level for fault in found] == [Level.SEPARATE]
 
 
 def test_a_network_that_flaps_too_often_takes_out_the_chip() -> None:
-    found = apply_levels(
-        reading(ChipFault(chip=3, code="81078603")),
-        BUILT_IN,
+    found = judged(
+        ChipFault(chip=3, code="81078603"),
         upgrades=[upgrade("81078603", Level.MANUALLY_SEPARATE)],
         separated=[3],
     )
 
-    assert found.faults == (
+    assert found == (
         ChipFault(chip=3, code="81078603", level=Level.NOT_HANDLED, network=True),
         ChipFault(chip=3, code="81078603", level=Level.MANUALLY_SEPARATE, since_ms=7),
     )
 
 
 def test_a_chip_separated_by_hand_has_a_fault_without_a_code() -> None:
-    assert apply_levels(GOOD, BUILT_IN, separated=[5]).faults == (
+    assert judged(separated=[5]) == (
         ChipFault(chip=5, code="", level=Level.MANUALLY_SEPARATE),
     )
 
 
 def test_rules_are_applied_to_codes_whose_level_nobody_gave() -> None:
-    found = keys_under_rules(
-        reading(
-            ChipFault(chip=1, code="020001002"),
-            ChipFault(chip=2, code="80E01801", level=Level.SEPARATE),
-        )
+    faults = (
+        ChipFault(chip=1, code="020001002"),
+        ChipFault(chip=2, code="80E01801", level=Level.SEPARATE),
     )
 
-    assert found == {(1, "20001002")}
+    assert keys_under_rules(replace(GOOD, faults=faults)) == {(1, "20001002")}

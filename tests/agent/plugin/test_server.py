@@ -2,13 +2,13 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 import pytest
 
-from agent.plugin.server import FLUSH_S, Server
+from agent.observe.registration import NoObserver
+from agent.plugin.server import FLUSH_S, RegistrationObserver, Server
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
@@ -99,29 +99,21 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
             return await self.requests.get()
 
 
-@dataclass
-class Told:
-    """Whoever wants to know what becomes of the registration."""
+class Counted(NoObserver):
+    """Counts registrations."""
 
-    on_registered: Callable[[], object]
-    rivals: list[str] = field(default_factory=list)
+    count = 0
 
     def registered(self) -> None:
-        self.on_registered()
-
-    def unregistered(self) -> None:
-        pass
-
-    def rival(self, text: str) -> None:
-        self.rivals.append(text)
+        self.count += 1
 
 
 @asynccontextmanager
 async def serving(
     kubelet: FakeKubelet,
-    registered: Callable[[], object] = int,
-    backoff: Backoff | None = None,
     *,
+    observer: RegistrationObserver | None = None,
+    backoff: Backoff | None = None,
     pods: Sequence[NpuPod] = (),
     write_journal: Callable[[], Awaitable[None]] = nothing,
     allocatable_ids: Callable[[], Awaitable[None]] = nothing,
@@ -132,7 +124,7 @@ async def serving(
         product=PRODUCT,
         kubelet_dir=kubelet.directory,
         allocatable_ids=allocatable_ids,
-        observer=Told(registered),
+        observer=observer or NoObserver(),
         backoff=backoff,
     )
     async with in_background(server.run()):
@@ -168,8 +160,8 @@ async def test_it_registers_its_resource_and_is_asked_for_the_list(
 async def test_a_kubelet_that_restarts_is_registered_with_again(
     kubelet: FakeKubelet,
 ) -> None:
-    counted: list[int] = []
-    async with serving(kubelet, lambda: counted.append(1)) as server:
+    observer = Counted()
+    async with serving(kubelet, observer=observer) as server:
         await kubelet.registration()
         await until(lambda: server.problem() is None)
 
@@ -177,7 +169,7 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(
 
         await kubelet.registration()
         await until(lambda: server.problem() is None)
-    assert counted == [1, 1]
+    assert observer.count == 2
 
 
 async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
@@ -222,8 +214,7 @@ async def test_a_kubelet_that_was_away_for_long_does_not_wait_for_the_next_try(
         await kubelet.stop()
         with socket.socket(socket.AF_UNIX) as left_behind:
             left_behind.bind(str(kubelet.socket))
-        while patience.failures < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: patience.failures == 2)
 
         kubelet.socket.unlink()
         await kubelet.start()
@@ -239,8 +230,7 @@ async def test_a_socket_that_cannot_be_made_does_not_end_the_agent(
     (deep / "kubelet.sock").touch()
 
     async with serving(FakeKubelet(deep)) as server:
-        while "failed" not in (server.problem() or ""):
-            await asyncio.sleep(0.01)
+        await until(lambda: "failed" in (server.problem() or ""))
 
     assert server.problem() == (
         f"registering with the kubelet failed: cannot serve at {deep}/Ascend910.sock"
@@ -267,19 +257,16 @@ async def test_it_is_ready_only_while_the_kubelet_follows_the_device_list(
     kubelet.dials_back = False
     async with serving(kubelet) as server:
         request = await kubelet.registration()
-        while server.problem() == "not registered with the kubelet yet":
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() != "not registered with the kubelet yet")
         registered = server.problem()
         kubelet.follow(request.endpoint)
         # The kubelet has read the list somewhat later than the server has sent it.
-        while server.problem() is not None or "list" not in kubelet.story:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() is None and "list" in kubelet.story)
         told = list(kubelet.story)
 
         kubelet.streams[0].cancel()
         await kubelet.registration()
-        while server.problem() == "registering with the kubelet again":
-            await asyncio.sleep(0.01)
+        await until(lambda: server.problem() != "registering with the kubelet again")
         ended = server.problem()
 
     assert registered == ended == "the kubelet does not follow the device list"
