@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from agent.devices.reading import Reading
 from agent.devices.simulated import file
 from agent.health.conditions import Health, ReadingTaken, step
 from agent.observe.metrics import Metrics
@@ -29,11 +30,18 @@ NAMESPACE = "kube-system"
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
 
 
+def report_of(*readings: Reading, **parts: Any) -> NodeReport:
+    """The report after readings one second apart; `parts` as for `node_report`."""
+    health = Health()
+    for now, reading in enumerate(readings):
+        health, _ = step(health, ReadingTaken(reading=reading), float(now))
+    given = {"taken": (), "affinity": Affinity(sequence=0), **parts}
+    return content.node_report(readings[-1], health, **given)
+
+
 def drawn(sequence: int) -> NodeReport:
     reading = file.parse("product: atlas-800-training\n")
-    health, _ = step(Health(), ReadingTaken(reading=reading), 0.0)
-    affinity = Affinity(sequence=sequence)
-    return content.node_report(reading, health, taken=(), affinity=affinity)
+    return report_of(reading, affinity=Affinity(sequence=sequence))
 
 
 ONE, TWO = drawn(1), drawn(2)

@@ -15,9 +15,6 @@ from tests.agent.site import NODE, REPORT, page_of
 from tests.support.objects import PODS, pod
 from tests.support.until import until
 
-#: A bound for a machine many times slower; nothing waits for it.
-PATIENCE_S = 60.0
-
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -39,6 +40,7 @@ from service.settings import load
 from tests.agent.conftest import Compare
 from tests.agent.node import NODE, current, ids, pod
 from tests.agent.report.test_content import as_text
+from tests.agent.reporting import report_of
 
 MACHINE = """
 product: atlas-800-training
@@ -51,14 +53,10 @@ READING = file.parse(MACHINE)
 TRAINING, INFERENCE = READING.lines
 
 
-def drawn(reading: Reading, **parts: object) -> NodeReport:
-    health, _ = step(Health(), ReadingTaken(reading=reading), 0.0)
+def drawn(reading: Reading, **parts: Any) -> NodeReport:
     affinity = parts.pop("affinity", Affinity(sequence=1))
-    assert isinstance(affinity, Affinity)
-    findings = Findings(**parts)  # type: ignore[arg-type]  # as a test says
-    return content.node_report(
-        reading, health, taken=affinity.held, affinity=affinity, findings=findings
-    )
+    findings = Findings(**parts)
+    return report_of(reading, taken=affinity.held, affinity=affinity, findings=findings)
 
 
 def both() -> NodeReport:

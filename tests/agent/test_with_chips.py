@@ -9,11 +9,8 @@ import pytest
 from scheduler_core.wire import deviceinfo
 from tests.agent.devices import fake_machine
 from tests.agent.devices.fake_machine import FakeMachine
-from tests.agent.site import NODE, Site, running_site
+from tests.agent.site import Site, running_site
 from tests.support.until import equal
-
-REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
-PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from agent.devices.reading import ChipDetails, Reading, SwitchFault
 from agent.devices.simulated import file
-from agent.health.conditions import Health, ReadingTaken, step
 from agent.health.findings import Findings, SeparatedNames
 from agent.report import content
 from agent.report.content import NodeMarks, NodePatch, NodeReport
@@ -18,6 +18,7 @@ from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
 from tests.agent.conftest import Compare
+from tests.agent.reporting import report_of
 
 #: Chip 3 has a fault, chip 5 has vanished, chip 0 has a network fault.
 TROUBLED = """
@@ -29,26 +30,9 @@ vanished: [5]
 """
 
 
-def seen(text: str, *before: str) -> tuple[Reading, Health]:
-    """The last reading and the health after these looks, one second apart."""
-    health = Health()
-    reading = file.parse(text)
-    for now, each in enumerate((*before, text)):
-        reading = file.parse(each)
-        health, _ = step(health, ReadingTaken(reading=reading), float(now))
-    return reading, health
-
-
-def drawn(
-    text: str,
-    *before: str,
-    taken: tuple[int, ...] = (),
-    affinity: Affinity | None = None,
-) -> NodeReport:
-    reading, health = seen(text, *before)
-    return content.node_report(
-        reading, health, taken=taken, affinity=affinity or Affinity(sequence=0)
-    )
+def drawn(text: str, *before: str, **parts: Any) -> NodeReport:
+    """The report of the last look, after these."""
+    return report_of(*map(file.parse, (*before, text)), **parts)
 
 
 GOOD = "product: atlas-800-training\n"
@@ -229,7 +213,6 @@ A3 = Reading(
 
 
 def of_a3(reading: Reading = A3) -> NodeReport:
-    health, _ = step(Health(), ReadingTaken(reading=reading), 0.0)
     event = SwitchEvent(
         event_type=0,
         code="[0x08520003,na,npu,na]",
@@ -254,13 +237,7 @@ def of_a3(reading: Reading = A3) -> NodeReport:
         ),
         switch=SwitchInfo(events=(event,), level="SeparateFault"),
     )
-    return content.node_report(
-        reading,
-        health,
-        taken=(),
-        affinity=Affinity(sequence=0),
-        findings=findings,
-    )
+    return report_of(reading, findings=findings)
 
 
 @pytest.mark.parametrize("name", ["configmap-a3.txt", "configmap-separated.txt"])

@@ -11,6 +11,8 @@ from agent.report.content import NodeReport
 from agent.report.schedule import (
     ConfigMapDeleted,
     ConfigMapSeen,
+    Effect,
+    Event,
     ReportChanged,
     Restoring,
     RivalAppeared,
@@ -43,11 +45,22 @@ def seen(version: int, *, writer: str = "me", **data: str) -> StoredConfigMap:
     )
 
 
-def published(at: float = 0.0) -> State:
+def steps(
+    state: State, *events: tuple[float, Event]
+) -> tuple[State, list[tuple[Effect, ...]]]:
+    """Where these events lead, and what follows from each."""
+    found = []
+    for at, event in events:
+        state, effects = schedule.step(state, event, at)
+        found.append(effects)
+    return state, found
+
+
+def published() -> State:
     """ONE was written at version 10."""
-    state, _ = schedule.step(START, ReportChanged(ONE), at)
-    state, effects = schedule.step(state, WriteSucceeded(ONE, OURS, seen(10)), at)
-    assert effects == ()
+    written = WriteSucceeded(ONE, OURS, seen(10))
+    state, effects = steps(START, (0.0, ReportChanged(ONE)), (0.0, written))
+    assert effects[-1] == ()
     return state
 
 
@@ -63,14 +76,11 @@ def test_the_first_picture_is_written_at_once() -> None:
 
 
 def test_a_predecessors_configmap_is_taken_over_without_ado() -> None:
-    state, effects = schedule.step(
-        START, ConfigMapSeen(seen(7, writer="predecessor")), 0.0
-    )
-    assert effects == ()
+    theirs = ConfigMapSeen(seen(7, writer="predecessor"))
 
-    _, effects = schedule.step(state, ReportChanged(ONE), 0.0)
+    _, effects = steps(START, (0.0, theirs), (0.0, ReportChanged(ONE)))
 
-    assert effects == (Write(ONE),)
+    assert effects == [(), (Write(ONE),)]
 
 
 def test_the_first_change_after_a_quiet_while_is_written_at_once() -> None:
@@ -80,11 +90,9 @@ def test_the_first_change_after_a_quiet_while_is_written_at_once() -> None:
 
 
 def test_changes_within_a_second_are_written_together() -> None:
-    state, effects = schedule.step(published(), ReportChanged(drawn(3)), 0.3)
-    assert effects == ()
-    state, effects = schedule.step(state, ReportChanged(TWO), 0.6)
-    assert effects == ()
-    assert schedule.due_at(state) == 1.0
+    changes = (0.3, ReportChanged(drawn(3))), (0.6, ReportChanged(TWO))
+    state, early = steps(published(), *changes)
+    assert (early, schedule.due_at(state)) == ([(), ()], 1.0)
 
     _, effects = schedule.step(state, Tick(), 1.0)
 
@@ -94,15 +102,15 @@ def test_changes_within_a_second_are_written_together() -> None:
 def test_a_chip_that_breaks_does_not_wait_for_the_second_to_be_over() -> None:
     broken = replace(TWO, info=replace(TWO.info, unhealthy=(3,)))
 
-    state, effects = schedule.step(published(at=0.0), ReportChanged(broken), 0.1)
+    state, effects = schedule.step(published(), ReportChanged(broken), 0.1)
 
     assert effects == ()
     assert schedule.due_at(state) == schedule.URGENT_SPACING_S
 
 
 def test_a_change_that_is_taken_back_in_time_is_not_written() -> None:
-    state, _ = schedule.step(published(), ReportChanged(TWO), 0.3)
-    state, _ = schedule.step(state, ReportChanged(ONE), 0.6)
+    changes = (0.3, ReportChanged(TWO)), (0.6, ReportChanged(ONE))
+    state, _ = steps(published(), *changes)
 
     assert schedule.due_at(state) == HEARTBEAT_S
 
@@ -118,11 +126,8 @@ def test_the_heartbeat_renews_what_stands_there() -> None:
 
 def test_after_a_failure_nothing_is_written_before_the_pause_is_over() -> None:
     state, _ = schedule.step(START, ReportChanged(ONE), 0.0)
-    state, effects = schedule.step(state, WriteFailed(4.0), 0.0)
-    assert effects == ()
-    state, effects = schedule.step(state, ReportChanged(TWO), 3.0)
-    assert effects == ()
-    assert schedule.due_at(state) == 4.0
+    state, early = steps(state, (0.0, WriteFailed(4.0)), (3.0, ReportChanged(TWO)))
+    assert (early, schedule.due_at(state)) == ([(), ()], 4.0)
 
     _, effects = schedule.step(state, Tick(), 4.0)
 
@@ -180,12 +185,12 @@ def test_a_deleted_configmap_is_made_again() -> None:
 
 
 def test_two_deletions_within_a_second_are_answered_in_turn() -> None:
-    state, _ = schedule.step(published(), ConfigMapDeleted(), 5.0)
-    state, _ = schedule.step(state, WriteSucceeded(ONE, OURS, seen(20)), 5.0)
+    written = WriteSucceeded(ONE, OURS, seen(20))
+    deleted = (5.0, ConfigMapDeleted()), (5.0, written), (5.1, ConfigMapDeleted())
 
-    state, effects = schedule.step(state, ConfigMapDeleted(), 5.1)
+    state, effects = steps(published(), *deleted)
 
-    assert effects == (Restoring("deleted"),)
+    assert effects[-1] == (Restoring("deleted"),)
     assert schedule.due_at(state) == 6.0
 
 
@@ -201,15 +206,11 @@ def test_an_old_event_is_not_mistaken_for_a_change() -> None:
 
 def test_our_own_write_whose_answer_was_lost_is_no_edit() -> None:
     state, _ = schedule.step(published(), ReportChanged(TWO), 5.0)
-    state, _ = schedule.step(state, WriteFailed(2.0), 5.0)
+    ours = ConfigMapSeen(seen(11, DeviceInfoCfg="c"))
 
-    state, effects = schedule.step(
-        state, ConfigMapSeen(seen(11, DeviceInfoCfg="c")), 5.1
-    )
-    assert effects == ()
+    _, effects = steps(state, (5.0, WriteFailed(2.0)), (5.1, ours), (7.0, Tick()))
 
-    _, effects = schedule.step(state, Tick(), 7.0)
-    assert effects == (Write(TWO),)
+    assert effects == [(), (), (Write(TWO),)]
 
 
 def yielding() -> State:
@@ -265,26 +266,18 @@ def test_a_second_agent_whose_configmap_was_deleted_is_replaced_at_once() -> Non
 
 def test_of_two_agents_exactly_one_goes_on() -> None:
     """Both start together; whoever wrote last stays, in whichever order they look."""
-    first = replace(START, me="first")
-    second = replace(START, me="second")
-    first, _ = schedule.step(first, ReportChanged(ONE), 0.0)
-    second, _ = schedule.step(second, ReportChanged(ONE), 0.0)
-    first, _ = schedule.step(
-        first, WriteSucceeded(ONE, OURS, seen(10, writer="first")), 0.0
-    )
-    second, _ = schedule.step(
-        second, WriteSucceeded(ONE, OURS, seen(11, writer="second")), 0.1
-    )
-
-    for version, writer in ((10, "first"), (11, "second")):
-        first, _ = schedule.step(
-            first, ConfigMapSeen(seen(version, writer=writer)), 0.2
+    both = seen(10, writer="first"), seen(11, writer="second")
+    rivals = []
+    for at, ours in zip((0.0, 0.1), both, strict=True):
+        state, _ = steps(
+            replace(START, me=ours.writer),
+            (0.0, ReportChanged(ONE)),
+            (at, WriteSucceeded(ONE, OURS, ours)),
+            *((0.2, ConfigMapSeen(each)) for each in both),
         )
-        second, _ = schedule.step(
-            second, ConfigMapSeen(seen(version, writer=writer)), 0.2
-        )
+        rivals.append(state.rival)
 
-    assert (first.rival, second.rival) == ("second", "")
+    assert rivals == ["second", ""]
 
 
 def sealed(available: int, update_time: int) -> str:
@@ -295,10 +288,9 @@ def sealed(available: int, update_time: int) -> str:
 
 def published_sealed() -> State:
     """ONE was written at version 10, with a CheckCode that is right."""
-    state, _ = schedule.step(START, ReportChanged(ONE), 0.0)
     found = StoredConfigMap(data=SEALED, labels=LABELS, writer="me", version=10)
-    state, _ = schedule.step(state, WriteSucceeded(ONE, SEALED, found), 0.0)
-    return state
+    written = WriteSucceeded(ONE, SEALED, found)
+    return steps(START, (0.0, ReportChanged(ONE)), (0.0, written))[0]
 
 
 def changed(version: int, text: str, *, writer: str = "me") -> ConfigMapSeen:
@@ -335,29 +327,24 @@ def test_what_a_hand_has_changed_is_restored(text: str) -> None:
 
 
 def test_a_hand_that_never_rests_is_a_program() -> None:
-    state = published_sealed()
-    said = []
-    for number in range(6):
-        event, at = changed(11 + number, f"{number}"), 60.0 * (number + 1)
-        state, effects = schedule.step(state, event, at)
-        said.append(effects)
+    edits = ((60.0 * (n + 1), changed(11 + n, f"{n}")) for n in range(6))
+    _, said = steps(published_sealed(), *edits)
 
     assert said[:4] == [(Restoring("DeviceInfoCfg"), Write(ONE))] * 4
     assert said[4:] == [(RivalAppeared(schedule.NAMELESS),), ()]
 
 
 def test_edits_of_long_ago_do_not_count() -> None:
-    state = published_sealed()
-    for number in range(6):
-        event = changed(11 + number, f"{number}")
-        state, effects = schedule.step(state, event, 200.0 * number)
-        assert effects[0] == Restoring("DeviceInfoCfg")
+    edits = ((200.0 * n, changed(11 + n, f"{n}")) for n in range(6))
+    _, said = steps(published_sealed(), *edits)
+
+    assert [effects[0] for effects in said] == [Restoring("DeviceInfoCfg")] * 6
 
 
 def test_a_nameless_program_that_has_gone_is_replaced() -> None:
     rival = changed(11, sealed(3, 1001), writer="")
-    state, _ = schedule.step(published_sealed(), rival, 5.0)
-    again, _ = schedule.step(state, changed(12, sealed(4, 1002), writer=""), 305.0)
+    later = changed(12, sealed(4, 1002), writer="")
+    again, _ = steps(published_sealed(), (5.0, rival), (305.0, later))
 
     assert schedule.due_at(again) == 305.0 + 3 * HEARTBEAT_S
     _, effects = schedule.step(again, Tick(), 305.0 + 3 * HEARTBEAT_S)
@@ -367,10 +354,10 @@ def test_a_nameless_program_that_has_gone_is_replaced() -> None:
 
 
 def test_a_node_that_is_anothers_is_not_reported() -> None:
-    silent, _ = schedule.step(published(), SilenceChanged(is_silent=True), 1.0)
-    silent, effects = schedule.step(silent, ReportChanged(TWO), 100.0)
+    silence = SilenceChanged(is_silent=True)
+    silent, said = steps(published(), (1.0, silence), (100.0, ReportChanged(TWO)))
 
-    assert (schedule.due_at(silent), effects) == (None, ())
+    assert (schedule.due_at(silent), said) == (None, [(), ()])
     _, effects = schedule.step(silent, SilenceChanged(is_silent=False), 200.0)
     assert effects == (Write(TWO),)
 
