@@ -2,128 +2,35 @@
 
 import asyncio
 import gc
-import json
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from agent.health.rules import FaultConfig
 from agent.monitor.fault_config import FaultConfigWatch
+from kube.client import Client
 from kube.objects import Pod
 from kube.reflector import ListWatch
-from tests.agent.reporting import NAMESPACE, drawn, reporting
+from tests.agent.reporting import NAMESPACE, World, create_node, drawn, reporting
+from tests.kube.fire import Bed, served
+from tests.support.objects import pod
 
-HOUR_S = 3600.0
-BOOKMARK_S = 60.0
 CHANGES = 6
 #: What a node may cost its API server in an hour in which nothing happens.
 REQUESTS = 40
 
 
-class _Watch:
-    """A watch of one collection: its changes, a bookmark each minute, and its end."""
-
-    def __init__(self, api: "_Api", params: dict[str, str]) -> None:
-        self._api = api
-        self.params = params
-        self._loop_s = asyncio.get_running_loop().time
-        self._ends_s = self._loop_s() + float(params["timeoutSeconds"])
-        self.changes: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def read(self, idle_s: float) -> bytes:
-        left_s = self._ends_s - self._loop_s()
-        if left_s <= 0:
-            return b""
-        try:
-            async with asyncio.timeout(min(BOOKMARK_S, left_s)):
-                return await self.changes.get()
-        except TimeoutError:
-            assert idle_s > BOOKMARK_S
-            return self._api.event("BOOKMARK", {"metadata": {}})
-
-
-class _Api:
-    """An API server of one node without pods, which counts what it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        self._version = 1
-        self._watches: dict[str, list[_Watch]] = {}
-        self._objects: dict[str, dict[str, Any]] = {
-            "/api/v1/nodes": {"metadata": {"name": "node-1", "uid": "n"}}
-        }
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        params: dict[str, str] | None = None,
-        **_more: object,
-    ) -> bytes:
-        self.asked[f"{method} {path.split('/')[-2]}"] += 1
-        if method == "GET":
-            found = self._objects.get(path)
-            items = [found] if found and _selects(params or {}, found) else []
-            version = {"resourceVersion": str(self._version)}
-            return json.dumps({"metadata": version, "items": items}).encode()
-        assert method == "PATCH"
-        return self._write(path, json.loads(body or b"{}"))
-
-    def _write(self, path: str, wanted: dict[str, Any]) -> bytes:
-        self._version += 1
-        collection, _, name = path.rpartition("/")
-        new = {"metadata": {"name": name, "uid": "c"}}
-        found = self._objects.setdefault(collection, new)
-        metadata = found["metadata"] | {"resourceVersion": str(self._version)}
-        for key, value in wanted.get("metadata", {}).items():
-            merged = {**metadata.get(key, {}), **value} if key in _MAPS else value
-            metadata[key] = merged
-        found["metadata"] = metadata
-        found["data"] = found.get("data", {}) | wanted.get("data", {})
-        for watch in self._watches.get(collection, []):
-            if _selects(watch.params, found):
-                watch.changes.put_nowait(self.event("MODIFIED", found))
-        return json.dumps(found).encode()
-
-    def event(self, kind: str, obj: dict[str, Any]) -> bytes:
-        return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
-
-    @asynccontextmanager
-    async def stream(
-        self, path: str, *, params: dict[str, str], **_more: object
-    ) -> AsyncIterator[_Watch]:
-        self.asked[f"WATCH {path.rpartition('/')[2]}"] += 1
-        watch = _Watch(self, params)
-        open_ones = self._watches.setdefault(path, [])
-        open_ones.append(watch)
-        try:
-            yield watch
-        finally:
-            open_ones.remove(watch)
-
-
-_MAPS = ("labels", "annotations")
-
-
-def _selects(params: dict[str, str], found: dict[str, Any]) -> bool:
-    name = params.get("fieldSelector", "").removeprefix("metadata.name=")
-    return name in ("", found["metadata"]["name"])
-
-
 @asynccontextmanager
-async def an_agent(api: Any) -> AsyncIterator[Any]:
+async def an_agent(client: Client) -> AsyncIterator[World]:
     """All of an agent that speaks to the API server while no pod comes or goes."""
-    pods = ListWatch(api, "/api/v1/pods", Pod)
+    ours = {"fieldSelector": "spec.nodeName=node-1"}
+    pods = ListWatch(client, "/api/v1/pods", Pod, params=ours)
     configured: list[FaultConfig] = []
     faults = FaultConfigWatch(
-        api, namespace=NAMESPACE, apply=configured.append, on_problem=unexpected
+        client, namespace=NAMESPACE, apply=configured.append, on_problem=unexpected
     )
-    async with reporting(api) as world:
+    async with reporting(client) as world:
         tasks = {
             asyncio.create_task(pods.run(lambda _change: None)),
             asyncio.create_task(faults.run()),
@@ -139,34 +46,51 @@ def unexpected(problem: str) -> None:
     raise AssertionError(problem)
 
 
+async def go_by(bed: Bed, minutes: int) -> None:
+    """Let time go by; in each minute something of another node is written."""
+    for _ in range(minutes):
+        mark = {"metadata": {"annotations": {"n": str(bed.store.log.revision)}}}
+        bed.write("PATCH", "other", mark)
+        await asyncio.sleep(60)
+
+
 @pytest.mark.looptime
 async def test_a_day_costs_few_requests_and_leaves_nothing_behind() -> None:
     """Every second hour nothing happens, in the others something each ten minutes."""
-    api, reports = _Api(), (drawn(1), drawn(2))
-    idle, busy = 0, 0
+    bed, reports = Bed(), (drawn(1), drawn(2))
+    idle = 0
     objects: list[int] = []
 
-    async with an_agent(api) as world:
-        world.reporter.publish(reports[0])
-        await asyncio.sleep(60)
-        at_first = api.asked.total()
-        for _ in range(12):
-            before = api.asked.total()
-            await asyncio.sleep(HOUR_S)
-            idle += api.asked.total() - before
-            for change in range(CHANGES):
-                world.reporter.publish(reports[(change + 1) % 2])
-                await asyncio.sleep(HOUR_S / CHANGES)
-            gc.collect()
-            objects.append(len(gc.get_objects()))
-        busy = api.asked.total() - at_first - idle
+    async with served(bed) as client:
+        await create_node(client)
+        bed.write("POST", "other", pod("other"))
+        async with an_agent(client) as world:
+            world.reporter.publish(reports[0])
+            await go_by(bed, 1)
+            at_first = bed.calls.total()
+            for _ in range(12):
+                before = bed.calls.total()
+                await go_by(bed, 60)
+                idle += bed.calls.total() - before
+                for change in range(CHANGES):
+                    world.reporter.publish(reports[(change + 1) % 2])
+                    await go_by(bed, 60 // CHANGES)
+                await asyncio.sleep(30)  # all have heard of the last change
+                bed.store.log.compact()  # the API server's memory is not the agent's
+                gc.collect()
+                objects.append(len(gc.get_objects()))
+            busy = bed.calls.total() - at_first - idle
 
-    assert idle <= 12 * REQUESTS, api.asked
-    assert busy <= 12 * (REQUESTS + CHANGES), api.asked
+    assert idle <= 12 * REQUESTS, bed.calls
+    assert busy <= 12 * (REQUESTS + CHANGES), bed.calls
     # no list but the first of each kind: nothing is polled
-    assert {key: n for key, n in api.asked.items() if key.startswith("GET")} == {
-        "GET v1": 2,
-        f"GET {NAMESPACE}": 2,
-    }
-    assert api.asked["PATCH configmaps"] >= 12 * 12
+    reads = [each for each in bed.calls.elements() if each.verb in ("get", "list")]
+    assert sorted(call.resource for call in reads) == [
+        "configmaps",
+        "configmaps",
+        "nodes",
+        "pods",
+    ]
+    patches = [call for call in bed.calls.elements() if call.verb == "patch"]
+    assert sum(call.resource == "configmaps" for call in patches) >= 12 * 12
     assert max(objects[6:]) - min(objects[1:6]) < 500, objects

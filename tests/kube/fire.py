@@ -7,6 +7,7 @@ comes out the same each time.
 import asyncio
 import json
 import random  # noqa: TID251  # seeded: the same trouble each time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from sandbox.apiserver import paths, requests
 from sandbox.apiserver.outages import Troubles
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.resources import Resource
-from sandbox.apiserver.routes import Routes
+from sandbox.apiserver.routes import Call, Routes
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.watches import Hub
 from tests.kube.pipes import Pipes
@@ -69,6 +70,8 @@ class Bed:
         self.mirror = Mirror()
         #: (loop time, verb) of each request that reached the server
         self.asked: list[tuple[float, str]] = []
+        #: what it was asked for, and how often
+        self.calls: Counter[Call] = Counter()
         self.pipes: Pipes
         self.watch: ListWatch[Pod]
 
@@ -138,6 +141,7 @@ async def served(bed: Bed) -> AsyncIterator[Client]:
         return await handler(request)
 
     routes = Routes(bed.store, bed.hub, 60.0)
+    bed.calls = routes.calls
     runner = web.AppRunner(
         routes.application((noted, bed.troubles.middleware())),
         access_log=None,
