@@ -5,9 +5,9 @@ from itertools import permutations
 
 import pytest
 
-from agent.claims import occupancy, values
+from agent.claims import values
 from agent.claims.events import AllocateAsked, AwaitClaim, Counted, Identity, PassEnded
-from tests.agent.node import EVERY_ID, RESOURCE, current, ids, pod, restarted
+from tests.agent.node import EVERY_ID, RESOURCE, current, ids, pod
 
 
 @pytest.mark.seed("000-05")
@@ -100,16 +100,6 @@ def test_a_mis_steered_pod_costs_a_full_node_no_place() -> None:
     assert sorted(got) == [(chip,) for chip in range(8)]
 
 
-def test_an_id_is_as_healthy_as_the_chip_behind_it() -> None:
-    now = current(pod("train", [0]))
-    now.mounts(7)
-
-    now.read_chips(unhealthy=0b1)
-
-    assert now.unhealthy_ids() == ids(7)
-    assert [name for name, _ in occupancy.list_devices(now.ledger)] == list(EVERY_ID)
-
-
 def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
     now = current(pod("train", [0]))
     now.mounts_for("train", 0)
@@ -130,24 +120,6 @@ def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
 
     assert stages == [1, 1, 0]
     assert 0 in blocked
-
-
-def test_without_a_journal_both_the_ids_and_the_claims_chips_stay_reserved() -> None:
-    now = current(pod("train", [0, 1], phase="Running"))
-
-    now.shows("train", main=(6, 7))
-
-    assert set(now.affinity.held) == {0, 1, 6, 7}
-
-
-def test_a_swap_that_was_half_written_is_finished_by_the_next_agent() -> None:
-    first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
-    before = current(first, second)
-    before.mounts_for("second", 0, 1)
-
-    after = restarted(before, first, second)
-
-    assert after.mounts(2, 3) == (2, 3)
 
 
 @pytest.mark.parametrize(

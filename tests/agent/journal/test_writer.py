@@ -24,7 +24,7 @@ BOOT = "boot-1"
 
 
 #: What an agent before this one gave out.
-HOLD = Hold(sequence=7, kubelet_ids=ids(7), chips=(7,), slot="u", need=0)
+HOLD = Hold(sequence=7, kubelet_ids=ids(7), chips=(7,), slot="u", need=1)
 
 
 def entries(path: Path) -> tuple[HoldEntry, ...]:
@@ -72,22 +72,22 @@ def slow(tmp_path: Path) -> Iterator[SlowJournal]:
     journal.may_be_read.set()
 
 
-def test_a_hold_is_read_back_as_it_was_written() -> None:
-    owner = Owner(uid="u", namespace="ns", pod="p", container="c")
-    confirmed = Hold(
-        sequence=7,
-        kubelet_ids=ids(7, 0),
-        chips=(0, 1),
-        slot="u",
-        need=0,
-        owner=owner,
-        reserved=(7,),
-    )
-    open_ = Hold(sequence=8, kubelet_ids=ids(2), chips=(2,), slot="v", need=1)
-    states = replace(confirmed, lost=True), replace(open_, recreated=True)
+CONFIRMED = replace(
+    HOLD,
+    kubelet_ids=ids(7, 0),
+    chips=(0, 1),
+    need=0,
+    owner=Owner(uid="u", namespace="ns", pod="p", container="c"),
+    reserved=(7,),
+)
 
-    for hold in (confirmed, open_, *states):
-        assert writer.restore_hold(writer.make_entry(hold, BOOT)) == hold
+
+@pytest.mark.parametrize(
+    "hold",
+    [HOLD, CONFIRMED, replace(CONFIRMED, lost=True), replace(HOLD, recreated=True)],
+)
+def test_a_hold_is_read_back_as_it_was_written(hold: Hold) -> None:
+    assert writer.restore_hold(writer.make_entry(hold, BOOT)) == hold
 
 
 async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from agent.claims import occupancy
 from tests.agent.node import EVERY_ID, current, ids, pod
 
@@ -18,14 +20,16 @@ def test_an_id_carries_the_health_of_the_chip_that_was_mounted_for_it() -> None:
     assert now.unhealthy_ids() == ids(0)  # it stands for the chip that 7 gave up
 
 
-def test_an_id_that_was_given_twice_is_as_healthy_as_the_worst_of_both_chips() -> None:
-    for broken in (0, 1):
-        now = current(pod("first", [0], 1), pod("second", [1], 2))
-        now.mounts_singly(7, 7)
+@pytest.mark.parametrize("broken", [0, 1])
+def test_an_id_that_was_given_twice_is_as_healthy_as_the_worst_of_both_chips(
+    broken: int,
+) -> None:
+    now = current(pod("first", [0], 1), pod("second", [1], 2))
+    now.mounts_singly(7, 7)
 
-        now.read_chips(unhealthy=1 << broken)
+    now.read_chips(unhealthy=1 << broken)
 
-        assert "Ascend910-7" in now.unhealthy_ids()
+    assert "Ascend910-7" in now.unhealthy_ids()
 
 
 def test_an_id_for_which_no_chip_is_left_is_not_offered() -> None:

@@ -100,6 +100,7 @@ def test_an_exchange_that_was_begun_is_finished_for_both() -> None:
     now = restarted(before, first, second)
 
     assert now.slots() == {"first": (2, 3), "second": (0, 1)}
+    assert now.mounts(2, 3) == (2, 3)
 
 
 def test_a_circle_of_exchanges_that_was_begun_is_finished_for_all() -> None:
