@@ -8,9 +8,10 @@ import grpc
 import pytest
 
 from agent.plugin.allocate_activity import AllocateActivity
-from agent.plugin.pod_resources import PodResourcesClient
+from agent.plugin.pod_resources import PodResourcesClient, RateLimit
 from agent.pods.reconciler import ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
+from service import clock
 from tests.agent.node import RESOURCE
 from tests.agent.plugin.conftest import grpc_server
 
@@ -192,6 +193,22 @@ async def test_a_kubelet_that_is_away_is_an_error_of_our_own(tmp_path: Path) -> 
         await away.read("default", "train")
 
     await away.close()
+
+
+@pytest.mark.looptime
+async def test_callers_take_turns_and_the_first_of_them_need_not_wait() -> None:
+    rate_limit, asked = RateLimit(0.5), list[float]()
+    begun_s = clock.loop_s()
+
+    async def ask() -> None:
+        await rate_limit.wait_for_turn()
+        asked.append(round(clock.loop_s() - begun_s, 1))
+
+    await asyncio.gather(ask(), ask(), ask())
+    await asyncio.sleep(2)
+    await ask()
+
+    assert asked == [0.0, 0.5, 1.0, 3.0]
 
 
 # under which authority the agent calls the kubelet: Go servers refuse a path
