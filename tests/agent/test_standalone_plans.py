@@ -14,16 +14,10 @@ from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.products.table import PRODUCTS, Product
 from scheduler_core.wire.pods import NpuPod
+from tests.agent.claims.test_planning import planned
 from tests.agent.node import EVERY_ID, NODE, NodeLedger, ids, pod, standalone_node
 
 ALL = PRODUCT.all_chips
-
-
-def planned(free: int, wished: Wish, *places: int) -> Plan:
-    now = standalone_node()
-    now.read_chips(unhealthy=ALL & ~free)
-    slot = standalone.make_ownerless_slot(now.ledger, wished.count_now)
-    return standalone.plan(now.ledger, slot, wished, places or (ALL,))
 
 
 def made(name: str, second: int = 0) -> NpuPod:
@@ -36,7 +30,9 @@ def test_every_mask_gives_the_cores_choice_or_as_many_chips_as_asked(
     count: int,
 ) -> None:
     for free in range(ALL + 1):
-        found = planned(free, Wish(chips_held=0, count_now=count, count_later=0))
+        found = planned(
+            0, Wish(chips_held=0, count_now=count, count_later=0), free=free
+        )
         best = chip_sets.choose(PRODUCT, free, count)
         if best:
             assert found == Plan(for_container=best, for_pod=best)
@@ -78,27 +74,25 @@ def test_it_is_so_for_every_product(product: Product, data: st.DataObject) -> No
 def test_chips_that_the_kubelet_names_are_taken_where_they_are_legal() -> None:
     wished = Wish(chips_held=0, count_now=2, count_later=0)
 
-    assert planned(ALL, wished, 0b0110_0000, ALL).for_container == 0b0110_0000
-    assert planned(ALL, wished, 0b0001_1000, ALL).for_container == 0b0000_0011
+    assert planned(0, wished, 0b0110_0000, ALL).for_container == 0b0110_0000
+    assert planned(0, wished, 0b0001_1000, ALL).for_container == 0b0000_0011
 
 
 def test_a_container_leaves_room_for_those_after_it() -> None:
     # a ring with one free chip is no place for the first of two
-    assert planned(0b0111_0001, Wish(chips_held=0, count_now=1, count_later=1)) == Plan(
+    wished = Wish(chips_held=0, count_now=1, count_later=1)
+    assert planned(0, wished, free=0b0111_0001) == Plan(
         for_container=0b0001_0000, for_pod=0b0011_0000
     )
     # what the pod has already decides about the rest
-    assert (
-        planned(
-            0b1111_0010, Wish(chips_held=0b1, count_now=1, count_later=0)
-        ).for_container
-        == 0b10
-    )
+    wished = Wish(chips_held=0b1, count_now=1, count_later=0)
+    assert planned(0, wished, free=0b1111_0010).for_container == 0b10
 
 
 def test_a_container_is_legal_by_itself_where_its_pod_cannot_be() -> None:
     # two and one are three: no pod may have three, but a container two
-    assert planned(0b1001_0011, Wish(chips_held=0, count_now=2, count_later=1)) == Plan(
+    wished = Wish(chips_held=0, count_now=2, count_later=1)
+    assert planned(0, wished, free=0b1001_0011) == Plan(
         for_container=0b0000_0011, for_pod=0b0000_0011
     )
 

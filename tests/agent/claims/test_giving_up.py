@@ -11,12 +11,22 @@ from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import HOST_IP, RESOURCE, NodeLedger, current, lost, pod
 
 
-def swapped(*others: NpuPod) -> NodeLedger:
+def swapped(*others: NpuPod, now: NodeLedger | None = None) -> NodeLedger:
     """A node where "a" got what "gone" was to have, and chip 0 is nobody's."""
-    now = current(pod("a", [0], 1), pod("gone", [1], 2), *others)
+    now = now or current()
+    now.update(pod("a", [0], 1), pod("gone", [1], 2), *others)
     now.mounts_singly(5, 6)
     now.shows("a", main=(6,))
     now.delete("gone")
+    return now
+
+
+def both_swapped() -> NodeLedger:
+    """A node where "a" and "b" got what was meant for each other."""
+    now = current(pod("a", [0], 1), pod("b", [1], 2))
+    now.mounts_singly(5, 6)
+    now.shows("a", main=(6,))
+    now.shows("b", main=(5,))
     return now
 
 
@@ -51,20 +61,13 @@ def test_one_that_the_kubelet_has_lost_may_have_what_was_given_since(
     now.mounts_for("late", 7)
     now.shows("late", main=())
     if is_newer:
-        now.update(pod("a", [0], 1))
-        now.update(pod("gone", [1], 2))
-        now.mounts_singly(5, 6)
-        now.shows("a", main=(6,))
-        now.delete("gone")
+        swapped(now=now)
 
     assert gives_up(now) is not is_newer
 
 
 def test_what_a_pod_of_its_name_may_have_taken_over_is_not_given_up() -> None:
-    now = current(pod("a", [0], 1), pod("b", [1], 2))
-    now.mounts_singly(5, 6)
-    now.shows("a", main=(6,))
-    now.shows("b", main=(5,))
+    now = both_swapped()
     now.delete("b")  # it held chip 0
 
     alone = gives_up(now)
@@ -76,10 +79,7 @@ def test_what_a_pod_of_its_name_may_have_taken_over_is_not_given_up() -> None:
 
 
 def test_what_another_has_mounted_is_given_up_when_that_one_says_so() -> None:
-    now = current(pod("a", [0], 1), pod("b", [1], 2))
-    now.mounts_singly(5, 6)
-    now.shows("a", main=(6,))
-    now.shows("b", main=(5,))
+    now = both_swapped()
     before = gives_up(now)
     real = {annotations.ASCEND_REAL: "Ascend910-0"}
     now.update(pod("b", [1], 2, annotations=real))

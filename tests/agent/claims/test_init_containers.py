@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from scheduler_core.wire.annotations import PREDICATE_TIME, SERVED
+from scheduler_core.wire.pods import NpuPod
 from tests.agent.claims.init_pods import confirmed, train
 from tests.agent.node import RESOURCE, app, current, init, pod, staged
 
@@ -81,26 +84,19 @@ def test_several_of_them_have_the_last_holds_before_their_pods_next() -> None:
     assert now.owners() == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
 
 
-def test_each_of_several_that_ask_for_as_many_has_its_own_hold() -> None:
+@pytest.mark.parametrize(
+    ("others", "slots"), [([], 1), ([pod("one", [0], 1), pod("other", [1], 2)], 3)]
+)
+def test_each_of_several_that_ask_for_as_many_has_its_own_hold_of_whichever_slot(
+    others: list[NpuPod], slots: int
+) -> None:
     needs = [init("fetch", 1), init("prepare", 1), app("main", 1)]
-    now = current(pod("train", [0], 1, containers=needs))
-    for _ in needs:
-        now.mounts(6)
-
-    now.shows("train", main=(6,))
-
-    assert now.owners() == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
-
-
-def test_also_if_they_came_from_other_slots() -> None:
-    needs = [init("fetch", 1), init("prepare", 1), app("main", 1)]
-    now = current(pod("one", [0], 1), pod("other", [1], 2))
-    now.update(pod("train", [2], 3, containers=needs))
+    now = current(*others, pod("train", [2], 3, containers=needs))
     given = [now.mounts(6) for _ in needs]
 
     now.shows("train", main=(6,))
 
-    assert len(set(given)) == 3
+    assert len(set(given)) == slots
     assert now.owners() == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
 
 
@@ -199,25 +195,16 @@ def test_what_a_namesake_had_is_let_go_with_its_init_containers() -> None:
     assert [now.ledger.holds[n].reoffered for n in (1, 2, 3)] == [True, True, False]
 
 
-WIDER = staged(1, 2)
-
-
-def test_the_rest_is_chosen_again_beside_what_they_had() -> None:
-    now = current(pod("train", [4, 5], containers=WIDER))
+@pytest.mark.parametrize(("broken", "chips"), [(5, (4, 6)), (4, (0, 1))])
+def test_the_rest_is_chosen_again_beside_what_they_had_unless_that_broke(
+    broken: int, chips: tuple[int, ...]
+) -> None:
+    now = current(pod("train", [4, 5], containers=staged(1, 2)))
     assert now.mounts(0) == (4,)
-    now.read_chips(unhealthy=1 << 5)
+    now.read_chips(unhealthy=1 << broken)
 
-    assert now.mounts(0, 1) == (4, 6)
-    assert now.slots() == {"train": (4, 6)}
-
-
-def test_a_chip_that_broke_after_they_had_it_is_not_given_again() -> None:
-    now = current(pod("train", [4, 5], containers=WIDER))
-    assert now.mounts(0) == (4,)
-    now.read_chips(unhealthy=1 << 4)
-
-    assert now.mounts(0, 1) == (0, 1)
-    assert now.slots() == {"train": (0, 1)}
+    assert now.mounts(0, 1) == chips
+    assert now.slots() == {"train": chips}
 
 
 def test_several_of_them_and_what_lasts_are_chosen_again_as_far_as_they_must() -> None:

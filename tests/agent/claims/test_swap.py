@@ -3,7 +3,17 @@
 from dataclasses import replace
 
 from scheduler_core.wire import annotations
-from tests.agent.node import app, current, pair, pod, restarted, staged
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import NodeLedger, app, current, pair, pod, restarted, staged
+
+GONE, HEIR = pair("gone", [0, 1], 1), pair("heir", [2, 3], 2)
+
+
+def inherited(gone: NpuPod, heir: NpuPod, *given: int) -> NodeLedger:
+    """A node whose next agent has never seen the pod that was given these ids."""
+    before = current(gone, heir)
+    before.mounts_singly(*given)
+    return restarted(before, heir)
 
 
 def test_slots_of_several_containers_change_hands_as_a_whole() -> None:
@@ -80,10 +90,8 @@ def test_an_unlike_pod_around_the_scheduler_has_what_it_got_alone() -> None:
 
 
 def test_what_was_given_to_a_pod_that_has_gone_is_inherited_by_who_has_it() -> None:
-    before = current(pair("gone", [0, 1], 1), pair("heir", [2, 3], 2))
-    before.mounts_singly(5, 6)
+    now = inherited(GONE, HEIR, 5, 6)
 
-    now = restarted(before, pair("heir", [2, 3], 2))
     now.shows("heir", one=(5,))
     half = now.holds()
     now.shows("heir", one=(5,), two=(6,))
@@ -97,11 +105,8 @@ def test_what_was_given_to_a_pod_that_has_gone_is_inherited_by_who_has_it() -> N
 
 
 def test_what_another_got_from_the_heirs_slot_is_the_heirs_no_more() -> None:
-    before = current(pair("gone", [0, 1], 1), pair("heir", [2, 3], 2))
-    for chip in (4, 5, 6):
-        before.mounts(chip)  # the last one from the heir's slot
+    now = inherited(GONE, HEIR, 4, 5, 6)  # the last one from the heir's slot
 
-    now = restarted(before, pair("heir", [2, 3], 2))
     now.shows("heir", one=(4,), two=(5,))
 
     assert now.slots() == {"heir": (0, 1)}
@@ -115,10 +120,8 @@ def test_what_another_got_from_the_heirs_slot_is_the_heirs_no_more() -> None:
 def test_half_of_what_a_pod_that_has_gone_was_given_leaves_the_heir_its_own_rest() -> (
     None
 ):
-    before = current(pair("gone", [0, 1], 1), pair("heir", [2, 3], 2))
-    before.mounts(5)
+    now = inherited(GONE, HEIR, 5)
 
-    now = restarted(before, pair("heir", [2, 3], 2))
     now.shows("heir", one=(5,))
 
     assert now.slots() == {"heir": (0, 2)}
@@ -143,12 +146,9 @@ def test_what_an_unlike_pod_that_has_gone_was_given_does_not_fit_its_heir() -> N
 
 def test_of_a_larger_pod_that_has_gone_the_heir_takes_what_it_has_room_for() -> None:
     three = [app("one", 1), app("two", 1), app("three", 1)]
-    before = current(
-        pod("gone", [0, 1, 2], 1, containers=three), pair("heir", [4, 5], 2)
-    )
-    before.mounts_singly(5, 6, 7)
+    gone = pod("gone", [0, 1, 2], 1, containers=three)
+    now = inherited(gone, pair("heir", [4, 5], 2), 5, 6, 7)
 
-    now = restarted(before, pair("heir", [4, 5], 2))
     now.shows("heir", one=(5,))
 
     assert now.slots() == {"heir": (0, 1)}
@@ -160,10 +160,8 @@ def test_of_a_larger_pod_that_has_gone_the_heir_takes_what_it_has_room_for() -> 
 
 
 def test_a_smaller_heir_takes_what_it_has_of_whichever_container_it_was() -> None:
-    before = current(pair("gone", [0, 1], 1), pod("heir", [4], 2))
-    before.mounts_singly(5, 6)
+    now = inherited(GONE, pod("heir", [4], 2), 5, 6)
 
-    now = restarted(before, pod("heir", [4], 2))
     now.shows("heir", main=(6,))
 
     assert now.slots() == {"heir": (1,)}
@@ -171,11 +169,8 @@ def test_a_smaller_heir_takes_what_it_has_of_whichever_container_it_was() -> Non
 
 
 def test_what_a_rejected_pod_had_goes_back_to_the_slot_of_one_that_has_gone() -> None:
-    before = current(pair("gone", [0, 1], 1), pair("heir", [2, 3], 2))
-    before.mounts(4)  # of one that was rejected
-    before.mounts_singly(5, 6)
+    now = inherited(GONE, HEIR, 4, 5, 6)  # the first of one that was rejected
 
-    now = restarted(before, pair("heir", [2, 3], 2))
     now.shows("heir", one=(5,), two=(6,))
 
     assert now.slots() == {"heir": (1, 2)}
