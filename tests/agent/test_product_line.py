@@ -37,7 +37,17 @@ async def report(site: Site) -> dict[str, Any]:
     """What the ConfigMap says, parsed."""
     data = (await site.report())["data"]
     listed = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
-    return {**data, **listed, "affinity": json.loads(data["AscendAffinity"])}
+    return {**data, **listed, **json.loads(data["AscendAffinity"])}
+
+
+async def until_reported(site: Site, wanted: dict[str, Any]) -> None:
+    """Wait until the ConfigMap says this under these keys."""
+
+    async def look() -> dict[str, Any]:
+        said = await report(site)
+        return {key: said[key] for key in wanted}
+
+    await site.until(look, equal(wanted))
 
 
 async def run(site: Site, name: str, **chips: str) -> None:
@@ -94,25 +104,15 @@ async def test_pods_of_both_lines_get_their_chips_and_keep_them_through_a_restar
     }
     assert ['"chips":[4,5]' in holds, '"chips":[9]' in holds] == [True, True]
     held = ["Ascend910-4", "Ascend910-5", "Ascend310P-8", "Ascend310P-9"]
-
-    async def look() -> Any:
-        said = await report(site)
-        return [said["affinity"]["held"], said[TRAINING], said[INFERENCE]]
-
     free = ",".join(f"Ascend910-{chip}" for chip in (0, 1, 2, 3, 6, 7))
-    await site.until(look, equal([held, free, ""]))
+    await until_reported(site, {"held": held, TRAINING: free, INFERENCE: ""})
 
 
 async def test_a_fault_and_a_name_take_out_chips_of_their_own_line(site: Site) -> None:
     (site.root / "npu.yaml").write_text(MACHINE + FAULT)
     await until_offered(site, 8, 1)
-
-    async def look() -> Any:
-        said = await report(site)
-        keys = (f"{INFERENCE}-Unhealthy", f"{TRAINING}-Unhealthy", INFERENCE)
-        return [said[key] for key in keys]
-
-    await site.until(look, equal(["Ascend310P-9", "", "Ascend310P-8"]))
+    bad = {f"{INFERENCE}-Unhealthy": "Ascend310P-9", f"{TRAINING}-Unhealthy": ""}
+    await until_reported(site, {**bad, INFERENCE: "Ascend310P-8"})
     (site.root / "npu.yaml").write_text(MACHINE)
     await until_offered(site, 8, 2)
     await site.separate("Ascend310P-8, Ascend910-3")
@@ -163,8 +163,5 @@ async def test_what_is_known_of_a_line_that_is_away_for_a_while_is_kept(
         site.start_agent()
         await until_offered(site, 7, inference)
 
-    async def look() -> Any:
-        said = await report(site)
-        return [said["affinity"]["held"], said["ManuallySeparateNPU"], said[INFERENCE]]
-
-    await site.until(look, equal([["Ascend310P-9"], "Ascend310P-8,Ascend910-3", ""]))
+    separated = {"ManuallySeparateNPU": "Ascend310P-8,Ascend910-3"}
+    await until_reported(site, {**separated, "held": ["Ascend310P-9"], INFERENCE: ""})

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from agent import wiring
 from agent.claims import occupancy
@@ -22,8 +21,6 @@ from agent.journal.file import Journal
 from agent.journal.writer import JournalWriter
 from agent.monitor.chips import ChipMonitor, Clocks
 from agent.monitor.driver import DriverMonitor
-from agent.observe.announcer import Announcer
-from agent.observe.metrics import Metrics
 from agent.plugin import cdi
 from agent.plugin.mounts import MountMethod, Mounts
 from agent.report import content
@@ -31,12 +28,10 @@ from agent.report.content import NodeReport
 from agent.settings import Settings
 from agent.status import document as status_document
 from agent.status.document import View
-from kube.client import Client
-from kube.credentials import from_url
-from kube.events import Recorder
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.faults import UpgradeReason, parse_separated
 from service.settings import load
+from tests.agent.announcing import Announced
 from tests.agent.conftest import Compare
 from tests.agent.node import NODE, current, ids, pod
 from tests.agent.report.test_content import as_text
@@ -130,28 +125,25 @@ def test_names_of_separated_chips_stay_as_they_stand_while_they_are_right() -> N
     assert text(wrong, also_right) == "Ascend310P-8"
 
 
-class World:
+class World(Announced):
     """The diagnoses of both lines, and what people are told."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        metrics = Metrics(self.registry)
-        self.recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
-        announcer = Announcer(metrics, self.recorder, node=NODE)
+        super().__init__()
         clocks = Clocks(loop_s=lambda: 10.0, wall_ms=lambda: 10_000)
         self.lines = [
             ChipMonitor(
                 current(),
                 reading=reading,
                 recover_s=1.0,
-                announcer=announcer,
+                announcer=self.announcer,
                 clocks=clocks,
                 other_products=[other.product],
             )
             for reading, other in ((TRAINING, INFERENCE), (INFERENCE, TRAINING))
         ]
         self.driver_monitor = DriverMonitor(
-            self.lines, announcer=announcer, metrics=metrics
+            self.lines, announcer=self.announcer, metrics=self.metrics
         )
 
     def report(self, names: str) -> list[tuple[int, ...]]:
@@ -163,9 +155,6 @@ class World:
             for line in self.lines
             for each in [line.findings.separated]
         ]
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        return self.registry.get_sample_value(f"ascend_agent_{name}", labels)
 
 
 def test_each_line_takes_out_the_chips_of_its_own_that_are_named() -> None:
@@ -181,7 +170,7 @@ def test_a_name_of_no_line_is_told_once_and_changes_neither() -> None:
     world.report("")
     world.report("Ascend910-3,Ascend310P-7")
 
-    told = [f.reason for f in world.recorder._pending if "Sep" in f.reason]
+    told = [reason for reason, _ in world.events if "Sep" in reason]
     assert told == ["NpuSeparationUnreadable"]
     assert [line.findings.separated.names for line in world.lines] == ["", ""]
 
@@ -196,21 +185,19 @@ def test_the_chips_of_all_lines_are_counted_together() -> None:
 
 
 def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None:
-    registry = CollectorRegistry()
-    recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
-    announcer = Announcer(Metrics(registry), recorder, node=NODE)
+    told = Announced()
     lines = [line.product.resource for line in READING.lines]
     for line in lines:
-        announcer.rival_state("kubelet", f"another plugin for {line}", resource=line)
+        told.announcer.rival_state(
+            "kubelet", f"another plugin for {line}", resource=line
+        )
 
     found = []
     for line in lines:
-        announcer.rival_state("kubelet", "", resource=line)
-        of = {"of": "kubelet"}
-        found.append(registry.get_sample_value("ascend_agent_rival", of))
+        told.announcer.rival_state("kubelet", "", resource=line)
+        found.append(told.metric("rival", of="kubelet"))
 
-    told = [fact.message for fact in recorder._pending if fact.reason == "NpuRivalGone"]
-    assert told == [
+    assert [text for reason, text in told.events if reason == "NpuRivalGone"] == [
         f"nobody else serves {lines[0]} any more",
         "nobody else serves this node's kubelet any more",
     ]

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,16 +111,18 @@ def test_everything_that_is_missing_is_named_at_once(
     )
 
 
-def test_a_missing_service_account_is_named_once(
-    machine: Settings, tmp_path: Path
+@pytest.mark.parametrize(
+    ("field", "name"), [("service_account_dir", "nowhere"), ("kubelet_dir", "file")]
+)
+def test_what_is_missing_or_no_directory_is_named_once(
+    machine: Settings, tmp_path: Path, field: str, name: str
 ) -> None:
-    machine = replace(machine, service_account_dir=tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    told: dict[str, Any] = {field: tmp_path / name}
+    flag = f"--{field.replace('_', '-')}"
 
-    assert problems_of(machine) == (
-        (
-            "--service-account-dir: expected a usable directory at "
-            f"{tmp_path}/nowhere, found none"
-        ),
+    assert problems_of(replace(machine, **told)) == (
+        f"{flag}: expected a usable directory at {tmp_path}/{name}, found none",
     )
 
 
@@ -147,15 +150,6 @@ def test_a_disk_that_became_read_only_does_not_keep_an_agent_from_starting(
     machine.state_dir.chmod(0o500)
 
     agent_settings.verify(machine, is_read_only=lambda path: path == machine.state_dir)
-
-
-def test_a_file_is_no_directory(machine: Settings, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    machine = replace(machine, kubelet_dir=tmp_path / "file")
-
-    assert problems_of(machine) == (
-        f"--kubelet-dir: expected a usable directory at {tmp_path}/file, found none",
-    )
 
 
 def test_what_is_missing_ends_the_program_with_2_and_a_sentence(

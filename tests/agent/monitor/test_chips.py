@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from agent.devices.poller import Observation
 from agent.devices.reading import ChipFault, Level, Reading
@@ -11,32 +10,27 @@ from agent.devices.simulated import file
 from agent.health import fault_config
 from agent.health.findings import Findings, SeparatedNames
 from agent.monitor.chips import ChipMonitor, Clocks
-from agent.observe.announcer import Announcer
-from agent.observe.metrics import Metrics
-from kube.client import Client
-from kube.credentials import from_url
-from kube.events import Recorder
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
+from tests.agent.announcing import Announced
 from tests.agent.node import current
 
 GOOD = file.parse("product: atlas-800-training\n")
 HBM = "80E01801"
 
 
-class World:
+class World(Announced):
     """A monitor of chips at work, at times that the test gives."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now = 1000.0
-        self.recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
-        metrics = Metrics(CollectorRegistry())
         self.store = current()
         self.chip_monitor = ChipMonitor(
             self.store,
             reading=GOOD,
             recover_s=1.0,
-            announcer=Announcer(metrics, self.recorder, node="node-1"),
+            announcer=self.announcer,
             clocks=Clocks(
                 loop_s=lambda: self.now, wall_ms=lambda: int(self.now * 1000)
             ),
@@ -63,11 +57,10 @@ class World:
         return chip_sets.ids_of(self.store.ledger.unhealthy)
 
     @property
-    def events(self) -> list[str]:
-        """What people were told, apart from the conditions of chips."""
+    def reasons(self) -> list[str]:
+        """Of what people were told, apart from the conditions of chips."""
         conditions = {"NpuUnhealthy", "NpuHealthy"}
-        told = [fact.reason for fact in self.recorder._pending]
-        return [reason for reason in told if reason not in conditions]
+        return [reason for reason, _ in self.events if reason not in conditions]
 
 
 @pytest.fixture
@@ -91,19 +84,19 @@ def test_the_next_look_is_wanted_soon_while_something_may_come_of_time(
 def test_a_chip_goes_out_with_its_name_and_comes_back_without(world: World) -> None:
     world.report("")
     world.report("Ascend910-3")
-    assert (world.out, world.events) == ((3,), ["NpuSeparated"])
+    assert (world.out, world.reasons) == ((3,), ["NpuSeparated"])
 
     world.report("")
     world.see(GOOD)
     world.see(GOOD)
 
-    assert (world.out, world.events) == ((), ["NpuSeparated", "NpuReleased"])
+    assert (world.out, world.reasons) == ((), ["NpuSeparated", "NpuReleased"])
 
 
 def test_the_names_that_stood_there_at_the_start_are_no_news(world: World) -> None:
     world.report("Ascend910-3")
 
-    assert (world.out, world.events) == ((3,), [])
+    assert (world.out, world.reasons) == ((3,), [])
 
 
 def test_a_code_that_returns_is_named_and_a_person_lets_the_chip_back(
@@ -113,7 +106,7 @@ def test_a_code_that_returns_is_named_and_a_person_lets_the_chip_back(
     for chips in ((3,), (), (3,), ()):
         world.hbm(*chips)
 
-    assert (world.out, world.events) == ((3,), ["NpuSeparated"])
+    assert (world.out, world.reasons) == ((3,), ["NpuSeparated"])
     assert world.chip_monitor.findings == Findings(
         separated=SeparatedNames(text="Ascend910-3", read=""),
         upgrades=(
@@ -139,7 +132,7 @@ def test_a_name_that_is_no_chip_changes_nothing_and_is_told(world: World) -> Non
 
     world.report("Ascend910-4,Ascend910-O")
 
-    assert (world.out, world.events) == ((3,), ["NpuSeparationUnreadable"])
+    assert (world.out, world.reasons) == ((3,), ["NpuSeparationUnreadable"])
     # as it was read last, so that nothing is written over the mistake
     assert world.chip_monitor.findings.separated == SeparatedNames(
         text="Ascend910-3", read="Ascend910-3"
@@ -201,7 +194,7 @@ def test_chips_named_beside_one_of_a_line_that_has_gone_stay_out_over_a_restart(
 
     world.report("Ascend910-3,Ascend910-5,Ascend310P-8", gone)
 
-    assert (world.out, world.events) == ((3, 5), ["NpuSeparationUnreadable"])
+    assert (world.out, world.reasons) == ((3, 5), ["NpuSeparationUnreadable"])
     assert [each.chip for each in world.chip_monitor.findings.upgrades] == [3, 5]
 
     world.report("Ascend910-3")
@@ -246,7 +239,7 @@ def test_people_are_told_when_a_chip_goes_and_when_it_is_back(world: World) -> N
     world.hbm()
     world.hbm()
 
-    assert [(fact.reason, fact.message) for fact in world.recorder._pending] == [
+    assert world.events == [
         (
             "NpuNetworkUnhealthy",
             "the network of chip 1 is faulty: PreSeparateNPU 81078603",

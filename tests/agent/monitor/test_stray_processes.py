@@ -6,18 +6,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from agent.claims.events import StrayProcessesRead
 from agent.devices.processes import Occupant, Processes
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file
 from agent.monitor.stray_processes import STAYS_S, StrayProcesses
-from agent.observe.announcer import Announcer
-from agent.observe.metrics import Metrics
-from kube.client import Client
-from kube.credentials import from_url
-from kube.events import Recorder
+from tests.agent.announcing import Announced
 from tests.agent.node import NodeLedger, confirmed, current
 
 PID = 4711
@@ -33,20 +28,18 @@ class Known(Processes):
         return {pid: Occupant(pid=pid, name="python3", user=1000) for pid in pids}
 
 
-class World:
+class World(Announced):
     """Leftovers at work on a ledger, and what people and programs are told."""
 
     def __init__(self, now: NodeLedger) -> None:
+        super().__init__()
         self.now = now
         self.reading: Reading = IDLE
-        self.registry = CollectorRegistry()
-        self.recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
-        announcer = Announcer(Metrics(self.registry), self.recorder, node="node-1")
         self.stray_processes = StrayProcesses(
             now,
             last_reading=lambda: self.reading,
             processes=Known(),
-            announcer=announcer,
+            announcer=self.announcer,
         )
 
     def use(self, *chips: int) -> None:
@@ -54,10 +47,6 @@ class World:
         uses = tuple(Process(chip=chip, pid=PID) for chip in chips)
         self.reading = replace(IDLE, processes=uses)
         self.now.read_chips(busy=sum(1 << chip for chip in chips))
-
-    @property
-    def events(self) -> list[tuple[str, str]]:
-        return [(fact.reason, fact.message) for fact in self.recorder._pending]
 
     @property
     def shown(self) -> list[dict[str, str]]:
