@@ -73,20 +73,13 @@ class World:
         """The ConfigMap, once it says what is shown, as of now."""
         data = content.configmap_data(shown, update_time=int(self.clock.now_s))
         del data["ManuallySeparateNPU"]
-
-        async def stands() -> ConfigMap | None:
-            found = await self.configmap()
-            right = found and data.items() <= (found.data or {}).items()
-            return found if right else None
-
-        return await until(stands)
+        return await until(
+            self.configmap,
+            lambda found: found and data.items() <= (found.data or {}).items(),
+        )
 
     async def node_with(self, check: Callable[[Node], bool]) -> Node:
-        async def found() -> Node | None:
-            node = await nodes.get(self.client, "node-1")
-            return node if check(node) else None
-
-        return await until(found)
+        return await until(lambda: nodes.get(self.client, "node-1"), check)
 
 
 @asynccontextmanager

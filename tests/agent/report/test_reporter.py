@@ -11,7 +11,7 @@ from agent.report import content, schedule
 from kube import configmaps, nodes
 from kube.client import Client
 from kube.credentials import from_url
-from kube.objects import ConfigMap, Node
+from kube.objects import Node
 from sandbox.apiserver import ApiServer
 from scheduler_core.wire import deviceinfo
 from tests.agent.reporting import (
@@ -106,12 +106,8 @@ async def test_the_administrators_key_comes_back_if_it_was_removed(
     async with reporting(client, shown=ONE) as world:
         await edit(client, ManuallySeparateNPU=None)
 
-        async def back() -> ConfigMap | None:
-            found = await world.configmap()
-            there = found and "ManuallySeparateNPU" in (found.data or {})
-            return found if there else None
-
-        assert (await until(back)).data == content.configmap_data(ONE, update_time=1000)
+        wanted = content.configmap_data(ONE, update_time=1000)
+        await until(world.configmap, lambda found: found and found.data == wanted)
 
 
 async def test_the_heartbeat_renews_the_time(client: Client) -> None:
@@ -127,11 +123,7 @@ async def test_an_outage_delays_the_truth_and_does_not_lose_it(
     async with reporting(client, shown=ONE) as world:
         await server.pause()
         world.reporter.publish(TWO)
-
-        async def has_failed() -> bool | None:
-            return world.metric("report_writes_total", outcome="failed") > 0 or None
-
-        await until(has_failed)
+        await until(lambda: world.metric("report_writes_total", outcome="failed"))
         await server.resume()
 
         await world.standing(TWO)
@@ -144,11 +136,8 @@ async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
         async with reporting(client, writer="other") as second:
             second.reporter.publish(TWO)
             await second.standing(TWO)
-
-            async def noticed() -> str | None:
-                return first.reporter.problem() if first.told else None
-
-            text = await until(noticed)
+            [text] = await until(lambda: first.told)
+            assert text == first.reporter.problem()
             assert text == (
                 f"other writes the ConfigMap kube-system/{NAME} besides this agent, "
                 "which leaves it alone until the other one has been silent for 900 s "
@@ -178,11 +167,7 @@ async def test_a_nameless_program_is_noticed_at_once_and_not_fought(
             TWO.product,
         )[deviceinfo.DEVICE_INFO_KEY]
         await edit(client, DeviceInfoCfg=theirs)
-
-        async def noticed() -> str | None:
-            return world.reporter.problem()
-
-        text = await until(noticed)
+        text = await until(world.reporter.problem)
         world.reporter.publish(drawn(3))
         await asyncio.sleep(0.1)
         left = await configmaps.get(client, NAMESPACE, NAME)
