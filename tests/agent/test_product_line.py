@@ -67,15 +67,13 @@ async def run(site: Site, name: str, **chips: str) -> None:
 async def until_confirmed(site: Site, *names: str) -> dict[str, str]:
     """Wait until pods are known to be served; {pod: the chips that were mounted}."""
 
-    async def look() -> list[str | None]:
+    async def look() -> list[dict[str, str]]:
         pods = [await site.api.get(f"{PODS}/{name}") for name in names]
-        said = [pod["metadata"]["annotations"] for pod in pods]
-        return [each.get(annotations.PREDICATE_TIME) for each in said]
+        return [pod["metadata"]["annotations"] for pod in pods]
 
-    await site.until(look, equal([str(annotations.SERVED)] * len(names)))
-    pods = [await site.api.get(f"{PODS}/{name}") for name in names]
-    real = annotations.ASCEND_REAL
-    return {p["metadata"]["name"]: p["metadata"]["annotations"][real] for p in pods}
+    served = (annotations.PREDICATE_TIME, str(annotations.SERVED))
+    said = await site.until(look, lambda found: all(served in d.items() for d in found))
+    return dict(zip(names, (d[annotations.ASCEND_REAL] for d in said), strict=True))
 
 
 async def test_pods_of_both_lines_get_their_chips_and_keep_them_through_a_restart(

@@ -1,13 +1,32 @@
 """Containers that are made anew by themselves, since the kubelet lost their devices."""
 
+from collections.abc import Callable
+
+import pytest
+
 from agent.claims.events import AllocateAsked, AwaitClaim
 from scheduler_core.wire.annotations import ASCEND_REAL, SERVED
 from tests.agent.claims.init_pods import confirmed, train
 from tests.agent.node import NodeLedger, app, current, ids, init, pod, staged
 
 
-def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it() -> None:
-    now = confirmed()
+def running() -> NodeLedger:
+    """A node where a pod runs that was started without this agent."""
+    return current(train("train", 0, 1, phase="Running"))
+
+
+@pytest.mark.parametrize(
+    ("node", "owners"),
+    [
+        (confirmed, {1: "", 3: "", 4: "train/main"}),
+        # what ran without devices had none for its init containers
+        (running, {1: "", 2: "train/main"}),
+    ],
+)
+def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it(
+    node: Callable[[], NodeLedger], owners: dict[int, str]
+) -> None:
+    now = node()
     now.shows("train", main=())
     now.update(pod("rejected", [4], 2))
     now.mounts(6)
@@ -16,7 +35,7 @@ def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it() ->
 
     now.shows("train", main=(6,))
 
-    assert now.owners() == {1: "", 3: "", 4: "train/main"}
+    assert now.owners() == owners
 
 
 PAIR = [init("prepare", 2), app("one", 1), app("two", 1)]
@@ -76,19 +95,6 @@ def test_while_one_waits_to_be_found_anew_no_init_container_of_its_pod_asks() ->
     (answer,) = now.apply(AllocateAsked(ids(7), last_call=False))  # somebody's
 
     assert answer == AwaitClaim(1)
-
-
-def test_what_ran_without_devices_had_none_for_its_init_containers() -> None:
-    now = current(train("train", 0, 1, phase="Running"))
-    now.shows("train", main=())
-    now.update(pod("rejected", [4], 2))
-    now.mounts(6)
-    now.update(pod("rejected", [4], 2, phase="Failed"))
-    assert now.mounts(6) == (0,)
-
-    now.shows("train", main=(6,))
-
-    assert now.owners() == {1: "", 2: "train/main"}
 
 
 def test_who_was_taken_for_one_made_anew_but_was_just_admitted_has_them() -> None:

@@ -16,6 +16,7 @@ from service.backoff import Backoff
 from tests.agent.node import current, pod
 from tests.agent.plugin.conftest import (
     allocate_request,
+    grpc_server,
     nothing,
     plugin_at,
     servicer_of,
@@ -54,7 +55,7 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
         self.requests: asyncio.Queue[api_pb2.RegisterRequest] = asyncio.Queue()
         self.dials_back = True
         self.streams: list[asyncio.Task[None]] = []
-        self._server: grpc.aio.Server | None = None
+        self._serving = AsyncExitStack()
 
     async def Register(
         self, request: api_pb2.RegisterRequest, context: object
@@ -76,14 +77,11 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
         self.story.append("stream ended")
 
     async def start(self) -> None:
-        self._server = grpc.aio.server()
-        api_pb2_grpc.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix://{self.socket}")
-        await self._server.start()
+        add = api_pb2_grpc.add_RegistrationServicer_to_server
+        await self._serving.enter_async_context(grpc_server(add, self, self.socket))
 
     async def stop(self) -> None:
-        assert self._server is not None
-        await self._server.stop(None)
+        await self._serving.aclose()
         for stream in self.streams:
             stream.cancel()
         await asyncio.gather(*self.streams, return_exceptions=True)
