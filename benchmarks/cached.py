@@ -20,9 +20,8 @@ def learn(cache: Cache, name: str, told: DeviceInfo, affinity: Affinity) -> None
     texts = deviceinfo.render(told, affinity, PRODUCT)
     node = events.NodeUpdated(
         name=name,
-        product=PRODUCT,
+        offers=(events.Offer(product=PRODUCT, allocatable=8),),
         inventory=inventory.render(range(8), PRODUCT),
-        allocatable=8,
     )
     report = events.ReportUpdated(
         node=name,

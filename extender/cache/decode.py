@@ -76,19 +76,16 @@ def _other(pod: objects.Pod) -> events.OtherPodUpdated | events.PodDeleted:
 
 def node_change(node: objects.Node) -> events.NodeUpdated:
     """Return the event that puts the present state of a Node into the cache."""
-    lines = [
-        events.Offer(
-            product=row,
-            allocatable=quantities.count(node.allocatable.get(row.resource, 0)),
-        )
-        for row in _products(node)
-    ]
     return events.NodeUpdated(
         name=node.metadata.name,
-        product=lines[0].product if lines else None,
+        offers=tuple(
+            events.Offer(
+                product=row,
+                allocatable=quantities.count(node.allocatable.get(row.resource, 0)),
+            )
+            for row in _products(node)
+        ),
         inventory=node.annotations.get(inventory.BASE_DEVICE_INFOS, ""),
-        allocatable=lines[0].allocatable if lines else 0,
-        other_offers=tuple(lines[1:]),
         allocatable_resources=requests.node_allocatable(node.allocatable),
         address=node.internal_ip,
         superpod=_superpod(node.annotations.get(SUPERPOD_ID, "")),

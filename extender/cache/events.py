@@ -38,29 +38,16 @@ class NodeUpdated:
     """
 
     name: str
-    #: None: the node has no NPUs that we serve
-    product: Product | None = None
+    #: chips of each resource of the node; empty: it has no NPUs that we serve
+    offers: tuple[Offer, ...] = ()
     #: annotation that lists the node's chips; "" if absent
     inventory: str = ""
-    #: number of chips in the Node's allocatable
-    allocatable: int = 0
     #: CPU, memory and pod places of the node
     allocatable_resources: Resources = UNBOUNDED
     #: InternalIP of the node; the ConfigMap of leaf switches uses it
     address: str = ""
     #: SuperPoD id from an annotation; -1: none
     superpod: int = -1
-    #: chips of the node's further resources, one entry for each
-    other_offers: tuple[Offer, ...] = ()
-
-    @property
-    def offers(self) -> tuple[Offer, ...]:
-        """The node's product, if any, and `other_offers`, as one tuple of offers."""
-        if self.product is None:
-            return ()
-        return Offer(
-            product=self.product, allocatable=self.allocatable
-        ), *self.other_offers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

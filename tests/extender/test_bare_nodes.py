@@ -92,7 +92,9 @@ def test_its_superpod_stands_on_the_node() -> None:
     for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1)):
         add_node(cache, name, A3)
         seen_node = events.NodeUpdated(
-            name=name, product=A3, allocatable=A3.chip_count, superpod=superpod
+            name=name,
+            offers=(events.Offer(product=A3, allocatable=A3.chip_count),),
+            superpod=superpod,
         )
         apply(cache, events.ReportUpdated(node=name), seen_node)
     traits = Traits(annotations={"sp-block": "32"})

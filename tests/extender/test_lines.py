@@ -77,7 +77,9 @@ def test_lost_ids_bar_their_own_line_only() -> None:
 
 
 def test_a_line_that_the_kubelet_does_not_offer_is_barred_alone() -> None:
-    none = replace(node("n1", *BOTH), other_offers=(events.Offer(product=CARDS),))
+    none = replace(
+        node("n1", *BOTH), offers=(TRAINING.offer, events.Offer(product=CARDS))
+    )
     cache = lined(none)
 
     assert barred(cache) is None

@@ -62,18 +62,17 @@ def node(  # the parts of a node
     addresses: Addresses | None = None,
 ) -> events.NodeUpdated:
     """A node with chips of these lines; of none: `there` of eight for training."""
-    first, *others = lines or (Line(there=tuple(there)),)
+    offers = tuple(line.offer for line in lines)
     listed = [
         inventory.render(line.there, line.product, addresses)
-        for line in (first, *others)
+        for line in lines or (Line(there=tuple(there)),)
     ]
     return events.NodeUpdated(
         name=name,
-        product=first.product,
+        offers=offers
+        or (events.Offer(product=ATLAS_800_TRAINING, allocatable=allocatable),),
         inventory=joined(listed),
-        allocatable=len(first.there) if lines else allocatable,
         address=address,
-        other_offers=tuple(line.offer for line in others),
     )
 
 

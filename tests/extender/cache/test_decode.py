@@ -34,7 +34,7 @@ def configmap(name: str, **data: str) -> objects.ConfigMap:
 
 def test_a_node_with_the_resource_has_its_product() -> None:
     assert decode.node_change(node(allocatable={RESOURCE: "7"})) == events.NodeUpdated(
-        name="n1", product=ATLAS_800_TRAINING, allocatable=7
+        name="n1", offers=(events.Offer(product=ATLAS_800_TRAINING, allocatable=7),)
     )
 
 
@@ -50,7 +50,9 @@ def test_a_node_without_npus_is_none_of_ours() -> None:
 
 def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -> None:
     assert decode.node_change(node("{}")) == events.NodeUpdated(
-        name="n1", product=ATLAS_800_TRAINING, inventory="{}"
+        name="n1",
+        offers=(events.Offer(product=ATLAS_800_TRAINING),),
+        inventory="{}",
     )
 
 
@@ -60,7 +62,7 @@ def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -
 def test_a_quantity_that_is_no_count_offers_nothing(quantity: str, count: int) -> None:
     found = decode.node_change(node(allocatable={RESOURCE: quantity}))
 
-    assert found.allocatable == count
+    assert found.offers[0].allocatable == count
 
 
 @pytest.mark.parametrize(
@@ -110,9 +112,10 @@ def test_a_node_that_offers_two_resources_has_two_products() -> None:
 
     assert decode.node_change(found) == events.NodeUpdated(
         name="n1",
-        product=ATLAS_800_TRAINING,
-        allocatable=7,
-        other_offers=(events.Offer(product=CARDS, allocatable=2),),
+        offers=(
+            events.Offer(product=ATLAS_800_TRAINING, allocatable=7),
+            events.Offer(product=CARDS, allocatable=2),
+        ),
     )
 
 
