@@ -23,6 +23,7 @@ from extender.cache.events import (
     PodDeleted,
     PodUpdated,
     ReportUpdated,
+    Shown,
 )
 from extender.metrics import Metrics
 from kube.errors import KubeError
@@ -159,7 +160,7 @@ class Resync:
             self._report(name, object_name, "expected nothing, found it in the cache")
             self._learn(stray)
 
-    def _repair(self, name: str, event: verify.Shown) -> None:
+    def _repair(self, name: str, event: Shown) -> None:
         """Apply an event from a watch to the cache if the cache differs from the event.
 
         Args:
@@ -188,8 +189,8 @@ class Resync:
 
 
 def _slices(
-    watch: ListWatch[T], translate: Callable[[T], verify.Shown | None]
-) -> Iterator[list[verify.Shown]]:
+    watch: ListWatch[T], translate: Callable[[T], Shown | None]
+) -> Iterator[list[Shown]]:
     """Yield a watch's objects as events, in lists of at most `_SLICE`.
 
     An object is left out if the watch has replaced or removed it since the iteration

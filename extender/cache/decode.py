@@ -41,9 +41,7 @@ def npu_pod(pod: objects.Pod) -> NpuPod | None:
     return next((resource for resource in npu_pods if resource is not None), None)
 
 
-def pod_change(
-    pod: objects.Pod,
-) -> events.PodUpdated | events.OtherPodUpdated | events.PodDeleted:
+def pod_change(pod: objects.Pod) -> events.PodShown:
     """Return the event that puts the present state of a pod into the cache.
 
     A pod with NPUs gives `PodUpdated`. A pod without NPUs gives `OtherPodUpdated` while

@@ -177,23 +177,19 @@ class Ticked:
     is_all_read: bool = False
 
 
-Change = (
-    NodeUpdated
-    | ReportUpdated
-    | SwitchesUpdated
-    | PodUpdated
-    | OtherPodUpdated
-    | SizeRead
-    | PodDeleted
-    | Reservation
-    | NodeReservation
-    | Released
-    | BindVoided
-    | ReservationsSwapped
-    | SelfMaintainSet
-    | Ticked
-    | gang_events.Event
-)
+_NodeShown = NodeUpdated | ReportUpdated | SwitchesUpdated
+#: Events about a pod that watches deliver.
+PodShown = PodUpdated | OtherPodUpdated | PodDeleted
+#: Events that watches deliver.
+Shown = _NodeShown | PodShown
+#: Events about nodes, leaf switches and settings.
+NodeFact = _NodeShown | SelfMaintainSet
+#: Events about pods and the sizes of their jobs.
+PodFact = PodShown | SizeRead
+#: Events about reservations, apart from making one of chips.
+Decision = NodeReservation | Released | BindVoided | ReservationsSwapped
+
+Change = NodeFact | PodFact | Decision | Reservation | Ticked | gang_events.Event
 
 
 class Ended(Enum):

@@ -103,9 +103,11 @@ def step(state: State, change: Change, now_s: float) -> Outcome:
     conflict = None
     if isinstance(change, Reservation):
         conflict = _reserve(state, change, draft)
-    elif isinstance(change, _FACTS):
-        _step_facts(state, change, now_s, draft)
-    elif isinstance(change, _DECISIONS):
+    elif isinstance(change, events.NodeFact):
+        _step_nodes(state, change, now_s, draft)
+    elif isinstance(change, events.PodFact):
+        _step_pods(state, change, now_s, draft)
+    elif isinstance(change, events.Decision):
         _step_reservations(state, change, now_s, draft)
     elif isinstance(change, events.Ticked):
         _tick(state, change, now_s, draft)
@@ -118,38 +120,8 @@ def step(state: State, change: Change, now_s: float) -> Outcome:
     return Outcome(effects=tuple(draft.effects), conflict=conflict)
 
 
-#: Events about what the API server or the settings say.
-_FACTS = (
-    events.NodeUpdated,
-    events.ReportUpdated,
-    events.SwitchesUpdated,
-    events.SelfMaintainSet,
-    events.PodUpdated,
-    events.OtherPodUpdated,
-    events.PodDeleted,
-    events.SizeRead,
-)
-#: Events about reservations, apart from making one.
-_DECISIONS = (
-    NodeReservation,
-    events.Released,
-    events.BindVoided,
-    events.ReservationsSwapped,
-)
-
-
-def _step_facts(
-    state: State,
-    change: events.NodeUpdated
-    | events.ReportUpdated
-    | events.SwitchesUpdated
-    | events.SelfMaintainSet
-    | events.PodUpdated
-    | events.OtherPodUpdated
-    | events.PodDeleted
-    | events.SizeRead,
-    now_s: float,
-    draft: _Draft,
+def _step_nodes(
+    state: State, change: events.NodeFact, now_s: float, draft: _Draft
 ) -> None:
     match change:
         case events.NodeUpdated():
@@ -165,35 +137,32 @@ def _step_facts(
             state.self_maintain = change.self_maintain
             draft.touch(state.facts.resource_states())
         case _:
-            if _step_pods(state, change, now_s, draft):
-                draft.effects.append(gang_events.WakeScheduler())
+            assert_never(change)
 
 
 def _step_pods(
-    state: State,
-    change: events.PodUpdated
-    | events.OtherPodUpdated
-    | events.PodDeleted
-    | events.SizeRead,
-    now_s: float,
-    draft: _Draft,
-) -> bool:
-    """Apply an event about a pod or a job; return whether members or size changed."""
+    state: State, change: events.PodFact, now_s: float, draft: _Draft
+) -> None:
+    """Apply an event about a pod or a job; wake schedulers if its job changes."""
+    is_job_changed = False
     match change:
         case events.PodUpdated():
-            return _update_pod(state, change, now_s, draft)
+            is_job_changed = _update_pod(state, change, now_s, draft)
         case events.OtherPodUpdated():
             state.facts.requests.put(change.uid, change.node, change.ask)
-            return state.gangs.put_other(change.uid, change.job)
+            is_job_changed = state.gangs.put_other(change.uid, change.job)
         case events.PodDeleted():
             _end_all(state, change.uid, Ended.GONE, draft)
             _leave(state, change.uid, now_s, draft)
             draft.touch([state.facts.delete_pod(change.uid, now_s)])
-            return False
         case events.SizeRead():
-            return state.gangs.set_size(change.job, change.size, change.problem)
+            is_job_changed = state.gangs.set_size(
+                change.job, change.size, change.problem
+            )
         case _:
             assert_never(change)
+    if is_job_changed:
+        draft.effects.append(gang_events.WakeScheduler())
 
 
 def _update_pod(
@@ -272,13 +241,7 @@ def _step_gangs(
 
 
 def _step_reservations(
-    state: State,
-    change: NodeReservation
-    | events.Released
-    | events.BindVoided
-    | events.ReservationsSwapped,
-    now_s: float,
-    draft: _Draft,
+    state: State, change: events.Decision, now_s: float, draft: _Draft
 ) -> None:
     match change:
         case NodeReservation():

@@ -17,21 +17,12 @@ from extender.cache.events import (
     PodDeleted,
     PodUpdated,
     ReportUpdated,
+    Shown,
     SwitchesUpdated,
 )
 from extender.cache.node_state import tenant_of
 from scheduler_core.products.table import Product
 from service.quote import quote_value
-
-#: Events that watches deliver.
-Shown = (
-    NodeUpdated
-    | ReportUpdated
-    | SwitchesUpdated
-    | PodUpdated
-    | OtherPodUpdated
-    | PodDeleted
-)
 
 
 def find_drift(cache: Cache, change: Shown) -> str:

@@ -159,21 +159,11 @@ class Ticked:
     """The event that time has passed: `permit.step` then checks all time limits."""
 
 
-Event = (
-    JobPlanned
-    | PlanFailed
-    | BindArrived
-    | BindAbandoned
-    | Bound
-    | BindFailed
-    | Allocated
-    | Returned
-    | MemberRemoved
-    | NodeNotOffered
-    | SeenInVolcano
-    | PlanBroken
-    | Ticked
-)
+JobEvent = JobPlanned | PlanFailed | PlanBroken | SeenInVolcano
+VolcanoEvent = Allocated | Returned
+PodEvent = BindAbandoned | Bound | BindFailed | MemberRemoved | NodeNotOffered
+
+Event = JobEvent | VolcanoEvent | PodEvent | BindArrived | Ticked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

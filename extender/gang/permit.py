@@ -59,18 +59,21 @@ from extender.gang.events import (
     EmitEvent,
     Event,
     EvictMembers,
+    JobEvent,
     JobPlanned,
     Limits,
     MemberRemoved,
     NodeNotOffered,
     PlanBroken,
     PlanFailed,
+    PodEvent,
     RefuseBind,
     ReleaseBinds,
     Returned,
     SeenInVolcano,
     Ticked,
     Unreserve,
+    VolcanoEvent,
     WakeScheduler,
 )
 from extender.gang.gangs import Gang, Gangs, Phase
@@ -92,44 +95,24 @@ def step(
         now_s: Seconds since the epoch.
         limits: Time limits.
     """
-    match event:
-        case (
-            JobPlanned(job=job)
-            | PlanFailed(job=job)
-            | PlanBroken(job=job)
-            | SeenInVolcano(job=job)
-        ):
-            gang = gangs.jobs.get(job)
-            return tuple(_of_job(gang, event, now_s, limits)) if gang else ()
-        case Ticked():
-            effects: list[Effect] = []
-            for gang in list(gangs.jobs.values()):
-                effects += _ticked(gang, now_s, limits)
-            return tuple(effects)
-        case BindArrived():
-            return tuple(_came(gangs.gang_of(event.uid), event, now_s, limits))
-        case Allocated() | Returned():
-            gang = gangs.gang_of(event.uid)
-            return tuple(_of_volcano(gang, event, now_s, limits)) if gang else ()
-        case (
-            BindAbandoned()
-            | Bound()
-            | BindFailed()
-            | MemberRemoved()
-            | NodeNotOffered()
-        ):
-            gang = gangs.gang_of(event.uid)
-            return tuple(_of_pod(gang, event, now_s, limits)) if gang else ()
-        case _:
-            assert_never(event)
+    if isinstance(event, Ticked):
+        return tuple(
+            effect
+            for gang in list(gangs.jobs.values())
+            for effect in _ticked(gang, now_s, limits)
+        )
+    if isinstance(event, JobEvent):
+        gang = gangs.jobs.get(event.job)
+        return tuple(_of_job(gang, event, now_s, limits)) if gang else ()
+    gang = gangs.gang_of(event.uid)
+    if isinstance(event, BindArrived):
+        return tuple(_came(gang, event, now_s, limits))
+    if isinstance(event, VolcanoEvent):
+        return tuple(_of_volcano(gang, event, now_s, limits)) if gang else ()
+    return tuple(_of_pod(gang, event, now_s, limits)) if gang else ()
 
 
-def _of_job(
-    gang: Gang,
-    event: JobPlanned | PlanFailed | PlanBroken | SeenInVolcano,
-    now_s: float,
-    limits: Limits,
-) -> Effects:
+def _of_job(gang: Gang, event: JobEvent, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     match event:
         case JobPlanned(places=places):
@@ -185,12 +168,7 @@ def _came(
         yield ReleaseBinds(job=gang.job, calls=calls)
 
 
-def _of_pod(
-    gang: Gang,
-    event: BindAbandoned | Bound | BindFailed | MemberRemoved | NodeNotOffered,
-    now_s: float,
-    limits: Limits,
-) -> Effects:
+def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     match event:
         case BindAbandoned(uid=uid, call=call):
@@ -215,7 +193,7 @@ def _of_pod(
 
 
 def _of_volcano(
-    gang: Gang, event: Allocated | Returned, now_s: float, limits: Limits
+    gang: Gang, event: VolcanoEvent, now_s: float, limits: Limits
 ) -> Effects:
     plan = gang.plan
     match event:
