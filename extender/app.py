@@ -207,8 +207,8 @@ async def main(settings: Settings) -> None:
             )
 
         leadership = Leadership(extender, election)
-        metrics.watch_election(
-            lambda: election.phase if election is not None else Phase.LEADING
+        metrics.watch(
+            "leading", lambda: election is None or election.phase is Phase.LEADING
         )
         async with listeners.serve(
             settings, registry, leadership.why_not_ready, leadership.routes()

@@ -1,17 +1,13 @@
 """Prometheus metrics of the extender; each label has a closed set of values."""
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from extender.cache.cache import Cache
-from extender.election.lease import Phase
 from extender.gang import gangs
-from kube.events import Recorder
 from scheduler_core.explain import fragmentation
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the server.
@@ -29,6 +25,13 @@ _CACHE = {
     "cached_pods": "Pods that ask for NPUs.",
     "waiting_shapes": "Shapes with unserved claims.",
     "rejected_owners": "Owners with rejected pods.",
+}
+#: Gauges whose values other parts give: {name: help text}.
+_WATCHED = {
+    "events_dropped": "Events dropped before they were sent.",
+    "leading": "1: this extender decides; 0: another does.",
+    "settings_unusable": "1 while the ConfigMap of settings is wrong and takes no "
+    "effect.",
 }
 #: {phase of a job: value of the label `phase`}
 _JOB_PHASES = {
@@ -49,13 +52,13 @@ class Metrics(Collector):
     """All metrics of one extender process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register the metrics, except those that the `watch_` methods add.
+        """Register the metrics, except those that `watch` adds.
 
         Metrics of the cache show an empty cache until `watch_cache` is called.
         """
         self._registry = registry
         self._cache = Cache()
-        #: {name without prefix: gauge} of gauges that `_show` has made
+        #: {name without prefix: gauge} of gauges that `watch` has made
         self._gauges: dict[str, Gauge] = {}
         self.request_s = Histogram(
             "ascend_extender_request_seconds",
@@ -129,25 +132,19 @@ class Metrics(Collector):
         """Let the gauges of the cache count the contents of `cache` from now on."""
         self._cache = cache
 
-    def watch_events(self, recorder: Recorder) -> None:
-        """Let a gauge show how many unsent Kubernetes events `recorder` has dropped."""
-        self._show(
-            "events_dropped",
-            "Events dropped before they were sent.",
-            lambda: float(recorder.dropped_count),
-        )
-
-    def watch_election(self, phase: Callable[[], Phase]) -> None:
-        """Let a gauge show whether this extender leads.
+    def watch(self, name: str, value: Callable[[], float]) -> None:
+        """Let a gauge show from now on what `value` returns at each scrape.
 
         Args:
-            phase: Returns this extender's phase in the election; called at each scrape.
+            name: A key of `_WATCHED`.
+            value: Returns the number to show.
         """
-        self._show(
-            "leading",
-            "1: this extender decides; 0: another does.",
-            lambda: float(phase() is Phase.LEADING),
-        )
+        gauge = self._gauges.get(name)
+        if gauge is None:
+            gauge = self._gauges[name] = Gauge(
+                f"ascend_extender_{name}", _WATCHED[name], registry=self._registry
+            )
+        gauge.set_function(value)
 
     def collect(self) -> Iterator[Metric]:
         """Yield gauges of the cache, of jobs by phase, and of nodes and chips by kind.
@@ -188,39 +185,6 @@ class Metrics(Collector):
             sums[3] += fragmentation.measure_node(node)
         return pools
 
-    def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
-        """Let a gauge show 1 while ConfigMap `ascend-extender-settings` is invalid.
-
-        Args:
-            is_unusable: Returns whether the ConfigMap is invalid; called at each
-                scrape.
-        """
-        self._show(
-            "settings_unusable",
-            "1 while the ConfigMap of settings is wrong and takes no effect.",
-            lambda: float(is_unusable()),
-        )
-
-    @contextmanager
-    def measure_permit_wait(self) -> Iterator[Callable[[bool], None]]:
-        """Measure for how long a bind waits for the other pods of its job.
-
-        Yields a function to call at the end of the wait. Its argument is whether the
-        bind may go on.
-        """
-        start_s = time.perf_counter()
-        result = "left"
-
-        def record_end(is_permitted: bool) -> None:  # noqa: FBT001  # the only argument
-            nonlocal result
-            result = "opened" if is_permitted else "refused"
-
-        try:
-            yield record_end
-        finally:
-            waited_s = time.perf_counter() - start_s
-            self.permit_wait_s.labels(result).observe(waited_s)
-
     def count_request(self, verb: str, resource: str, code: int) -> None:
         """Count a request to the API server.
 
@@ -230,22 +194,6 @@ class Metrics(Collector):
             code: HTTP status; 0 if there was no answer.
         """
         self.api_requests.labels(verb, resource, str(code)).inc()
-
-    def _show(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Create a gauge that calls `value` at each scrape and shows the result.
-
-        A gauge that already has this name calls the new `value` from now on.
-
-        Args:
-            name: Name of the metric without prefix.
-            text: Help text of the metric.
-            value: Returns the number to show.
-        """
-        gauge = self._gauges.get(name)
-        if gauge is None:
-            gauge = Gauge(f"ascend_extender_{name}", text, registry=self._registry)
-            self._gauges[name] = gauge
-        gauge.set_function(value)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(

@@ -189,8 +189,8 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         synced=callbacks.synced,
     )
     metrics.watch_cache(cache)
-    metrics.watch_events(recorder)
-    metrics.watch_settings(lambda: dynamic.is_unusable)
+    metrics.watch("events_dropped", lambda: recorder.dropped_count)
+    metrics.watch("settings_unusable", lambda: dynamic.is_unusable)
     namespace = settings.tor_share_namespace
     return Parts(
         cache=cache,

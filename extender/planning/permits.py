@@ -5,6 +5,7 @@ decision is carried out.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
@@ -78,11 +79,13 @@ class BindPermits:
         self._apply(
             gang_events.BindArrived(uid=caller.uid, node=caller.node, call=number)
         )
+        start_s, result = time.perf_counter(), "left"
         try:
-            with self._metrics.measure_permit_wait() as ended:
-                refusal = await self._waiting_binds.wait(number)
-                ended(refusal is None)
+            refusal = await self._waiting_binds.wait(number)
+            result = "opened" if refusal is None else "refused"
         finally:
+            waited_s = time.perf_counter() - start_s
+            self._metrics.permit_wait_s.labels(result).observe(waited_s)
             self._waiting_binds.forget(number)
             self._apply(gang_events.BindAbandoned(uid=caller.uid, call=number))
         return refusal

@@ -35,11 +35,11 @@ def test_a_pools_free_chips_and_how_broken_they_are() -> None:
 def test_a_later_term_shows_its_own_sizes() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    metrics.watch_settings(lambda: True)
+    metrics.watch("settings_unusable", lambda: True)
 
     metrics.watch_cache(cluster(nodes=("n1", "n2")))
     metrics.watch_cache(cluster(nodes=("n1",)))
-    metrics.watch_settings(lambda: False)
+    metrics.watch("settings_unusable", lambda: False)
 
     assert sample(registry, "cached_nodes") == 1
     assert sample(registry, "settings_unusable") == 0
