@@ -2,35 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from extender.cache.cache import Cache
 from extender.cache.node_state import NodeInfo
-from extender.cache.requests import Requests
+from extender.cache.requests import RequestsWithout
 from extender.cache.reservations import Reservation
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement.overlay import Overlay
-
-
-class ClusterView(Protocol):
-    """Nodes, chips and requests: those of the cache, or of an overlay on it."""
-
-    @property
-    def nodes(self) -> Mapping[str, NodeInfo]:
-        """{node: its entry}."""
-
-    @property
-    def index(self) -> NodeIndex:
-        """Free chips of the nodes."""
-
-    @property
-    def requests(self) -> Requests:
-        """CPU, memory and pod places that pods request."""
-
-    @property
-    def reserved(self) -> Mapping[str, tuple[Reservation, ...]]:
-        """{node: reservations of its chips}."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +21,12 @@ class CacheOverlay:
 
     nodes: Mapping[str, NodeInfo]
     index: NodeIndex
-    requests: Requests
+    requests: RequestsWithout
     reserved: Mapping[str, tuple[Reservation, ...]]
+
+
+#: Nodes, chips and requests: those of the cache, or of an overlay on it.
+ClusterView = Cache | CacheOverlay
 
 
 def overlay_cache(
@@ -65,6 +48,6 @@ def overlay_cache(
     return CacheOverlay(
         nodes=cache.nodes,
         index=Overlay(cache.index, states),
-        requests=cache.requests.without(gone_uids),
+        requests=RequestsWithout(cache.requests, gone_uids),
         reserved=cache.reserved,
     )

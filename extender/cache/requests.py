@@ -14,7 +14,7 @@ sum of an init container and the sidecars before it. Requests of the pod as a wh
 """
 
 from collections.abc import Collection, Iterable, KeysView, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kube.objects import Container, Pod, Quantity
 from scheduler_core.wire import quantities
@@ -92,16 +92,6 @@ def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
     )
 
 
-class Requests(Protocol):
-    """Requests of pods: all of them, or as if some pods were gone."""
-
-    def ask(self, uid: str) -> Resources:
-        """Return the requests of a pod; if it is not stored, only one pod place."""
-
-    def of(self, node: str) -> Resources:
-        """Return the sum of the requests of all pods bound to a node."""
-
-
 class RequestedResources:
     """Requests of each living pod, and the total of each node's bound pods."""
 
@@ -155,10 +145,6 @@ class RequestedResources:
     def of(self, node: str) -> Resources:
         """Return the sum of the requests of all pods bound to a node."""
         return self._nodes.get(node, NOTHING)
-
-    def without(self, gone_uids: Collection[str]) -> "RequestsWithout":
-        """Return a view of the requests as if these pods were not stored."""
-        return RequestsWithout(self, gone_uids)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods

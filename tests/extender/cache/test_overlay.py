@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.cache.overlay import overlay_cache
-from extender.cache.requests import RequestedResources, Resources
+from extender.cache.requests import RequestedResources, RequestsWithout, Resources
 from tests.machines import atlas
 from tests.support.caches import cluster, free
 from tests.support.watched import RESOURCE, tenant
@@ -30,7 +30,7 @@ def test_requests_without_pods_are_those_of_the_others(
             others.put(uid, node, ask)
     version = requests.version
 
-    view = requests.without(gone)
+    view = RequestsWithout(requests, gone)
 
     assert [view.ask(uid) for uid in UIDS] == [others.ask(uid) for uid in UIDS]
     assert [view.of(node) for node in NODES] == [others.of(node) for node in NODES]
