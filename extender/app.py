@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -194,18 +195,9 @@ async def main(settings: Settings) -> None:
         count=metrics.count_request,
     ) as client:
         election = election_of(settings, client, wall)
-
-        def extender() -> Extender:
-            return Extender(
-                settings,
-                client,
-                wall=wall,
-                metrics=metrics,
-                why_not_leading=(
-                    election.why_not_leading if election is not None else lambda: None
-                ),
-            )
-
+        extender = partial(Extender, settings, client, wall=wall, metrics=metrics)
+        if election is not None:
+            extender = partial(extender, why_not_leading=election.why_not_leading)
         leadership = Leadership(extender, election)
         metrics.watch(
             "leading", lambda: election is None or election.phase is Phase.LEADING

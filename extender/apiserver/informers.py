@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from extender.apiserver import live_settings
@@ -110,7 +111,9 @@ class Informers:
         """Run all five watches until cancelled."""
         nodes = self._follow(decode.node_change, _node_gone)
         pods = self._follow(decode.pod_change, _pod_gone)
-        reports = self._follow(decode.report_change, decode.report_gone)
+        reports = self._follow(
+            decode.report_change, partial(decode.report_change, is_deleted=True)
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(self.nodes.run(nodes), name="nodes")
             group.create_task(self.pods.run(pods), name="pods")

@@ -94,12 +94,7 @@ class Cache:
     # -- nodes -----------------------------------------------------------------------
 
     def resource_state(self, name: str, resource: str) -> ResourceState | None:
-        """Return the state of one resource of a node; None if the cache has none.
-
-        Args:
-            name: Name of the node.
-            resource: Resource name, such as `huawei.com/Ascend910`.
-        """
+        """Return the state of one resource of a node; None if the cache has none."""
         return self._state.facts.resource_state(name, resource)
 
     def computed(self, resource_state: ResourceState) -> NodeState | None:

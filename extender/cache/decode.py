@@ -95,29 +95,22 @@ def _superpod(text: str) -> int:
     return int(text) if is_id else -1
 
 
-def report_change(report: objects.ConfigMap) -> events.ReportUpdated | None:
-    """Return the event for a new version of a ConfigMap `mindx-dl-deviceinfo-<node>`.
+def report_change(
+    report: objects.ConfigMap, *, is_deleted: bool = False
+) -> events.ReportUpdated | None:
+    """Return the event for a change of a ConfigMap `mindx-dl-deviceinfo-<node>`.
 
     None if the ConfigMap has another name.
     """
-    node = _node_of(report)
-    if node is None:
+    name = report.metadata.name
+    if not name.startswith(_REPORT_PREFIX):
         return None
-    texts = report.data or {}
+    texts = {} if is_deleted else report.data or {}
     return events.ReportUpdated(
-        node=node,
+        node=name.removeprefix(_REPORT_PREFIX),
         device_info=texts.get(deviceinfo.DEVICE_INFO_KEY, ""),
         affinity=texts.get(deviceinfo.AFFINITY_KEY, ""),
     )
-
-
-def report_gone(report: objects.ConfigMap) -> events.ReportUpdated | None:
-    """Return the event for the deletion of a ConfigMap `mindx-dl-deviceinfo-<node>`.
-
-    None if the ConfigMap has another name.
-    """
-    node = _node_of(report)
-    return None if node is None else events.ReportUpdated(node=node)
 
 
 def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpdated:
@@ -131,14 +124,6 @@ def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpda
         tor_info=texts.get(switches.TOR_INFO_KEY, ""),
         tor_level=texts.get(switches.TOR_LEVEL_KEY, ""),
     )
-
-
-def _node_of(report: objects.ConfigMap) -> str | None:
-    """Return the node of a ConfigMap `mindx-dl-deviceinfo-<node>`; None for others."""
-    name = report.metadata.name
-    if not name.startswith(_REPORT_PREFIX):
-        return None
-    return name.removeprefix(_REPORT_PREFIX)
 
 
 def _products(node: objects.Node) -> list[Product]:

@@ -532,11 +532,9 @@ def _named(text: str, product: Product) -> int:
     try:
         return chips.mask_of(annotations.parse_chips(text, product))
     except WireError:
-        return _named_in_parts(text.split(","), product)
-
-
-def _named_in_parts(parts: list[str], product: Product) -> int:
-    # a set: a hostile text may have a hundred thousand parts
-    named = {part.strip() for part in parts}
-    names = {annotations.chip_name(c, product): c for c in range(product.chip_count)}
-    return chips.mask_of(names[name] for name in named & names.keys())
+        # a set: a hostile text may have a hundred thousand parts
+        named = {part.strip() for part in text.split(",")}
+        ids = range(product.chip_count)
+        return chips.mask_of(
+            c for c in ids if annotations.chip_name(c, product) in named
+        )

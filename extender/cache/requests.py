@@ -50,6 +50,10 @@ class Resources(NamedTuple):
             self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods
         )
 
+    def most(self, other: "Resources") -> "Resources":
+        """Return the larger of `self` and `other` in each field."""
+        return Resources(*map(max, self, other))
+
 
 NOTHING = Resources(0, 0, 0)
 _ZERO = quantities.Quantity(0)
@@ -66,17 +70,17 @@ def pod_requests(pod: Pod) -> Resources:
 
     Amounts are rounded up to millicores and bytes.
     """
-    lasting = peak = (0, 0)
+    lasting = peak = NOTHING
     for container in pod.spec.init_containers or ():
         amounts = _of_container(container)
         if container.restart_policy == "Always":
-            lasting = _sum(lasting, amounts)
+            lasting = lasting.plus(amounts)
         else:
-            peak = _most(peak, _sum(lasting, amounts))
+            peak = peak.most(lasting.plus(amounts))
     for container in pod.spec.containers or ():
-        lasting = _sum(lasting, _of_container(container))
-    cpu, memory = _sum(_most(peak, lasting), _amounts(pod.spec.overhead or {}))
-    return Resources(cpu, memory)
+        lasting = lasting.plus(_of_container(container))
+    total = peak.most(lasting).plus(_amounts(pod.spec.overhead or {}))
+    return total._replace(pods=1)
 
 
 def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
@@ -84,10 +88,10 @@ def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
 
     A resource that `allocatable` does not name counts as unlimited.
     """
-    cpu, memory = _amounts(allocatable)
+    offered = _amounts(allocatable)
     return Resources(
-        cpu if "cpu" in allocatable else _MUCH,
-        memory if "memory" in allocatable else _MUCH,
+        offered.cpu if "cpu" in allocatable else _MUCH,
+        offered.memory if "memory" in allocatable else _MUCH,
         _amount(allocatable["pods"]).rounded_up if "pods" in allocatable else _MUCH,
     )
 
@@ -146,12 +150,6 @@ class RequestedResources:
         """Return the sum of the requests of all pods bound to a node."""
         return self._nodes.get(node, NOTHING)
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._pods
-
-    def __len__(self) -> int:
-        return len(self._pods)
-
 
 class RequestsWithout:
     """View of the requests as if some pods were not stored.
@@ -195,16 +193,16 @@ def sum_resources(asks: Iterable[Resources]) -> Resources:
     return result
 
 
-def _of_container(container: Container) -> tuple[int, int]:
+def _of_container(container: Container) -> Resources:
     limits = container.resources.limits or {}
     requests = container.resources.requests or {}
     return _amounts({**limits, **requests})
 
 
-def _amounts(text: Mapping[str, Quantity]) -> tuple[int, int]:
-    """Return (millicores of CPU, bytes of memory) from a Kubernetes resource list."""
+def _amounts(text: Mapping[str, Quantity]) -> Resources:
+    """Return CPU and memory, without pods, from a Kubernetes resource list."""
     cpu, memory = _amount(text.get("cpu", 0)), _amount(text.get("memory", 0))
-    return min(cpu.milli, quantities.MOST), memory.rounded_up
+    return Resources(min(cpu.milli, quantities.MOST), memory.rounded_up, 0)
 
 
 def _amount(quantity: Quantity) -> quantities.Quantity:
@@ -214,11 +212,3 @@ def _amount(quantity: Quantity) -> quantities.Quantity:
     except QuantityError:
         return _ZERO
     return amount if amount.milli > 0 else _ZERO
-
-
-def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return one[0] + other[0], one[1] + other[1]
-
-
-def _most(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return max(one[0], other[0]), max(one[1], other[1])

@@ -12,7 +12,7 @@ label `tor-affinity`, which asks to choose nodes by their leaf switches. A label
 the value "null" counts as missing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kube.objects import OwnerReference, Pod
@@ -352,10 +352,6 @@ def planned_membership(pod: Pod) -> Membership | None:
 def _order(row: Row, facts: _Facts) -> Order:
     role = facts.text(*row.role).lower() if row.role else ""
     leads = _LEADING.index(role) if role in _LEADING else len(_LEADING)
-    first, second = [*_numbers(row, facts), 0, 0][:2]
+    numbers = [facts.number(key) or 0 for key in row.numbers]
+    first, second = [*numbers, 0, 0][:2]
     return leads, role, first, second
-
-
-def _numbers(row: Row, facts: _Facts) -> Iterator[int]:
-    for key in row.numbers:
-        yield facts.number(key) or 0

@@ -110,7 +110,8 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     Returns:
         Reservations ordered by the rank of their pods; or why not all pods fit.
     """
-    members = (cache.pods.get(uid) for uid in _uids_by_rank(gang))
+    uids = [uid for uid in gang.members if uid not in gang.ending]
+    members = map(cache.pods.get, sorted(uids, key=gang.rank_key))
     pods = [pod for pod in members if pod is not None and not pod.terminal]
     unbound = [pod for pod in pods if pod.uid not in gang.bound]
     resources = sorted({pod.shape.resource for pod in pods})
@@ -165,11 +166,6 @@ def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | 
     )
 
 
-def _uids_by_rank(gang: Gang) -> list[str]:
-    members = [uid for uid in gang.members if uid not in gang.ending]
-    return sorted(members, key=gang.rank_key)
-
-
 def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     tenant = resource_state.tenants.get(pod.uid) if resource_state is not None else None
@@ -203,7 +199,7 @@ def _place_by_row(
     planned on it. Then the job is planned again, with fewer free chips on that node.
     The job is planned at most `_TRIES` times.
     """
-    distinct_pods = _one_of_each_shape(job.unbound)
+    distinct_pods = {pod.shape: pod for pod in job.unbound}.values()
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
     size = min(pod.total for pod in distinct_pods)
     survey = job.view.index.survey(
@@ -228,10 +224,6 @@ def _place_by_row(
     )
 
 
-def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
-    return list({pod.shape: pod for pod in pods}.values())
-
-
 def _place_in_core(
     job: _PlanInput, row: Product, names: Sequence[str], index: NodeIndex
 ) -> JobPlacement | Rejection:
@@ -254,6 +246,10 @@ def _place_in_core(
     )
     if job.places and row.job_rule is not JobRule.SUPERPOD:
         return _place_unbound(job, row, names, index)
+    # with them, `place_job` keeps the logical SuperPoDs of the job's bound pods
+    unplaced = {
+        pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound
+    }
     placement = core.place_job(
         core_job,
         index,
@@ -264,7 +260,7 @@ def _place_in_core(
             profile=job.topology.profile,
         ),
         names=names,
-        places=job.places | _invalid_places(job) if job.places else None,
+        places=job.places | unplaced if job.places else None,
     )
     if isinstance(placement, JobPlacement) and any(
         place.pod in job.places and place.node != job.places[place.pod].node
@@ -287,15 +283,6 @@ def _place_unbound(
         if pod.uid not in job.gang.bound
     ]
     return gang_placement.plan(distributed(row), members, index, names=names)
-
-
-def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
-    """Return {name of an unbound pod: placement without node and chips}.
-
-    `core.place_job` replaces these placements by new ones. Without them, it would not
-    keep the logical SuperPoDs of the job's bound pods.
-    """
-    return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
 
 def resource_of(cache: Cache, gang: Gang) -> str:
@@ -357,7 +344,7 @@ def _reservations(
         if pod is None:
             continue
         node, leaf = place.node, _leaf_mark(job, place, is_of_one_leaf=is_of_one_leaf)
-        resource_state = _resource_state(job, node)
+        resource_state = _resource_state(job.cache, node, pod.shape.resource)
         times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
         reservations.append(
             Reservation(
@@ -379,10 +366,8 @@ def _reservations(
     return tuple(reservations)
 
 
-def _resource_state(job: _PlanInput, node: str) -> ResourceState:
-    """Return the cache's state of the job's resource on a node of the plan."""
-    resource = job.pods[0].shape.resource
-    resource_state = job.cache.resource_state(node, resource)
+def _resource_state(cache: Cache, node: str, resource: str) -> ResourceState:
+    resource_state = cache.resource_state(node, resource)
     if resource_state is None:
         raise LookupError(f"{node!r} is planned and has no {resource} in the cache")
     return resource_state
@@ -408,8 +393,10 @@ def _annotations(
         texts: {rank, SuperPoD and leaf of a pod: its annotations}. New ones are added.
     """
     if job.is_one:
-        by_itself = claim.alone(_resource_state(job, place.node), pod)
-        return by_itself | job_annotations.render(Marks(leaf=leaf))
+        resource_state = _resource_state(job.cache, place.node, pod.shape.resource)
+        return claim.alone(resource_state, pod) | job_annotations.render(
+            Marks(leaf=leaf)
+        )
     member = job.gang.members[pod.uid]
     rank = job_rules.choose_rank_annotation(
         place.rank,
@@ -450,11 +437,9 @@ def _leaf_mark(
         return None
     if is_of_one_leaf:
         return LeafMark()
-    if place.leaf_use is not LeafUse.SHARED:
-        return LeafMark(use=place.leaf_use, is_healthy=place.leaf_healthy)
-    shared = (leaf for leaf in network.leaves if leaf.name == place.leaf)
+    addresses = (leaf.address for leaf in network.leaves if leaf.name == place.leaf)
     return LeafMark(
         use=place.leaf_use,
         is_healthy=place.leaf_healthy,
-        address=next((leaf.address for leaf in shared), ""),
+        address=next(addresses, "") if place.leaf_use is LeafUse.SHARED else "",
     )

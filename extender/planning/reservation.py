@@ -9,6 +9,7 @@ node reservation lasts at most `reserve_for_s` seconds. For `reserve_for_s` seco
 after its end, the job gets no new one. Both times are fields of `gang.events.Limits`.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -55,14 +56,8 @@ def choose_nodes(
 
     if not fits(len(order)):
         return frozenset()
-    low, high = 1, len(order)
-    while low < high:
-        middle = (low + high) // 2
-        if fits(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return frozenset(order[:high])
+    least = 1 + bisect_left(range(1, len(order)), x=True, key=fits)
+    return frozenset(order[:least])
 
 
 def reserve_nodes(

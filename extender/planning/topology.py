@@ -48,19 +48,9 @@ class Rules:
     shared_leaves: int = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """Inputs from which the leaf switches are parsed.
-
-    `NetworkTopology` parses the leaf switches again if an input changes.
-    """
-
-    #: (tor_info, tor_level)
-    texts: tuple[str, str]
-    #: {InternalIP: node}
-    nodes: Mapping[str, str]
-    version: Version
-    shared_leaves: int
+#: What the leaf switches are parsed from: (tor_info, tor_level); {InternalIP: node};
+#: version of switch affinity; leaf switches of a job that others may share.
+_Source = tuple[tuple[str, str], Mapping[str, str], Version, int]
 
 
 class NetworkTopology:
@@ -139,20 +129,15 @@ class NetworkTopology:
 
         None if the ConfigMap `basic-tor-node-cm` is absent or malformed.
         """
-        node_infos = self._cache.nodes.values()
+        texts, rules = self._cache.switch_texts, self._rules
         nodes = {
             node_info.address: node_info.name
-            for node_info in node_infos
+            for node_info in self._cache.nodes.values()
             if node_info.address
         }
-        source = _Source(
-            texts=self._cache.switch_texts,
-            nodes=nodes,
-            version=self._rules.switches,
-            shared_leaves=self._rules.shared_leaves,
-        )
+        source = texts, nodes, rules.switches, rules.shared_leaves
         if source != self._source:
-            self._source, self._leaves = source, _parse(source)
+            self._source, self._leaves = source, _parse(*source)
         return self._leaves
 
     def _list_tenants(self, gangs: list[Gang]) -> Iterator[Tenant]:
@@ -196,22 +181,26 @@ class NetworkTopology:
         return uses
 
 
-def _parse(source: _Source) -> Network | None:
-    """Return the leaf switches parsed from `source`, without their use by jobs.
+def _parse(
+    texts: tuple[str, str],
+    nodes: Mapping[str, str],
+    version: Version,
+    shared_leaves: int,
+) -> Network | None:
+    """Return the leaf switches of the ConfigMap, without their use by jobs.
 
-    None if the ConfigMap `basic-tor-node-cm` is absent or malformed. A malformed one is
-    logged.
+    None if it is absent or malformed. A malformed one is logged.
     """
-    info, level = source.texts
+    info, level = texts
     if not info:
         return None
     try:
         return switches.parse(
             info,
-            source.nodes,
+            nodes,
             tor_level=level,
-            version=source.version,
-            shared_leaves=source.shared_leaves,
+            version=version,
+            shared_leaves=shared_leaves,
         )
     except WireError as error:
         log.warning("leaf switches not read", extra={"error": str(error)})

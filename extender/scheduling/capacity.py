@@ -78,7 +78,7 @@ def limit_by_requests(
         offered.append(name)
         state = line[name]
         if fitting * size < state.free.bit_count():
-            capped[name] = replace(state, free=_some(row, state, [size] * fitting))
+            capped[name] = replace(state, free=_some(row, state, size, fitting))
     return capped, offered
 
 
@@ -106,16 +106,10 @@ def _fitting(
     return count
 
 
-def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
-    """Return the mask of the free chips that a node would give to pods of these sizes.
-
-    Args:
-        row: Product row for which the job is planned.
-        state: State of the node.
-        sizes: Number of chips of each pod. The first pod chooses first.
-    """
+def _some(row: Product, state: NodeState, size: int, count: int) -> int:
+    """Return the mask of the free chips that `count` pods of `size` chips would get."""
     free, taken = state.free_for(row), 0
-    for size in sizes:
+    for _ in range(count):
         chosen = chips.choose(row, free, size)
         taken |= chosen
         free &= ~chosen

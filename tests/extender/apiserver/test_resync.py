@@ -126,7 +126,7 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         second.allocatable = 0
         cache._state.facts.switch_texts = ("old", "old")
         apply(cache, events.NodeUpdated(name="n2"))
-        assert uid in cache.requests
+        assert uid in cache.requests.uids()
         asked = cache.requests.ask(uid)
         apply(cache, events.OtherPodUpdated(uid="ghost", node="n1", ask=asked))
 
@@ -141,7 +141,7 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         }
         assert len(free(cache, "n1")) == 6
         assert len(free(cache, "n2")) == 8
-        assert "ghost" not in cache.requests
+        assert "ghost" not in cache.requests.uids()
         await world.resync.run_once()
         assert world.all_repaired() == 4
 

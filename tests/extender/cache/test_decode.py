@@ -98,12 +98,14 @@ def test_a_device_configmap_speaks_of_its_node() -> None:
     assert decode.report_change(found) == events.ReportUpdated(
         node="n1", device_info="a", affinity="b"
     )
-    assert decode.report_gone(found) == events.ReportUpdated(node="n1")
+    assert decode.report_change(found, is_deleted=True) == events.ReportUpdated(
+        node="n1"
+    )
 
 
 def test_another_configmap_with_that_label_is_passed_by() -> None:
     assert decode.report_change(configmap("mindx-dl-other")) is None
-    assert decode.report_gone(configmap("mindx-dl-other")) is None
+    assert decode.report_change(configmap("mindx-dl-other"), is_deleted=True) is None
 
 
 def test_a_node_that_offers_two_resources_has_two_products() -> None:

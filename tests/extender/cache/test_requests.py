@@ -123,4 +123,4 @@ def test_a_nodes_load_is_that_of_its_pods() -> None:
         ONE_POD,
     )
     found.drop("b")
-    assert (found.of("n1"), len(found)) == (NOTHING, 0)
+    assert (found.of("n1"), len(found.uids())) == (NOTHING, 0)
