@@ -27,9 +27,6 @@ class Announcer:
         """Start without anything recorded.
 
         Args:
-            recorder: Sends events.
-            decisions: Last decision for each pod, for `/v1/explain`.
-            wall: Gives the time of a decision.
             is_mute: Whether no events about settings are sent: in shadow mode, the
                 extender writes nothing to the cluster.
         """
@@ -61,9 +58,7 @@ class Announcer:
         One event is on the PodGroup, and one on `pod`.
 
         Args:
-            job: The refused job.
             pod: A pod of the job; None if the cache has none.
-            text: The reason.
         """
         log.info("job not taken up", extra={"group": job.name, "why": text})
         group = Regarding(

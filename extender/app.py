@@ -49,9 +49,7 @@ class Extender:
         """Construct all parts of the extender; `run` starts them.
 
         Args:
-            settings: Settings of the program.
             client: Open client of the API server; owned by the caller.
-            wall: Clocks for all parts.
             metrics: Metrics of the process. From now on they show this extender's
                 cache.
             why_not_leading: Returns why this extender may not decide now; None if

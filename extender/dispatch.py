@@ -29,7 +29,6 @@ class Dispatcher:
 
         Args:
             cache: Nothing else may call its `step`.
-            clock: Gives the time of each event.
         """
         self._cache = cache
         self._clock = clock

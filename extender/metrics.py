@@ -133,12 +133,7 @@ class Metrics(Collector):
         self._cache = cache
 
     def watch(self, name: str, value: Callable[[], float]) -> None:
-        """Let a gauge show from now on what `value` returns at each scrape.
-
-        Args:
-            name: A key of `_WATCHED`.
-            value: Returns the number to show.
-        """
+        """Let a gauge of `_WATCHED` show what `value` returns, from now on."""
         gauge = self._gauges.get(name)
         if gauge is None:
             gauge = self._gauges[name] = Gauge(

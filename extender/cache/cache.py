@@ -86,7 +86,6 @@ class Cache:
         """Apply one event; return what follows from it. Costs: see `step.step`.
 
         Args:
-            change: What has happened.
             now_s: When the extender learnt of it, in seconds since the epoch.
         """
         return steps.step(self._state, change, now_s)
@@ -178,9 +177,6 @@ class Cache:
 
         Such a node is closed to each pod that is not of this job, unless the pod's
         priority is higher than the job's.
-
-        Args:
-            uid: UID of the pod.
         """
         node_reservations = self._state.reservations.of_nodes.values()
         if not node_reservations:

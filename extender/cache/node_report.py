@@ -38,7 +38,6 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
         device_info: Text of the key `DeviceInfoCfg`.
         affinity: Text of the key `AscendAffinity`; "" if another device plugin wrote
             the ConfigMap. If it is "", no chip counts as held, releasing or lost.
-        product: The node's product row for the resource.
 
     Raises:
         WireError: A text is malformed; the message says where.
@@ -63,7 +62,6 @@ def of_bare_node(product: Product, superpod: int) -> Report:
     """Return a report for a server without an agent: all chips healthy, none held.
 
     Args:
-        product: The node's product row for one resource.
         superpod: SuperPoD id from the Node; negative if the Node has none.
     """
     return Report(

@@ -232,7 +232,6 @@ class ResourceState:
         do not change.
 
         Args:
-            now_s: Seconds since the epoch.
             silent_s: An agent counts as silent if it published nothing for more than
                 this many seconds.
             ahead_s: Seconds by which our clock may be ahead of the agents' clocks.
@@ -305,9 +304,6 @@ class ResourceState:
         """Return the shapes of pods with a reservation or an unconfirmed claim.
 
         Empty for a bare node, where no agent confirms claims.
-
-        Args:
-            reserved: Shapes of the pods with a reservation.
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
@@ -433,7 +429,6 @@ def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> floa
     Args:
         resource_states: States of all resources of all nodes, once the watches have
             listed all objects.
-        now_s: Seconds since the epoch.
 
     Returns:
         Seconds, at least 0. 0 if there are no reports. The report of a bare node, which
@@ -459,7 +454,6 @@ def apply_report_age(
     Args:
         resource_state: A resource of the agent's node. Changed in place.
         ahead_s: Result of `report_age_s`, added to the timestamp of the report.
-        now_s: Seconds since the epoch.
         silent_s: An agent counts as silent if it published nothing for more than this
             many seconds.
 

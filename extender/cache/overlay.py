@@ -38,7 +38,6 @@ def overlay_cache(
     """Return the cache as if nodes were in other states, and pods requested nothing.
 
     Args:
-        cache: Read only.
         states: Nodes with the chips that are to count as free.
         gone_uids: UIDs of the pods whose CPU, memory and pod places count as free.
 

@@ -108,13 +108,7 @@ class RequestedResources:
         self.version = 0
 
     def put(self, uid: str, node: str, ask: Resources) -> None:
-        """Add a living pod; if it is stored already, replace its node and requests.
-
-        Args:
-            uid: UID of the pod.
-            node: Node of the pod; "" before the pod is bound.
-            ask: Requests of the pod.
-        """
+        """Add a living pod; if it is stored already, replace its node and requests."""
         if self._pods.get(uid) == (node, ask):
             return
         self.drop(uid)

@@ -169,7 +169,6 @@ class Reservations:
         """End the reservations of a beneficiary; return those that there were.
 
         Args:
-            kept_for: For whom the chips were kept.
             owner: Only reservations with this owner end. None: all.
         """
         ended = tuple(
@@ -258,8 +257,6 @@ class Reservations:
         """Return the mask of the reserved chips of a node.
 
         Args:
-            node: Name of the node.
-            resource: Resource of the chips.
             but: Reservations for this beneficiary do not count. "": all count.
         """
         return union(

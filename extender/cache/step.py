@@ -92,7 +92,6 @@ def step(state: State, change: Change, now_s: float) -> Outcome:
 
     Args:
         state: Changed in place.
-        change: What has happened.
         now_s: When the extender learnt of it, in seconds since the epoch.
 
     Cost:

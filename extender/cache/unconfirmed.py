@@ -28,8 +28,6 @@ class UnconfirmedClaims:
         """Replace the stored shapes of a node's pods for one resource.
 
         Args:
-            node: Name of the node.
-            resource: Name of the resource.
             now: Shapes of all pods of the node that ask for the resource, and have a
                 reservation or an unconfirmed claim.
 

@@ -29,7 +29,6 @@ def find_drift(cache: Cache, change: Shown) -> str:
     """Return how the cache differs from an object stored by a watch; "" if it does not.
 
     Args:
-        cache: Only read.
         change: The stored object, in the form of the event that reports it.
     """
     return "; ".join(
@@ -49,7 +48,6 @@ def find_strays(
     """Return events that remove from the cache each object that no watch has stored.
 
     Args:
-        cache: Only read.
         nodes: Names of all nodes that the node watch has stored.
         pods: UIDs of all pods that the pod watch has stored.
         reports: Names of the nodes whose agent's ConfigMap a watch has stored.

@@ -179,9 +179,6 @@ class Gang:
 
         The key is (-priority, creation time, UID) of one member: the oldest of those
         with the highest priority. The job with the least key is planned first.
-
-        Args:
-            pods: {UID: pod} of the cache.
         """
         keys = [
             (-member.priority, pods[uid].created, uid)
@@ -250,7 +247,6 @@ class Gangs:
 
         Args:
             uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
-            member: The pod as a member of its job.
             bound: Whether the pod has a node or has succeeded.
             ending: Whether the pod is terminating.
         """
@@ -270,7 +266,6 @@ class Gangs:
         Returns whether the pod is new in a job.
 
         Args:
-            uid: UID of the pod.
             job: Key of the job; "" if the pod is in none.
         """
         if self.job_of.get(uid, job) != job:
@@ -308,7 +303,6 @@ class Gangs:
         not in `jobs` is ignored.
 
         Args:
-            job: Key of the job.
             size: Size in the API object; None if it has none or cannot be read.
             problem: Why `size` is None; "" otherwise.
         """

@@ -192,10 +192,6 @@ def _operators_job(facts: _Facts, name: str) -> str:
     API version and kind are those of the pod's owner if a training operator defines
     this kind. Any other pod counts as the launcher of an MPIJob. A Job owns such a
     launcher, but the path is that of the MPIJob.
-
-    Args:
-        facts: The pod.
-        name: Name of the training job.
     """
     owner = facts.owner
     if owner is None or not owner.api_version.startswith(_OPERATORS):

@@ -91,9 +91,7 @@ def step(
 
     Args:
         gangs: Changed in place.
-        event: What happened.
         now_s: Seconds since the epoch.
-        limits: Time limits.
     """
     if isinstance(event, Ticked):
         return tuple(
@@ -342,9 +340,6 @@ def _void(gang: Gang, text: str) -> Effects:
     """Drop the plan of a job: refuse its waiting binds, and end its reservations.
 
     A reservation whose bind has begun stays: nobody but the binder ends it.
-
-    Args:
-        text: Why the plan is dropped, for people.
     """
     plan = gang.plan
     plan.phase = Phase.GATHERING

@@ -33,7 +33,6 @@ def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
 
     Args:
         kind: Kind of the job, as in `membership.ROWS`.
-        job: The API object of the job, decoded.
         resources: Resource names of NPUs. If the object has pod templates, only pods
             that ask for one of these resources are counted.
     """

@@ -35,11 +35,7 @@ class WaitingBinds:
         return len(self._waiting)
 
     def caller(self, number: int) -> Caller | None:
-        """Return the client of a bind call; None if the call is not stored.
-
-        Args:
-            number: Number of the call.
-        """
+        """Return the client of a bind call; None if the call is not stored."""
         waiting = self._waiting.get(number)
         return waiting.caller if waiting is not None else None
 
@@ -54,25 +50,17 @@ class WaitingBinds:
         """Wait until a bind call is answered.
 
         Returns None if the bind may be sent, else why it is refused.
-
-        Args:
-            number: Number of the call.
         """
         return await self._waiting[number].answer
 
     def forget(self, number: int) -> None:
-        """Remove a bind call, answered or not; do nothing if it is not stored.
-
-        Args:
-            number: Number of the call.
-        """
+        """Remove a bind call, answered or not; do nothing if it is not stored."""
         self._waiting.pop(number, None)
 
     def answer(self, number: int, refusal: Refusal | None) -> None:
         """Answer a waiting bind call; do nothing if it is answered or removed already.
 
         Args:
-            number: Number of the call.
             refusal: None lets the bind go on.
         """
         waiting = self._waiting.get(number)

@@ -76,7 +76,6 @@ class CandidateNodes:
         """Store the nodes offered to a job, in place of those stored before.
 
         Args:
-            job: Key of the job.
             names: Names of the nodes. To save memory, jobs with the same nodes share
                 one tuple.
         """
@@ -92,11 +91,8 @@ class CandidateNodes:
         """Record that a job did not fit on a version of the cache.
 
         Args:
-            job: Key of the job.
             question: What a one-pod job asks for. `refusal` is stored as the answer to
                 all equal questions. None if no other job may get it.
-            refusal: Why the job does not fit.
-            version: Version of the cache on which the job was planned.
         """
         self._refused_at[job] = version
         if version != self._version:
@@ -110,13 +106,7 @@ class CandidateNodes:
         return self._refused_at.get(job) == version
 
     def known_refusal(self, question: Question, version: Version) -> Refusal | None:
-        """Return the refusal stored for an equal question; None if there is none.
-
-        Args:
-            question: What the one-pod job to be planned asks for.
-            version: Present version of the cache. Refusals for another version do not
-                count.
-        """
+        """Return the refusal stored for an equal question; None if there is none."""
         return self._refusals.get(question) if version == self._version else None
 
     def retain(self, jobs: Collection[str]) -> None:

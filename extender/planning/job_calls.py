@@ -21,35 +21,20 @@ class JobsApi(Protocol):
         """Read from the API server how many pods a job needs.
 
         If the read fails or gives no number, returns a sentence that says so.
-
-        Args:
-            source: Names the Kubernetes object that has the number.
         """
 
     async def remove(self, pod: NpuPod) -> None:
         """Evict a pod because other pods of its job were not bound in time."""
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Emit a Kubernetes event on a pod about the pod's job.
-
-        Args:
-            pod: The pod that the event is shown on.
-            reason: Reason of the event.
-            text: Message of the event.
-        """
+        """Emit a Kubernetes event on a pod about the pod's job."""
 
 
 class JobCalls:
     """Open requests to the API server about jobs; at most one for the size of a job."""
 
     def __init__(self, cache: Cache, apply: Apply, api: JobsApi) -> None:
-        """Start without open requests.
-
-        Args:
-            cache: Read only.
-            apply: Applies an event to the cache.
-            api: Requests to the API server.
-        """
+        """Start without open requests."""
         self._cache = cache
         self._apply = apply
         self._api = api

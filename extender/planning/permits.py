@@ -38,9 +38,6 @@ class BindPermits:
         """Start without waiting bind calls.
 
         Args:
-            cache: Read only.
-            apply: Applies an event to the cache.
-            clock: Source of all times.
             metrics: If None, counts are dropped.
         """
         self._cache = cache
@@ -127,10 +124,6 @@ class BindPermits:
 
         They are refused if one of their pods can no longer get its reserved chips. The
         job then loses its plan.
-
-        Args:
-            job: Key of the job.
-            numbers: Serial numbers of the bind calls.
         """
         text = self._why_not_bound(numbers)
         if text is not None:

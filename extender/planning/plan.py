@@ -98,12 +98,9 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
     Args:
-        cache: Read only.
         gang: The job. All its pods exist.
-        names: Candidate nodes.
         now_ns: Present time in nanoseconds since the epoch. The `predicate_time` of a
             reservation is this time or later.
-        topology: Leaf switches, SuperPoDs and job rules for this job.
         view: An overlay on `cache`, to plan as if pods were gone; None is the cache.
         until_s: End of the reservations, in seconds since the epoch.
 
@@ -301,11 +298,6 @@ def _overfull_nodes(
 
     `capacity.select_fitting` selects pods of the node that do fit together. In the node
     state, only the chips planned for the selected pods are free.
-
-    Args:
-        job: The job.
-        row: Product row by which the job was planned.
-        placement: Planned node and chips of each pod.
     """
     by_name = {pod.name: pod for pod in job.unbound}
     places_on: defaultdict[str, list[Placement]] = defaultdict(list)
@@ -385,9 +377,6 @@ def _annotations(
     Pods with equal annotations share one mapping, which is stored in `texts`.
 
     Args:
-        job: The planned job.
-        pod: An unbound pod of the job.
-        place: The planned node and chips of the pod.
         leaf: How the job uses the pod's leaf switch. If None, no annotation is about
             leaf switches.
         texts: {rank, SuperPoD and leaf of a pod: its annotations}. New ones are added.
@@ -426,11 +415,6 @@ def _leaf_mark(
 
     None if the pod was planned without leaf switches, or if the cluster does not use
     switch affinity 2.0 (`Rules.switches`).
-
-    Args:
-        job: The planned job.
-        place: The planned node and chips of the pod.
-        is_of_one_leaf: Whether all pods of the job are below the same leaf switch.
     """
     network = job.topology.network
     if not place.leaf or network is None or network.version is not Version.TWO:

@@ -58,9 +58,6 @@ class Planner:
         """Start without waiting jobs.
 
         Args:
-            cache: Plans read it.
-            apply: Applies an event to the cache: plans are reserved by it.
-            clock: Source of all times.
             request_size: Starts to read the size of a job from the API server.
             topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
                 each time a job is planned, or nodes are to be reserved for a job.
@@ -93,10 +90,6 @@ class Planner:
         Reserves: if no node among `names` is planned for the pod, the pod's job may be
         planned first (`offer`). Returns None for a one-pod job that asks for no leaf
         switches. Such a pod needs no plan.
-
-        Args:
-            pod: Asks for NPUs.
-            names: Nodes that the scheduler offers to the pod.
         """
         gang = self._cache.gang_of(pod.uid)
         if gang is None:
@@ -137,10 +130,6 @@ class Planner:
         - All pods of `gang` are bound, or `gang` has a plan.
         - `gang` is in back-off.
         - `gang` has more unbound pods than `largest`, and its scheduler is not Volcano.
-
-        Args:
-            gang: The job.
-            names: Candidate nodes of the job.
         """
         if self._is_due(gang):
             self._candidates.put(gang.job, names)
@@ -278,11 +267,6 @@ class Planner:
         A refusal stored for the same question and version of the cache is returned
         without a new plan. Nodes that plans of the job avoid for a while
         (`gang.plan.avoid`) are used only if the job does not fit without them.
-
-        Args:
-            gang: The job.
-            names: Candidate nodes of the job.
-            question: What a one-pod job asks for. None for any other job.
         """
         if question is not None:
             known = self._candidates.known_refusal(question, self._cache.version)

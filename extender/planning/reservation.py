@@ -30,12 +30,6 @@ def choose_nodes(
     Takes the nodes with the fewest chips in use, and no more of them than the job
     needs. So few chips are reserved, and the nodes become free soon.
 
-    Args:
-        cache: Read only.
-        gang: A job that does not fit now.
-        names: Candidate nodes of the job.
-        topology: Leaf switches, SuperPoDs and job rules for this job.
-
     Returns:
         Empty if the job would not fit on all candidate nodes together.
     """
@@ -72,13 +66,6 @@ def reserve_nodes(
     A job gets nodes after it has waited `reserve_after_s`. It gets none if it has one
     pod, or if the job's resource already has a node reservation. After the end of its
     node reservation, a job gets no new one for `reserve_for_s` seconds.
-
-    Args:
-        cache: Read only.
-        gang: The job.
-        names: Candidate nodes of the job.
-        topology: Returns leaf switches, SuperPoDs and job rules for a job.
-        now_s: Seconds since the epoch.
     """
     limits = cache.limits
     since_s = now_s if gang.plan.waits_s is None else gang.plan.waits_s

@@ -227,7 +227,6 @@ def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
     The result is healthy only if `leaf` and the entries of all its nodes are healthy.
 
     Args:
-        leaf: A leaf switch without its use by jobs.
         leaf_uses: {node: (use, whether healthy)}, read from the pods on the node.
     """
     uses = [leaf_uses[node] for node in leaf.nodes if node in leaf_uses]

@@ -48,11 +48,8 @@ def explain(
     """Return the explanation of a pod: state, job, node, chips, last decision.
 
     Args:
-        cache: The current cluster. Read only.
-        notes: The last decision for each pod, by UID.
         pod: The pod; None if no pod that asks for NPUs has this name.
         name: "namespace/name" from the request.
-        now_s: Seconds since the epoch.
     """
     if pod is None:
         state = "unknown: no such pod, or it asks for no NPU"

@@ -46,12 +46,8 @@ class QueryRoutes:
         """Create the handlers. They change nothing in the cluster or the cache.
 
         Args:
-            cache: The current cluster.
-            networks: Leaf switches, SuperPoDs, and the operator's settings for jobs.
             why_not_ready: Returns None if the extender is ready, otherwise the reason.
                 While it is not ready, the endpoints plan and snapshot answer with 503.
-            notes: The last decision for each pod, by UID.
-            clock: Gives the current time.
             waiting_most: Most requests to the endpoints plan and snapshot that may be
                 open at the same time.
         """

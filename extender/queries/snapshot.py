@@ -69,12 +69,7 @@ def without_names(snapshot: Snapshot) -> Snapshot:
 
 
 def without_nodes(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
-    """Return the snapshot without the nodes in `drained` and the pods on them.
-
-    Args:
-        snapshot: Not changed.
-        drained: Names of nodes.
-    """
+    """Return the snapshot without the nodes in `drained` and the pods on them."""
     switches = snapshot.switches
     pods = tuple(pod for pod in snapshot.pods if pod.node not in drained)
     nodes = tuple(node for node in snapshot.nodes if node.name not in drained)

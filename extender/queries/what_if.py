@@ -98,10 +98,6 @@ def answer(question: Question, now: Snapshot) -> dict[str, object]:
     job of up to `ADVISED_MOST` pods does not fit, the answer also says which changes of
     the cluster would help, such as a freed chip.
 
-    Args:
-        question: The job, and nodes to remove from or add to the cluster.
-        now: The current cluster.
-
     Raises:
         QuestionError: A node to remove does not exist, or one to add already exists.
     """

@@ -23,9 +23,6 @@ def free_on(view: ClusterView, name: str) -> Resources:
     """Return the CPU, memory and pod places that are still free on a node.
 
     Requests of pods with a reservation on the node count like those of bound pods.
-
-    Args:
-        name: Name of a node of `view`.
     """
     allocatable = view.nodes[name].allocatable_resources
     reserved = view.reserved.get(name, ())
@@ -49,8 +46,6 @@ def limit_by_requests(
     Each pod counts with the smallest CPU, memory and pod places that any of `asks` has.
 
     Args:
-        view: The cache, or an overlay on it.
-        row: Product row for which the job is planned.
         names: Candidate nodes, all of them of `view`.
         asks: CPU, memory and pod places that each pod of the job requests.
         size: Chips of the job's largest pod.
@@ -91,9 +86,6 @@ def _fitting(
     """Return how many more pods with the requests `least` a node can run.
 
     Args:
-        view: The cache, or an overlay on it.
-        name: Name of a node of `view`.
-        least: CPU, memory and pod places of one pod.
         cached_counts: {(allocatable, requested): number of pods}, results of earlier
             calls. This call may add its result.
     """
@@ -124,11 +116,6 @@ def select_fitting(
     A pod is left out if the pods selected before it leave too little CPU, memory or pod
     places. It is also left out if its shape conflicts with that of a selected pod: an
     Allocate names no pod, so the agent could mix up the two.
-
-    Args:
-        view: The cache, or an overlay on it.
-        node: Name of the node.
-        pods: Each pod with its placement on the node.
     """
     available = free_on(view, node)
     selected: list[NpuPod] = []

@@ -21,10 +21,6 @@ def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
     """Return the annotations on rank, SuperPoD and `distributed-job` for a one-pod job.
 
     Those of the SuperPoD are included only if the pod has the annotation `sp-block`.
-
-    Args:
-        resource_state: State of the pod's resource on the chosen node.
-        pod: The only pod of the job.
     """
     rank = job_rules.choose_rank_annotation(
         0,
@@ -50,12 +46,7 @@ def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
 def on_pod(
     resource_state: ResourceState, pod: NpuPod, reservation: Reservation
 ) -> dict[str, str]:
-    """Return all annotations that bind writes on a pod for its reserved chips.
-
-    Args:
-        resource_state: Chips of the pod's resource on the reserved node.
-        reservation: Reservation of the pod.
-    """
+    """Return all annotations that bind writes on a pod for its reserved chips."""
     product, claim = resource_state.product, reservation.claim
     if product is None or claim is None:
         raise TypeError(f"{resource_state.node_info.name!r} has no chips for a bind")

@@ -48,8 +48,6 @@ class LastDecisions:
         """Store why a filter call refused all nodes, as the pod's last decision.
 
         Args:
-            uid: UID of the pod.
-            result: Result of the filter call.
             wall_s: Time of the call, in seconds since the epoch.
         """
         counts = result.counts

@@ -69,8 +69,6 @@ def filter_nodes(
     reserved here.
 
     Args:
-        cache: Read only.
-        pod: A pod that asks for NPUs.
         names: Candidate nodes. Names that are not in the cache are refused.
         now_s: Seconds since the epoch.
 
@@ -119,9 +117,7 @@ def apply_nomination(
     `result` is returned unchanged.
 
     Args:
-        cache: Read only.
         beneficiary: UID of a pod, or key of its job, for which chips are being freed.
-        result: Result of the filter call for that pod.
     """
     if result.fitting:
         return result
@@ -150,9 +146,6 @@ def score_nodes(
     have the same score.
 
     Args:
-        cache: Read only.
-        pod: A pod that asks for NPUs.
-        names: Candidate nodes.
         most: The highest score. 0 is the lowest, also for nodes that do not fit.
 
     Returns:
@@ -180,9 +173,6 @@ def refuse_unplanned(
     nodes are refused with "its job does not fit" and `why`, or with "its job waits".
 
     Args:
-        cache: Read only.
-        pod: Member of the job.
-        names: Candidate nodes.
         why: Why the job does not fit; "" if the job only waits.
     """
     survey = cache.index.survey(
@@ -206,10 +196,6 @@ def accept_only(node: str, names: Sequence[str]) -> FilterResult:
 
     The others are refused with `ELSEWHERE`. If `names` lacks `node`, all `names` are
     refused.
-
-    Args:
-        node: The node on which the job's plan puts the pod.
-        names: Candidate nodes.
     """
     if node not in names:
         return refuse_all(ELSEWHERE, names)

@@ -60,9 +60,7 @@ def choose_chips(
     A pod with a reservation gets the reserved chips, and only on the reserved node.
 
     Args:
-        cache: Read only.
         pod: A pod that asks for NPUs and is not bound.
-        node: The node that the scheduler picked.
         ownership: Owner and end of the reservation in the result.
         now_s: Seconds since the epoch.
         now_ns: The same time in nanoseconds, for the annotation `predicate-time` of a
@@ -91,12 +89,6 @@ def why_not_reserved(
     A pod with a reservation can get only its reserved chips. For such a pod, this
     function is much faster than `choose_chips`, because it computes no annotations.
     The speed matters for jobs of thousands of pods.
-
-    Args:
-        cache: Read only.
-        pod: A pod that asks for NPUs and is not bound.
-        node: The node that the scheduler picked.
-        now_s: Seconds since the epoch.
     """
     refused = node_filter.pod_refusal(cache, pod, now_s)
     reservation = cache.reservation(pod.uid)
@@ -115,7 +107,6 @@ def _choose_free(
     """Choose free chips of `node` for a pod without a reservation, or return a refusal.
 
     Args:
-        cache: Read only.
         now_ns: Earliest value of the annotation `predicate-time`, in nanoseconds.
     """
     resource = pod.shape.resource
@@ -154,13 +145,7 @@ def _resource_state(cache: Cache, node: str, resource: str) -> ResourceState:
 def _reservation_refusal(
     cache: Cache, reservation: Reservation, node: str
 ) -> Refusal | None:
-    """Return why `node` cannot give a pod its reserved chips now; None if it can.
-
-    Args:
-        cache: Read only.
-        reservation: Reservation of the pod.
-        node: The node that the scheduler picked.
-    """
+    """Return why `node` cannot give a pod its reserved chips now; None if it can."""
     if node != reservation.node:
         return node_filter.elsewhere_refusal(reservation)
     state = cache.index.nodes(reservation.resource).get(reservation.node)
