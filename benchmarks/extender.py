@@ -136,8 +136,14 @@ async def _serve() -> None:
         dispatcher = Dispatcher(cache, wall)
         apply = dispatcher.apply
         job_calls = JobCalls(cache, apply, jobs)
-        permits = BindPermits(cache, apply, clock=wall)
-        planner = Planner(cache, apply, clock=wall, request_size=job_calls.request_size)
+        permits = BindPermits(cache, apply, clock=wall, metrics=metrics)
+        planner = Planner(
+            cache,
+            apply,
+            clock=wall,
+            request_size=job_calls.request_size,
+            metrics=metrics,
+        )
         binder = Binder(
             cache,
             apply,

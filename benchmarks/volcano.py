@@ -178,7 +178,14 @@ async def _serve() -> None:
     dispatcher = Dispatcher(cache, wall)
     apply = dispatcher.apply
     job_calls = JobCalls(cache, apply, _NoApi())
-    planner = Planner(cache, apply, clock=wall, request_size=job_calls.request_size)
+    metrics = Metrics(registry)
+    planner = Planner(
+        cache,
+        apply,
+        clock=wall,
+        request_size=job_calls.request_size,
+        metrics=metrics,
+    )
     volcano = VolcanoVerbs(
         Parts(
             cache=cache,
@@ -187,7 +194,7 @@ async def _serve() -> None:
             marks=ClaimWriter(_NoApi().mark),
             groups=PodGroupConditions(_NoApi(), wall),
             notes=LastDecisions(),
-            metrics=Metrics(registry),
+            metrics=metrics,
             clock=wall,
             tell=lambda *_: None,
         ),

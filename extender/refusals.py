@@ -53,22 +53,21 @@ class Refusal:
         return self.reason in RESOLVABLE
 
 
+def refuse_for_job(text: str) -> Refusal:
+    """Return a refusal of a pod because of its job."""
+    return Refusal(reason=ExtenderReason.JOB, text=text)
+
+
 NOT_BEST = Refusal(reason=ExtenderReason.NOT_BEST, text="another node fits better")
 OPEN_BIND = Refusal(
     reason=ExtenderReason.OPEN_BIND,
     text="an earlier bind of this pod has no known outcome yet",
 )
 #: Refusal of nodes other than the planned one.
-ELSEWHERE = Refusal(
-    reason=ExtenderReason.JOB, text="the job's plan has the pod on another node"
-)
-CLOSED = Refusal(reason=ExtenderReason.JOB, text="its node takes no pods now")
-RESERVED_NODE = Refusal(
-    reason=ExtenderReason.JOB, text="kept for a large job that has waited long"
-)
-UNSEEN = Refusal(
-    reason=ExtenderReason.JOB, text="the pod is of a job and has not been seen yet"
-)
+ELSEWHERE = refuse_for_job("the job's plan has the pod on another node")
+CLOSED = refuse_for_job("its node takes no pods now")
+RESERVED_NODE = refuse_for_job("kept for a large job that has waited long")
+UNSEEN = refuse_for_job("the pod is of a job and has not been seen yet")
 #: Refusal of nodes whose chips preemption still frees for the pod or its job.
 LEAVING = Refusal(
     reason=ExtenderReason.ROOM, text="pods are leaving to make room for it"

@@ -8,8 +8,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry
-
 from extender.cache.cache import Cache
 from extender.cache.events import Effect
 from extender.clocks import Clock
@@ -18,7 +16,7 @@ from extender.gang import events as gang_events
 from extender.gang.gangs import Gang
 from extender.gang.waiting_binds import WaitingBinds
 from extender.metrics import Metrics
-from extender.refusals import STOPPING, ExtenderReason, Refusal
+from extender.refusals import STOPPING, ExtenderReason, Refusal, refuse_for_job
 from extender.scheduling import reserve
 
 _CALLER_GONE = Refusal(reason=ExtenderReason.UNCLEAR, text="the caller has gone")
@@ -28,22 +26,12 @@ class BindPermits:
     """Bind calls that wait for the other pods of their job."""
 
     def __init__(
-        self,
-        cache: Cache,
-        apply: Apply,
-        *,
-        clock: Clock,
-        metrics: Metrics | None = None,
+        self, cache: Cache, apply: Apply, *, clock: Clock, metrics: Metrics
     ) -> None:
-        """Start without waiting bind calls.
-
-        Args:
-            metrics: If None, counts are dropped.
-        """
         self._cache = cache
         self._apply = apply
         self._clock = clock
-        self._metrics = metrics or Metrics(CollectorRegistry())
+        self._metrics = metrics
         self._waiting_binds = WaitingBinds()
         self._releases: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -93,7 +81,7 @@ class BindPermits:
             case gang_events.ReleaseBinds(job=job, calls=calls):
                 self._release(job, list(calls.values()))
             case gang_events.RefuseBind(call=call, text=text):
-                self._waiting_binds.answer(call, _of_job(text))
+                self._waiting_binds.answer(call, refuse_for_job(text))
             case _:
                 pass
 
@@ -128,7 +116,7 @@ class BindPermits:
         text = self._why_not_bound(numbers)
         if text is not None:
             for number in numbers:
-                self._waiting_binds.answer(number, _of_job(text))
+                self._waiting_binds.answer(number, refuse_for_job(text))
             self._apply(gang_events.PlanBroken(job=job, text=text))
             return
         task = asyncio.ensure_future(self._waiting_binds.release(numbers))
@@ -149,7 +137,3 @@ class BindPermits:
                 why = refused.text
                 return f"pod {pod.name} of the job can no longer be bound: {why}"
         return None
-
-
-def _of_job(text: str) -> Refusal:
-    return Refusal(reason=ExtenderReason.JOB, text=text)

@@ -18,7 +18,7 @@ from extender.cache.requests import Resources
 from extender.cache.reservations import Claim, Owner, Reservation
 from extender.gang.gangs import Gang
 from extender.planning.candidates import Question
-from extender.refusals import ExtenderReason, Refusal
+from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import capacity, claim
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
@@ -114,7 +114,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     resources = sorted({pod.shape.resource for pod in pods})
     if len(resources) > 1:
         kinds = " and ".join(resources)
-        return _no_plan(f"a job gets NPUs of one kind, its pods ask for {kinds}")
+        return refuse_for_job(f"a job gets NPUs of one kind, its pods ask for {kinds}")
     job = _PlanInput(
         cache=cache,
         view=cache if view is None else view,
@@ -132,11 +132,9 @@ def plan(  # noqa: PLR0913  # what a plan depends on
         if not isinstance(placement, Refusal):
             return _reservations(job, placement, now_ns, until_s)
         first = first or placement
-    return first or _no_plan("no kind of server that is offered serves such a job")
-
-
-def _no_plan(text: str) -> Refusal:
-    return Refusal(reason=ExtenderReason.JOB, text=text)
+    return first or refuse_for_job(
+        "no kind of server that is offered serves such a job"
+    )
 
 
 def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
@@ -211,12 +209,12 @@ def _place_by_row(
         index = Overlay(job.view.index, limited.values()) if limited else job.view.index
         placement = _place_in_core(job, row, usable_names, index)
         if isinstance(placement, Rejection):
-            return _no_plan(placement.job or placement.text)
+            return refuse_for_job(placement.job or placement.text)
         overfull = _overfull_nodes(job, row, placement)
         if not overfull:
             return placement.pods
         limited |= overfull
-    return _no_plan(
+    return refuse_for_job(
         "its pods do not fit their nodes together: CPU, memory, or unlike pods"
     )
 

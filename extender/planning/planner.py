@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 
-from prometheus_client import CollectorRegistry
-
 from extender.cache.cache import Cache
 from extender.cache.events import Effect, Ended, Released, ReservationEnded
 from extender.cache.reservations import REVIEW_S, Owner, Reservation
@@ -27,7 +25,7 @@ from extender.planning.candidates import (
     exclude_names,
 )
 from extender.planning.plan import TopologySnapshot
-from extender.refusals import READING, ExtenderReason, Refusal, kept_for_others
+from extender.refusals import READING, Refusal, kept_for_others, refuse_for_job
 from extender.scheduling import node_filter
 from extender.scheduling.node_filter import FilterResult
 from scheduler_core.wire.pods import NpuPod
@@ -51,9 +49,9 @@ class Planner:
         apply: Apply,
         *,
         clock: Clock,
-        request_size: Callable[[Gang], None] = lambda _gang: None,
+        request_size: Callable[[Gang], None],
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
-        metrics: Metrics | None = None,
+        metrics: Metrics,
     ) -> None:
         """Start without waiting jobs.
 
@@ -61,14 +59,13 @@ class Planner:
             request_size: Starts to read the size of a job from the API server.
             topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
                 each time a job is planned, or nodes are to be reserved for a job.
-            metrics: If None, counts are dropped.
         """
         self._cache = cache
         self._apply = apply
         self._clock = clock
         self._request_size = request_size
         self._topology = topology
-        self._metrics = metrics or Metrics(CollectorRegistry())
+        self._metrics = metrics
         self._candidates = CandidateNodes()
         #: jobs not planned while a member has a bind without an outcome
         self._postponed: set[str] = set()
@@ -154,10 +151,14 @@ class Planner:
         """
         if gang.size is None:
             self._request_size(gang)
+        return self._obstacle(gang)
+
+    def _obstacle(self, gang: Gang) -> Refusal | None:
+        if gang.size is None:
             text = gang.problem or READING
         elif gang.missing:
             text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
-        elif self._is_too_large(gang):
+        elif gang.plan.is_gated and gang.unbound_count > self.largest:
             text = (
                 f"its job has {gang.unbound_count} pods, more than the {self.largest} "
                 "that can be bound together"
@@ -166,7 +167,7 @@ class Planner:
             text = gang.plan.text
         else:
             return None
-        return Refusal(reason=ExtenderReason.JOB, text=text)
+        return refuse_for_job(text)
 
     def _plan_in_order(self, gang: Gang) -> None:
         """Plan a job, but first the waiting jobs with a lower `Gang.queue_key`.
@@ -196,21 +197,11 @@ class Planner:
         return (
             gang.plan.phase is Phase.GATHERING
             and gang.unbound_count > 0
-            and gang.size is not None
-            and not gang.missing
-            and not self._is_too_large(gang)
-            and self._clock.now_s() >= gang.plan.again_s
+            and self._obstacle(gang) is None
         )
 
-    def _is_too_large(self, gang: Gang) -> bool:
-        return gang.plan.is_gated and gang.unbound_count > self.largest
-
     def _plan(self, gang: Gang) -> None:
-        """Plan a job on its candidate nodes, and reserve the chips of the plan.
-
-        No await stands between plan and reservations, so no other plan can take the
-        chips.
-        """
+        """Plan a job on its candidate nodes, and reserve the chips of the plan."""
         if self._has_open_bind(gang):
             self._postponed.add(gang.job)
             return

@@ -22,6 +22,7 @@ from extender.refusals import (
     RESOLVABLE,
     ExtenderReason,
     Refusal,
+    refuse_for_job,
 )
 from scheduler_core.node import reasons
 from scheduler_core.wire.pods import NpuPod
@@ -182,7 +183,7 @@ def refuse_unplanned(
     others = [*survey.best, *survey.worse]
     if others:
         text = f"its job does not fit: {why}" if why else "its job waits"
-        refused.append((Refusal(reason=ExtenderReason.JOB, text=text), others))
+        refused.append((refuse_for_job(text), others))
     return FilterResult(fitting=(), refused=refused)
 
 
