@@ -7,7 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from extender.cache.cache import Cache
-from extender.gang import gangs
+from extender.gang.gangs import Phase
 from scheduler_core.explain import fragmentation
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the server.
@@ -35,9 +35,9 @@ _WATCHED = {
 }
 #: {phase of a job: value of the label `phase`}
 _JOB_PHASES = {
-    gangs.Phase.GATHERING: "idle",
-    gangs.Phase.RESERVED: "held",
-    gangs.Phase.BINDING: "open",
+    Phase.GATHERING: "idle",
+    Phase.RESERVED: "held",
+    Phase.BINDING: "open",
 }
 #: Gauges by kind of server, which is a closed set: {name: help text}.
 _POOLS = {
@@ -152,8 +152,11 @@ class Metrics(Collector):
             "Jobs of several pods, by phase.",
             labels=["phase"],
         )
-        for phase, count in gangs.count_phases(self._cache.gangs.values()).items():
-            jobs.add_metric([_JOB_PHASES[phase]], count)
+        phases = [
+            gang.plan.phase for gang in self._cache.gangs.values() if gang.is_several
+        ]
+        for phase, label in _JOB_PHASES.items():
+            jobs.add_metric([label], phases.count(phase))
         counts = self._cache.counts()
         for name, text in _CACHE.items():
             yield GaugeMetricFamily(

@@ -5,7 +5,7 @@ memory, so a restart of the extender loses them. The pods of the jobs are then r
 the API server again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -105,15 +105,6 @@ class Gang:
         if self.size.counts_all:
             existing += len(self.others)
         return max(self.size.count - existing, 0)
-
-    @property
-    def is_size_pending(self) -> bool:
-        """Whether the size of the job is unknown, and no attempt to read it has failed.
-
-        If an attempt to read the size from the API server has failed, `problem` says
-        why.
-        """
-        return self.size is None and not self.problem
 
     @property
     def is_several(self) -> bool:
@@ -321,11 +312,3 @@ class Gangs:
     def _gang(self, uid: str, job: str) -> Gang:
         self.job_of[uid] = job
         return self.jobs.setdefault(job, Gang(job=job))
-
-
-def count_phases(gangs: Iterable[Gang]) -> Mapping[Phase, int]:
-    """Return {phase: number of jobs in this phase} of those planned as a whole."""
-    counts = dict.fromkeys(Phase, 0)
-    for gang in gangs:
-        counts[gang.plan.phase] += gang.is_several
-    return counts

@@ -96,11 +96,7 @@ class Member:
 
 
 def member(pod: Pod) -> Member | None:
-    """Return the pod as a member of its job; None for a pod that needs no plan.
-
-    A pod needs no plan if it is a job by itself and lacks the label `tor-affinity`,
-    which asks to choose nodes by their leaf switches.
-    """
+    """Return the pod as a member of its job; None for a pod that needs no plan."""
     place = planned_membership(pod)
     if place is None:
         return None

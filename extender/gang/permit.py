@@ -259,9 +259,10 @@ def _missed(gang: Gang, event: NodeNotOffered, now_s: float, limits: Limits) -> 
     name = gang.format_names([uid])
     text = f"pod {name} of the job cannot go to {node}: it is planned again"
     yield from _void(gang, text)
-    plan.failures += 1
-    if plan.failures > _UNPAUSED_PLANS:
-        _back_off(gang, now_s, limits, counted=True)
+    if plan.failures < _UNPAUSED_PLANS:
+        plan.failures += 1
+    else:
+        _back_off(gang, now_s, limits)
 
 
 #: Times in a row that a job is planned again without a pause after NodeNotOffered.
@@ -354,20 +355,15 @@ def _void(gang: Gang, text: str) -> Effects:
         yield Unreserve(uids=tuple(places))
 
 
-def _back_off(
-    gang: Gang, now_s: float, limits: Limits, *, counted: bool = False
-) -> None:
+def _back_off(gang: Gang, now_s: float, limits: Limits) -> None:
     """Set the earliest time at which a job is planned again.
 
     The pause doubles with each failure, up to a limit. A part that depends on the name
     of the job is then added, at most as long as the pause. So two jobs that compete for
     chips are not planned at the same time.
-
-    Args:
-        counted: Whether the caller has already added this failure to `gang.failures`.
     """
     plan = gang.plan
-    plan.failures += not counted
+    plan.failures += 1
     doublings = min(plan.failures - 1, 16)
     pause_s = min(limits.first_wait_s * 2**doublings, limits.longest_wait_s)
     share = zlib.crc32(f"{gang.job}/{plan.failures}".encode()) / 2**32

@@ -36,26 +36,18 @@ def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
         resources: Resource names of NPUs. If the object has pod templates, only pods
             that ask for one of these resources are counted.
     """
-    spec = _inner(job, "spec")
-    for template, count in _templates(kind, spec):
+    read, asked = _READERS.get(kind), frozenset(resources)
+    counts: list[int] = []
+    for template, count in read(_inner(job, "spec")) if read is not None else ():
         if template is None:
             return Size(count=count, counts_all=True)
-    asked = frozenset(resources)
-    counted = [
-        count
-        for template, count in _templates(kind, spec)
-        if template is not None and _asks(template, asked)
-    ]
-    return Size(count=sum(counted)) if counted else None
+        if _asks(template, asked):
+            counts.append(count)
+    return Size(count=sum(counts)) if counts else None
 
 
 #: (pod template, number of pods made from it); None: a number of pods of any kind.
 _Part = tuple[Object | None, int]
-
-
-def _templates(kind: str, spec: Object) -> Iterator[_Part]:
-    read = _READERS.get(kind)
-    return read(spec) if read is not None else iter(())
 
 
 def _training(spec: Object) -> Iterator[_Part]:

@@ -247,7 +247,7 @@ class Sessions:
         waits = self._planner.why_wait(gang)
         if waits is not None:
             # Volcano asks again once the size is read. Predicate tells the others.
-            return waits if gang.is_size_pending else None
+            return waits if gang.size is None and not gang.problem else None
         if gang.plan.phase is not Phase.GATHERING:
             return None
         return self._planner.job_refusal(gang, self._cache.index.names)
