@@ -30,7 +30,7 @@ class Announcer:
             is_mute: Whether no events about settings are sent: in shadow mode, the
                 extender writes nothing to the cluster.
         """
-        self.recorder = recorder
+        self._recorder = recorder
         self._decisions = decisions
         self._wall = wall
         self._is_mute = is_mute
@@ -40,7 +40,7 @@ class Announcer:
         if self._is_mute:
             return
         kind = "Warning" if reason.endswith("Unusable") else "Normal"
-        self.recorder.record(config_map, reason=reason, message=text, type=kind)
+        self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def record_bound(self, pod: NpuPod, choice: Choice) -> None:
         """Log why a bound pod got its node and chips, and record it as an event.
@@ -50,7 +50,9 @@ class Announcer:
         text = choice.sentence
         log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
         self._decisions.put(pod.uid, LastDecision(at_s=self._wall.wall_s(), text=text))
-        self.recorder.record(pod_regarding(pod), reason="AscendScheduled", message=text)
+        self._recorder.record(
+            pod_regarding(pod), reason="AscendScheduled", message=text
+        )
 
     def record_refused_job(self, job: Job, pod: NpuPod | None, text: str) -> None:
         """Log why a job of Volcano does not fit, and emit events with the reason.
@@ -68,6 +70,6 @@ class Announcer:
             uid=job.group_uid,
         )
         for regarding in (group, *([pod_regarding(pod)] if pod else [])):
-            self.recorder.record(
+            self._recorder.record(
                 regarding, reason="AscendNoRoom", message=text, type="Warning"
             )

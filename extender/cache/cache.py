@@ -215,10 +215,7 @@ class Cache:
 
     @property
     def self_maintains(self) -> bool:
-        """Present value of the setting `self-maintain-available-card`.
-
-        False: a free chip must also be in the agent's list of available chips.
-        """
+        """Present value of the setting `self-maintain-available-card`."""
         return self._state.self_maintain
 
     def counts(self) -> Mapping[str, int]:

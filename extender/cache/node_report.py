@@ -12,15 +12,15 @@ from scheduler_core.wire.addresses import UNKNOWN
 class Report:
     """Masks of a node's chips of one resource, from `mindx-dl-deviceinfo-<node>`."""
 
-    unfit: int
+    unfit: int = 0
     available: int
-    held: int
-    releasing: int
-    lost: int
+    held: int = 0
+    releasing: int = 0
+    lost: int = 0
     #: healthy chips with a faulty network
     network_unfit: int = 0
     #: whether this make of agent publishes holds
-    has_holds: bool
+    has_holds: bool = False
     #: seconds since the epoch, by the agent's clock
     update_time: int
     #: SuperPoD id; negative: none
@@ -65,12 +65,7 @@ def of_bare_node(product: Product, superpod: int) -> Report:
         superpod: SuperPoD id from the Node; negative if the Node has none.
     """
     return Report(
-        unfit=0,
         available=product.all_chips,
-        held=0,
-        releasing=0,
-        lost=0,
-        has_holds=False,
         update_time=0,
         superpod=superpod,
         is_bare=True,

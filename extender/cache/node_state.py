@@ -134,8 +134,7 @@ class ResourceState:
     def is_empty(self) -> bool:
         """Whether the state has no product, no pod and no `unshown`.
 
-        `unshown` has the chips of removed pods that the agent may still hold. The cache
-        removes an empty state, unless a chip is reserved.
+        The cache removes an empty state, unless a chip is reserved.
         """
         return self.product is None and not self.tenants and not self.unshown
 
@@ -331,10 +330,7 @@ class ResourceState:
         return not mask & (busy | report.held | report.releasing | report.unfit)
 
     def claimed(self) -> int:
-        """Return the mask of chips that pods claim or that are in `unshown`.
-
-        `unshown` has the chips of removed pods that the agent may still hold.
-        """
+        """Return the mask of chips that pods claim or that are in `unshown`."""
         mask = 0
         for tenant in self.tenants.values():
             mask |= tenant.chips

@@ -39,11 +39,7 @@ class _Once(Generic[T]):
 
 
 class PodTrimmer:
-    """Copies pods without large parts that the extender does not read.
-
-    Equal labels, owners and containers of several copies are mostly one object in
-    memory.
-    """
+    """Copies pods without large parts that the extender does not read."""
 
     def __init__(self, *, most: int = _MOST) -> None:
         """Start with no labels, owners or containers stored.

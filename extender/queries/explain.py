@@ -1,6 +1,6 @@
 """Explanation of one pod: why it is on its node, or why each node refuses it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from extender.cache import node_state
@@ -12,40 +12,32 @@ from scheduler_core.wire.pods import NpuPod
 from service import clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Explanation of one pod, as a JSON object and as lines for a terminal."""
-
-    json: dict[str, Any]
-
-    @property
-    def text(self) -> str:
-        """The explanation as lines of text, for people."""
-        answer = self.json
-        lines = [f"{answer['pod']}: {answer['state']}"]
-        keys = (
-            "job",
-            "job_state",
-            "node",
-            "chips",
-            "making_room",
-            "problem",
-            "reason",
-            "at",
-        )
-        shown = [key for key in keys if key in answer]
-        lines += [f"  {key}: {_render_value(answer[key])}" for key in shown]
-        nodes = answer.get("nodes", {})
-        if nodes:
-            lines.append("  now, node by node:")
-            lines += [f"    {name}: {text}" for name, text in sorted(nodes.items())]
-        return "\n".join(lines) + "\n"
+def render_text(answer: Mapping[str, Any]) -> str:
+    """Return the explanation of one pod as lines of text, for people."""
+    lines = [f"{answer['pod']}: {answer['state']}"]
+    keys = (
+        "job",
+        "job_state",
+        "node",
+        "chips",
+        "making_room",
+        "problem",
+        "reason",
+        "at",
+    )
+    shown = [key for key in keys if key in answer]
+    lines += [f"  {key}: {_render_value(answer[key])}" for key in shown]
+    nodes = answer.get("nodes", {})
+    if nodes:
+        lines.append("  now, node by node:")
+        lines += [f"    {name}: {text}" for name, text in sorted(nodes.items())]
+    return "\n".join(lines) + "\n"
 
 
 def explain(
     cache: Cache, notes: LastDecisions, pod: NpuPod | None, *, name: str, now_s: float
-) -> Explanation:
-    """Return the explanation of a pod: state, job, node, chips, last decision.
+) -> dict[str, Any]:
+    """Return the explanation of a pod as JSON: state, job, node, chips, last decision.
 
     Args:
         pod: The pod; None if no pod that asks for NPUs has this name.
@@ -53,7 +45,7 @@ def explain(
     """
     if pod is None:
         state = "unknown: no such pod, or it asks for no NPU"
-        return Explanation(json={"pod": name, "state": state})
+        return {"pod": name, "state": state}
     answer: dict[str, Any] = {
         "pod": name,
         "uid": pod.uid,
@@ -65,7 +57,7 @@ def explain(
         answer |= _describe_placed(cache, pod)
     else:
         answer |= _describe_pending(cache, pod, now_s)
-    return Explanation(json=answer | _describe_last_decision(notes.get(pod.uid), pod))
+    return answer | _describe_last_decision(notes.get(pod.uid), pod)
 
 
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:

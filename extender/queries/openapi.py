@@ -25,6 +25,8 @@ _NOT_READY = ("503", "The cache is not complete yet, or another replica leads.")
 _BUSY = ("429", "Too many questions at once.")
 _CHIPS = array({"type": "integer"}, "Physical ids, ascending.")
 
+_REASON = closed_object("nodes", "text", nodes=whole("How many."), text=text("Why."))
+
 _PLACE: dict[str, Schema] = {
     "pod": text("Name of the pod, in a job with several pods."),
     "rank": whole("Rank of that pod, from 0."),
@@ -61,10 +63,7 @@ _SCHEMAS: dict[str, Schema] = {
         text=text("The same for a person, in lines."),
         pods=array(reference("Place"), "Places, by rank, of a job with several pods."),
         job=text("Why the whole job has no place."),
-        reasons=array(
-            closed_object("nodes", "text", nodes=whole("How many."), text=text("Why.")),
-            "Why nodes do not serve, the most frequent first.",
-        ),
+        reasons=array(_REASON, "Why nodes do not serve, the most frequent first."),
         advice={
             "type": "object",
             "description": "What would give the job a place; up to 100 pods.",
@@ -97,10 +96,7 @@ _SCHEMAS: dict[str, Schema] = {
         problem=text("Why no node can ever serve it."),
         reason=text("Reason of the last decision."),
         at=text("Time of the last decision, RFC 3339."),
-        counts=array(
-            closed_object("nodes", "text", nodes=whole("How many."), text=text("Why.")),
-            "Why nodes did not serve at the last decision.",
-        ),
+        counts=array(_REASON, "Why nodes did not serve at the last decision."),
         nodes={
             "type": "object",
             "additionalProperties": {"type": "string"},

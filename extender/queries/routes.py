@@ -93,18 +93,18 @@ class QueryRoutes:
         namespace = request.match_info["namespace"]
         name = request.match_info["name"]
         pod = self._cache.pod_named(namespace, name)
-        explanation = explain.explain(
+        answer = explain.explain(
             self._cache,
             self._decisions,
             pod,
             name=f"{namespace}/{name}",
             now_s=self._clock.now_s(),
         )
+        text = explain.render_text(answer)
         status = HTTPStatus.NOT_FOUND if pod is None else HTTPStatus.OK
         if "text/plain" in request.headers.get("Accept", ""):
-            return web.Response(status=status, text=explanation.text)
-        answer = explanation.json | {"text": explanation.text}
-        return web.json_response(answer, status=status)
+            return web.Response(status=status, text=text)
+        return web.json_response(answer | {"text": text}, status=status)
 
     async def _openapi(self, _request: web.Request) -> web.Response:
         return web.json_response(openapi.DOCUMENT)

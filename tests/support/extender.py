@@ -297,7 +297,7 @@ class World:
     async def until_came(self, count: int) -> None:
         await until(lambda: len(self.permits) == count)
 
-    def explain(self, name: str) -> explain.Explanation:
+    def explain(self, name: str) -> dict[str, Any]:
         return explain.explain(
             self.cache,
             self.notes,

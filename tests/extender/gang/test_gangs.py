@@ -9,6 +9,7 @@ from extender.cache.requests import Resources
 from extender.gang import events as gang_events
 from extender.gang.gangs import Phase
 from extender.planning.plan import TopologySnapshot
+from extender.queries.explain import render_text
 from scheduler_core.placement.job_rules import Profile
 from tests.support.caches import apply, cluster, empty, free, known_pod
 from tests.support.clock import NOW_S
@@ -310,9 +311,9 @@ async def test_a_plan_is_explained() -> None:
     async with planned_pair() as w:
         found = w.explain("b")
 
-    assert found.json["job"] == "Job of pods default/j"
-    assert found.json["job_plan"] == {"a": "n1", "b": "n2"}
-    assert found.text == (
+    assert found["job"] == "Job of pods default/j"
+    assert found["job_plan"] == {"a": "n1", "b": "n2"}
+    assert render_text(found) == (
         "default/b: planned\n"
         "  job: Job of pods default/j\n"
         "  job_state: planned, 2 of 2 pods exist, 0 have a node\n"

@@ -6,6 +6,7 @@ import pytest
 
 from extender.cache import events
 from extender.preemption.attempt import Outcome
+from extender.queries.explain import render_text
 from extender.refusals import LEAVING
 from extender.scheduling import node_filter
 from tests.support.caches import free, kept, known_pod, nominations
@@ -61,7 +62,7 @@ async def test_it_is_said_on_both_and_explained() -> None:
             ),
         ]
         said = "making_room: chips 4,5,6,7 of n1 are kept for it, which default/b "
-        assert said + "must leave" in w.explain("high").text
+        assert said + "must leave" in render_text(w.explain("high"))
         result = node_filter.filter_nodes(
             w.cache, known_pod(w.cache, "high"), NAMES, NOW_S
         )
