@@ -8,37 +8,18 @@ This is the one definition, over the free chips of a node:
 * A node adds one if it is neither empty nor whole.
 
 On one node `chips.choose` leaves the least fragmentation of all equally close choices.
-The choice of the node does not depend on it; `measure_excess` measures that cost.
+The choice of the node does not depend on it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
-from scheduler_core.index.cluster import Cluster
 from scheduler_core.node import chips
 from scheduler_core.node.state import NodeState
 from scheduler_core.products.table import Product
 
 #: number of cached answers of each function
 _CACHED_ANSWERS = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excess:
-    """Fragmentation that a decision adds, and the least that any node would add."""
-
-    #: fragmentation added by the preferred node; negative if it decreases
-    added: int
-    #: fragmentation added by the node that adds the least
-    least: int
-    #: name of that node; the first by the order of nodes
-    node: str
-
-    @property
-    def amount(self) -> int:
-        """Fragmentation added beyond the least."""
-        return self.added - self.least
 
 
 @lru_cache(maxsize=_CACHED_ANSWERS)
@@ -105,38 +86,3 @@ def count_stranded(count: int, nodes: Iterable[NodeState]) -> int:
         )
         for node in nodes
     )
-
-
-def measure_excess(
-    wanted: Product | str,
-    count: int,
-    cluster: Cluster,
-    *,
-    names: Iterable[str] | None = None,
-    in_network: bool = False,
-) -> Excess | None:
-    """Return the fragmentation that `pod.place` adds, and the least of all nodes.
-
-    Each node is measured with the chips that it would give. Arguments as for
-    `pod.place`.
-
-    Returns:
-        None when the pod fits no node.
-
-    Cost:
-        A few steps for each node that can serve.
-    """
-    preferred = least = None
-    least_node = ""
-    for row, _, name in cluster.ranked(
-        wanted, count, names=names, in_network=in_network
-    ):
-        node = cluster.nodes(row)[name]
-        amount = measure_added(node, chips.choose(row, node.free_for(row), count))
-        if preferred is None:
-            preferred = amount
-        if least is None or amount < least:
-            least, least_node = amount, name
-    if preferred is None or least is None:
-        return None
-    return Excess(added=preferred, least=least, node=least_node)

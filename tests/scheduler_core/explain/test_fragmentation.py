@@ -1,18 +1,15 @@
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import chain, combinations_with_replacement
 from itertools import product as every
 
 import pytest
 
 from scheduler_core.explain import fragmentation
-from scheduler_core.explain.fragmentation import Excess
-from scheduler_core.index.cluster import Cluster
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products import table
 from scheduler_core.products.columns import Way, distributed
-from scheduler_core.products.table import ATLAS_800_TRAINING, Product
+from scheduler_core.products.table import Product
 from tests.machines import RINGS, atlas, mask
 from tests.support.rows import rows
 
@@ -166,49 +163,3 @@ def test_all_free_chips_of_a_barred_node_are_stranded() -> None:
     nodes = [atlas("a", barred=Reason.AGENT_SILENT), atlas("b")]
 
     assert fragmentation.count_stranded(8, nodes) == 8
-
-
-def test_the_order_of_nodes_comes_before_fragments_and_the_excess_says_how_far() -> (
-    None
-):
-    cluster = Cluster([atlas("a"), atlas("b", (4,), healthy=range(1, 8))])
-
-    found = fragmentation.measure_excess(ATLAS_800_TRAINING, 1, cluster)
-
-    assert found == Excess(added=2, least=-3, node="b")
-    assert found.amount == 5
-
-
-def test_where_the_preferred_node_adds_the_least_there_is_no_excess() -> None:
-    cluster = Cluster([atlas("a"), atlas("b", RINGS[0]), atlas("c", RINGS[1])])
-
-    found = fragmentation.measure_excess("huawei.com/Ascend910", 4, cluster)
-
-    assert found == Excess(added=-1, least=-1, node="b")
-    assert found.amount == 0
-
-
-def test_a_pod_that_talks_over_the_network_adds_what_its_own_chips_do() -> None:
-    node = replace(atlas("a"), network_unhealthy=0x01)
-
-    found = [
-        fragmentation.measure_excess(
-            ATLAS_800_TRAINING, 4, Cluster([node]), in_network=several
-        )
-        for several in (False, True)
-    ]
-    none = fragmentation.measure_excess(
-        ATLAS_800_TRAINING, 8, Cluster([node]), in_network=True
-    )
-
-    assert found == [Excess(added=1, least=1, node="a")] * 2
-    assert none is None
-    assert (
-        fragmentation.measure_excess(ATLAS_800_TRAINING, 8, Cluster([node])) is not None
-    )
-
-
-def test_without_a_node_that_serves_nothing_is_added() -> None:
-    cluster = Cluster([atlas("a", (0,))])
-
-    assert fragmentation.measure_excess(ATLAS_800_TRAINING, 2, cluster) is None
