@@ -1,4 +1,4 @@
-"""The rules of the other products, said once more in the plainest way.
+"""The rule of each product, said once more in the plainest way.
 
 Nothing here is shared with the program. Each rule says which sets of chips a pod may
 get and which of two is better; the best is found by trying all of them.
@@ -43,6 +43,13 @@ def one_group(size: int, left_in_group: dict[int, list[int]]) -> Rule:
         return frozenset(min(served)[2]) if served else frozenset()
 
     return rule
+
+
+def training(free: frozenset[int], count: int) -> frozenset[int]:
+    """Atlas 800: inside one ring, or all of both."""
+    if count == 8:
+        return free if len(free) == 8 else frozenset()
+    return one_group(4, RINGS_OF_FOUR)(free, count)
 
 
 def modules(free: frozenset[int], count: int) -> frozenset[int]:
@@ -137,11 +144,14 @@ def meshes(free: frozenset[int], count: int) -> frozenset[int]:
     return _best(combinations(others, rest), key) | frozenset(taken)
 
 
+#: "the optimal choice is the remaining one chip in the same HCCS ring, and the less
+#: optimal choices are three chips, two chips, and then four chips" and so on
 RINGS_OF_FOUR = {1: [1, 3, 2, 4], 2: [2, 4, 3], 4: [4]}
 CARDS_OF_FOUR = {1: [1, 3, 2, 4], 2: [2, 3, 4], 3: [3, 4], 4: [4]}
 
 #: {key of a row: (its rule, the legal counts)}
 RULES: dict[str, tuple[Rule, set[int]]] = {
+    "atlas-800-training": (training, {1, 2, 4, 8}),
     "atlas-800-training-half": (one_group(4, RINGS_OF_FOUR), {1, 2, 4}),
     "a300t": (flat, set(range(1, 9))),
     "atlas-a2-8": (flat, set(range(1, 9))),

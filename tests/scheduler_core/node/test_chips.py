@@ -8,8 +8,6 @@ from scheduler_core.node.reasons import Reason
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.products.table import PRODUCTS, Product
 from tests.machines import RINGS, mask, rings_of_three, three_rings
-from tests.scheduler_core import seed_rule
-from tests.scheduler_core.legal_sets import legal_sets
 from tests.support.rows import rows
 
 ALL_MASKS = range(256)
@@ -18,21 +16,6 @@ ALL_COUNTS = range(1, 9)
 
 def chosen(free: set[int], count: int) -> tuple[int, ...]:
     return ids_of(chips.choose(PRODUCT, mask(free), count))
-
-
-@pytest.mark.seed("004-01", "001-02")
-def test_every_free_set_and_count_agrees_with_the_rule_of_the_seeds() -> None:
-    answers = {
-        (free, count): frozenset(ids_of(chips.choose(PRODUCT, free, count)))
-        for free in ALL_MASKS
-        for count in ALL_COUNTS
-    }
-
-    assert answers == {
-        (free, count): seed_rule.chips(frozenset(ids_of(free)), count)
-        for free in ALL_MASKS
-        for count in ALL_COUNTS
-    }
 
 
 @pytest.mark.seed("004-01")
@@ -69,24 +52,6 @@ def test_up_to_four_chips_lie_in_one_ring() -> None:
         for count in (1, 2, 4):
             answer = set(ids_of(chips.choose(PRODUCT, free, count)))
             assert any(answer <= set(ring) for ring in RINGS)
-
-
-def test_what_is_chosen_is_free_and_of_the_right_number_and_legal() -> None:
-    for free in ALL_MASKS:
-        for count in PRODUCT.counts:
-            answer = chips.choose(PRODUCT, free, count)
-            assert answer & ~free == 0
-            assert answer == 0 or answer.bit_count() == count
-            assert answer == 0 or chips.is_legal(PRODUCT, answer)
-
-
-def test_what_can_be_served_still_can_when_chips_become_free() -> None:
-    for free in ALL_MASKS:
-        for count in ALL_COUNTS:
-            if chips.choose(PRODUCT, free, count):
-                assert all(
-                    chips.choose(PRODUCT, free | 1 << more, count) for more in range(8)
-                )
 
 
 @pytest.mark.parametrize("count", [-1, 0, 3, 5, 6, 7, 9, 1000])
@@ -131,18 +96,6 @@ def test_the_first_reason_that_is_true_is_given(
     free: int, healthy: int, count: int, reason: Reason | None
 ) -> None:
     assert chips.find_reason(PRODUCT, free, healthy, count) is reason
-
-
-def test_a_pod_that_has_chips_gets_the_rest_whenever_that_can_be_legal() -> None:
-    for free in range(0, 256, 3):
-        for taken in ALL_MASKS:
-            for count in (1, 2, 3, 4, 7):
-                answer = chips.complete(PRODUCT, free, taken, count)
-                legal = legal_sets(PRODUCT, free, count, taken)
-                if taken:
-                    assert answer == next(iter(legal), 0)
-                else:
-                    assert answer == chips.choose(PRODUCT, free, count)
 
 
 def test_nothing_is_completed_by_no_chip() -> None:

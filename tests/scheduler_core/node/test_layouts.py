@@ -19,15 +19,23 @@ BOTH = distributed(BOX)
 EVERY = set(range(16))
 
 
-@pytest.mark.parametrize("key", ["atlas-a3-8", "atlas-800-training-half"])
-def test_of_all_that_could_complete_the_lowest_ids_are_taken(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "step"),
+    [("atlas-800-training", 1), ("atlas-a3-8", 3), ("atlas-800-training-half", 3)],
+)
+def test_of_all_that_could_complete_the_lowest_ids_are_taken(
+    key: str, step: int
+) -> None:
     row = table.by_key(key)
-    for free in range(0, row.all_chips + 1, 5):
-        for taken in range(1, row.all_chips + 1, 3):
-            for count in range(1, 6):
+    for free in range(0, row.all_chips + 1, 3):
+        for taken in range(0, row.all_chips + 1, step):
+            for count in (1, 2, 3, 4, 5, 7):
                 answer = chips.complete(row, free, taken, count)
                 legal = legal_sets(row, free, count, taken)
-                assert answer == next(iter(legal), 0)
+                if taken:
+                    assert answer == next(iter(legal), 0)
+                else:
+                    assert answer == chips.choose(row, free, count)
 
 
 @rows(

@@ -1,12 +1,10 @@
 import pytest
 
 from scheduler_core.node import order as node_order
-from scheduler_core.node.chips import ids_of
 from scheduler_core.node.order import Rank
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from tests.machines import atlas_with, mask, three_rings, variant
-from tests.scheduler_core import seed_rule
+from tests.machines import RINGS, atlas_with, mask, three_rings, variant
 from tests.support.rows import rows
 
 #: every (healthy, free) that a node can have
@@ -16,6 +14,33 @@ STATES = [
     for free in range(256)
     if not free & ~healthy
 ]
+#: chips wanted: free chips of the ring that serves, and of the other ring, the best
+#: first. From the table "Scenario Classification", groups A to D.
+GROUPS = {
+    1: (
+        *((1, other) for other in (0, 1, 2, 3, 4)),  # A
+        *((3, other) for other in (0, 2, 3, 4)),  # B
+        *((2, other) for other in (0, 2, 4)),  # C
+        *((4, other) for other in (0, 4)),  # D
+    ),
+    2: (
+        *((2, other) for other in (0, 1, 2, 3, 4)),  # A
+        *((4, other) for other in (0, 1, 3, 4)),  # B
+        *((3, other) for other in (0, 1)),  # C
+        (3, 3),  # in no group of the table: last in C
+    ),
+    4: tuple((4, other) for other in (0, 1, 2, 3, 4)),  # A
+    8: ((4, 4),),
+}
+
+
+def position(free: int, count: int) -> int | None:
+    """Where a node with these free chips stands in the table; None: nowhere."""
+    left, right = [(free & mask(ring)).bit_count() for ring in RINGS]
+    for place, pair in enumerate(GROUPS.get(count, ())):
+        if pair in {(left, right), (right, left)}:
+            return place
+    return None
 
 
 def rank_of(left: int, right: int, count: int, capacity: int = 8) -> Rank | None:
@@ -30,7 +55,7 @@ def test_all_states_of_a_node_are_ordered_as_in_the_table_of_the_seeds(
 ) -> None:
     expected = {}
     for healthy, free in STATES:
-        place = seed_rule.position(frozenset(ids_of(free)), count)
+        place = position(free, count)
         if place is not None:
             expected[healthy, free] = (8 - healthy.bit_count(), place)
 
