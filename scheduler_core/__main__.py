@@ -23,6 +23,7 @@ from scheduler_core.placement.job_rules import Profile
 from scheduler_core.products import table
 from scheduler_core.snapshot import answers, batch, job, questions
 from scheduler_core.snapshot import document as snapshot_document
+from scheduler_core.snapshot.values import VERSION, cluster_of
 
 T = TypeVar("T")
 
@@ -81,9 +82,7 @@ def _products(arguments: argparse.Namespace) -> int:
 
 
 def _fragmentation(arguments: argparse.Namespace) -> int:
-    cluster = snapshot_document.cluster_of(
-        _load(arguments.snapshot, snapshot_document.parse)
-    )
+    cluster = cluster_of(_load(arguments.snapshot, snapshot_document.parse))
     counts: Sequence[int] = arguments.stranded or _DEFAULT_STRANDED
     _print_answer(
         arguments,
@@ -114,7 +113,7 @@ def _validate(arguments: argparse.Namespace) -> int:
     path: Path = arguments.snapshot
     snapshot = _load(path, snapshot_document.parse)
     sys.stdout.write(
-        f"{path}: a snapshot of version {snapshot_document.VERSION}: "
+        f"{path}: a snapshot of version {VERSION}: "
         f"{_count_noun(snapshot.nodes, 'node')}, {_count_noun(snapshot.pods, 'pod')}\n"
     )
     return 0

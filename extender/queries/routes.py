@@ -20,7 +20,7 @@ from extender.queries import explain, openapi, snapshot, what_if
 from extender.queries.what_if import QuestionError
 from extender.scheduling.decisions import LastDecisions
 from scheduler_core.snapshot import document
-from scheduler_core.snapshot.document import Snapshot
+from scheduler_core.snapshot.values import Snapshot
 
 log = logging.getLogger(__name__)
 

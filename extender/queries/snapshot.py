@@ -14,7 +14,7 @@ from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState
 from extender.planning.topology import NetworkTopology, schema_of
 from scheduler_core.node.chips import ids_of
-from scheduler_core.snapshot.document import (
+from scheduler_core.snapshot.values import (
     Snapshot,
     SnapshotJob,
     SnapshotNode,

@@ -15,10 +15,10 @@ from scheduler_core.documents.reader import DocumentError, Part
 from scheduler_core.node.decision import Rejection
 from scheduler_core.products.lookup import ACCELERATOR_TYPE
 from scheduler_core.snapshot import answers, questions
-from scheduler_core.snapshot.document import Snapshot, SnapshotNode
 from scheduler_core.snapshot.job import Job, read_job
 from scheduler_core.snapshot.parts import NODES
 from scheduler_core.snapshot.questions import Case
+from scheduler_core.snapshot.values import Snapshot, SnapshotNode
 from service.quote import quote_key
 
 VERSION = 1

@@ -40,32 +40,11 @@ from scheduler_core.snapshot import parts
 from scheduler_core.snapshot.values import (
     VERSION,
     Snapshot,
-    SnapshotBudget,
     SnapshotJob,
     SnapshotNode,
     SnapshotPod,
     SnapshotSwitches,
-    cluster_of,
-    network_of,
-    pods_of,
-    superpods_of,
 )
-
-__all__ = [
-    "VERSION",
-    "Snapshot",
-    "SnapshotBudget",
-    "SnapshotJob",
-    "SnapshotNode",
-    "SnapshotPod",
-    "SnapshotSwitches",
-    "cluster_of",
-    "network_of",
-    "parse",
-    "pods_of",
-    "render",
-    "superpods_of",
-]
 
 
 def parse(text: str) -> Snapshot:

@@ -22,9 +22,15 @@ from scheduler_core.preemption.victims import Eviction, Limits, Preemptor, Runni
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import JobRule, Product
 from scheduler_core.products.lookup import ACCELERATOR_TYPE
-from scheduler_core.snapshot import document
 from scheduler_core.snapshot import job as job_document
-from scheduler_core.snapshot.document import Snapshot, SnapshotPod
+from scheduler_core.snapshot.values import (
+    Snapshot,
+    SnapshotPod,
+    cluster_of,
+    network_of,
+    pods_of,
+    superpods_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +47,7 @@ class Case:
         selector.pop(ACCELERATOR_TYPE, None)
         nodes = self.snapshot.nodes
         allowed = {n.name for n in nodes if selector.items() <= n.labels.items()}
-        cluster = document.cluster_of(self.snapshot)
+        cluster = cluster_of(self.snapshot)
         return Cluster(node for node in cluster if node.name in allowed)
 
     @property
@@ -84,8 +90,8 @@ class Case:
         """Network that the job asks for and the snapshot has."""
         return Terms(
             schema=self.job.schema,
-            network=document.network_of(self.snapshot),
-            superpods=document.superpods_of(self.snapshot),
+            network=network_of(self.snapshot),
+            superpods=superpods_of(self.snapshot),
             profile=self.snapshot.profile,
         )
 
@@ -118,7 +124,7 @@ def evict(case: Case) -> Eviction | None:
         return None
     pod = Preemptor(wanted=wanted, chips=case.job.chips, priority=case.job.priority)
     pods_by_node: dict[str, list[RunningPod]] = {}
-    for running in document.pods_of(case.snapshot, case.job.resource):
+    for running in pods_of(case.snapshot, case.job.resource):
         if not running.terminal and running.chips:
             pods_by_node.setdefault(running.node, []).append(_running_pod(running))
     limits = Limits(

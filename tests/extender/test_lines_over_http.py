@@ -16,6 +16,7 @@ from extender.shadow import compare
 from scheduler_core import __main__ as program
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.snapshot import document
+from scheduler_core.snapshot.values import cluster_of
 from scheduler_core.wire import annotations
 from tests.extender.kube_scheduler.test_verbs import served
 from tests.extender.queries.test_routes import get, plan
@@ -168,7 +169,7 @@ async def test_a_snapshot_has_both_lines_and_is_read_by_the_program(
 
     assert (status, again) == (200, (200, text))
     found = document.parse(text)
-    assert list(document.cluster_of(found)) == list(cache.index)
+    assert list(cluster_of(found)) == list(cache.index)
     assert [(pod.name, pod.resource, pod.chips) for pod in found.pods] == [
         ("default/a", RESOURCE, (0, 1)),
         ("default/b", CARD, (8,)),

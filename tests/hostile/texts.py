@@ -24,6 +24,7 @@ from scheduler_core.documents.reader import DocumentError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.snapshot import batch, job
 from scheduler_core.snapshot import document as snapshot_document
+from scheduler_core.snapshot.values import cluster_of, network_of, superpods_of
 from scheduler_core.wire import annotations, deviceinfo, inventory, switches
 from scheduler_core.wire.annotations import WireError
 from service import endpoints
@@ -64,10 +65,10 @@ def _claim(content: bytes) -> object:
 
 def _snapshot(content: bytes) -> object:
     found = snapshot_document.parse(text_of(content))
-    made = (snapshot_document.network_of(found), snapshot_document.superpods_of(found))
+    made = (network_of(found), superpods_of(found))
     return (
         made,
-        len(snapshot_document.cluster_of(found)),
+        len(cluster_of(found)),
         snapshot_document.render(found).encode(),
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_core.__main__ import main
 from scheduler_core.snapshot import document
-from scheduler_core.snapshot.document import Snapshot
+from scheduler_core.snapshot.values import Snapshot
 
 
 class Files:

@@ -10,7 +10,7 @@ from scheduler_core.node.reasons import Reason
 from scheduler_core.preemption.relaxations import Advice, ConfirmPod
 from scheduler_core.products import table
 from scheduler_core.snapshot import answers
-from scheduler_core.snapshot.document import (
+from scheduler_core.snapshot.values import (
     Snapshot,
     SnapshotNode,
     SnapshotPod,

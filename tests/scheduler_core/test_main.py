@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_core.__main__ import main
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.snapshot.document import Snapshot, SnapshotPod
+from scheduler_core.snapshot.values import Snapshot, SnapshotPod
 from tests.scheduler_core.files import Files
 from tests.scheduler_core.snapshot.documents import node
 from tests.support.programs import run_python

@@ -11,7 +11,12 @@ from extender.queries import snapshot
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import by_key
 from scheduler_core.snapshot import document
-from scheduler_core.snapshot.document import SnapshotJob, SnapshotPod
+from scheduler_core.snapshot.values import (
+    Snapshot,
+    SnapshotJob,
+    SnapshotPod,
+    cluster_of,
+)
 from scheduler_core.topology.leaves import Version
 from tests.support.caches import (
     add_node,
@@ -43,7 +48,7 @@ FOUR = ("n1", "n2", "n3", "n4")
 TWO = Rules(switches=Version.TWO)
 
 
-def of(cache: Cache, rules: Rules = TWO) -> document.Snapshot:
+def of(cache: Cache, rules: Rules = TWO) -> Snapshot:
     return snapshot.take(cache, NetworkTopology(cache, rules))
 
 
@@ -69,7 +74,7 @@ def busy() -> Cache:
 def test_it_says_what_the_index_says() -> None:
     cache = busy()
 
-    found = document.cluster_of(of(cache))
+    found = cluster_of(of(cache))
 
     assert list(found) == list(cache.index)
     assert [each.name for each in of(cache).nodes] == [*FOUR, "n5"]
@@ -157,7 +162,7 @@ def test_the_agents_list_is_told_where_it_counts() -> None:
 
     [listed] = of(cache).nodes
     assert (self_maintained.listed, listed.listed) == (None, (0, 1))
-    assert [each.free for each in document.cluster_of(of(cache))] == [0b11]
+    assert [each.free for each in cluster_of(of(cache))] == [0b11]
 
 
 def test_the_superpod_of_a_node_is_told() -> None:

@@ -19,9 +19,9 @@ from scheduler_core.preemption.relaxations import (
 )
 from scheduler_core.products import table
 from scheduler_core.snapshot import questions
-from scheduler_core.snapshot.document import Snapshot, SnapshotNode, SnapshotPod
 from scheduler_core.snapshot.job import Job
 from scheduler_core.snapshot.questions import Case
+from scheduler_core.snapshot.values import Snapshot, SnapshotNode, SnapshotPod
 from tests.machines import EIGHT
 from tests.scheduler_core.snapshot.documents import node
 

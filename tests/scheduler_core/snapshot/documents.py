@@ -11,7 +11,7 @@ from scheduler_core.node.decision import LeafUse
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.products.table import ATLAS_800_TRAINING, PRODUCTS, Product
-from scheduler_core.snapshot.document import (
+from scheduler_core.snapshot.values import (
     Snapshot,
     SnapshotBudget,
     SnapshotJob,

@@ -11,11 +11,15 @@ from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.products.table import PRODUCTS, by_key
 from scheduler_core.snapshot import document as snapshot_document
-from scheduler_core.snapshot.document import (
+from scheduler_core.snapshot.values import (
     Snapshot,
     SnapshotJob,
     SnapshotPod,
     SnapshotSwitches,
+    cluster_of,
+    network_of,
+    pods_of,
+    superpods_of,
 )
 from scheduler_core.topology.leaves import Network, Schema, Tenant, Version
 from tests.machines import EIGHT, atlas, mask
@@ -37,13 +41,13 @@ def test_a_snapshot_survives_the_round_trip(some: Snapshot) -> None:
 @pytest.mark.property
 @given(snapshots())
 def test_free_held_and_unhealthy_chips_are_all_chips(some: Snapshot) -> None:
-    cluster = snapshot_document.cluster_of(some)
+    cluster = cluster_of(some)
 
     for one in some.nodes:
         resource = one.product.resource
         state = cluster.nodes(resource)[one.name]
         taken = {*one.held, *one.releasing}
-        for pod in snapshot_document.pods_of(some, resource):
+        for pod in pods_of(some, resource):
             if pod.node == one.name and pod.phase != "Succeeded":
                 taken |= {*pod.chips}
         offered = {*one.chips} if one.listed is None else {*one.listed}
@@ -69,7 +73,7 @@ def test_what_may_be_left_out_is_the_usual() -> None:
         pods=(SnapshotPod(name="default/a", node="node-1", chips=(3, 4)),),
     )
     state = replace(atlas("node-1", {0, 1, 2, 5, 6, 7}), taken=mask((3, 4)))
-    assert list(snapshot_document.cluster_of(read)) == [state]
+    assert list(cluster_of(read)) == [state]
 
 
 def test_the_leaf_switches_know_who_runs_under_them() -> None:
@@ -90,13 +94,13 @@ def test_the_leaf_switches_know_who_runs_under_them() -> None:
         switches=SnapshotSwitches(leaves=(leaf,), version=Version.TWO, shared_leaves=1),
     )
 
-    assert snapshot_document.network_of(some) == Network(
+    assert network_of(some) == Network(
         leaves=(leaf,),
         version=Version.TWO,
         shared_leaves=1,
         tenants=(Tenant(schema=Schema.LARGE_MODEL, nodes=frozenset({"a", "b"})),),
     )
-    assert snapshot_document.network_of(Snapshot()) is None
+    assert network_of(Snapshot()) is None
 
 
 def test_nodes_are_joined_to_superpods() -> None:
@@ -105,10 +109,8 @@ def test_nodes_are_joined_to_superpods() -> None:
         superpod_reserve=0,
     )
 
-    assert snapshot_document.superpods_of(some) == SuperPods(
-        of_node={"a": 0}, reserve=0
-    )
-    assert snapshot_document.superpods_of(Snapshot()) is None
+    assert superpods_of(some) == SuperPods(of_node={"a": 0}, reserve=0)
+    assert superpods_of(Snapshot()) is None
 
 
 def problems(document: object) -> tuple[str, ...]:
@@ -273,11 +275,9 @@ def test_a_node_of_two_resources_stands_there_for_each() -> None:
     read = snapshot_document.parse(snapshot_document.render(some))
 
     assert read == some
-    free = [ids_of(state.free) for state in snapshot_document.cluster_of(read)]
+    free = [ids_of(state.free) for state in cluster_of(read)]
     assert free == [(), (2, 3, 4, 5, 6, 7)]
-    assert [pod.name for pod in snapshot_document.pods_of(read, cards.resource)] == [
-        "q"
-    ]
+    assert [pod.name for pod in pods_of(read, cards.resource)] == ["q"]
 
 
 @pytest.mark.parametrize(

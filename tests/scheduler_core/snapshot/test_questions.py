@@ -8,7 +8,9 @@ from scheduler_core.placement.job_rules import Profile
 from scheduler_core.preemption.relaxations import FreeChip
 from scheduler_core.products import table
 from scheduler_core.snapshot import questions
-from scheduler_core.snapshot.document import (
+from scheduler_core.snapshot.job import Job
+from scheduler_core.snapshot.questions import Case
+from scheduler_core.snapshot.values import (
     Snapshot,
     SnapshotBudget,
     SnapshotJob,
@@ -16,8 +18,6 @@ from scheduler_core.snapshot.document import (
     SnapshotPod,
     SnapshotSwitches,
 )
-from scheduler_core.snapshot.job import Job
-from scheduler_core.snapshot.questions import Case
 from tests.machines import EIGHT
 from tests.scheduler_core.jobs import place_of, places_of
 from tests.scheduler_core.leaf_parts import leaf_of

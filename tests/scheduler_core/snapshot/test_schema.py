@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.snapshot import document as snapshot_document
+from scheduler_core.snapshot.values import Snapshot
 from tests.scheduler_core.snapshot.documents import problems_of, snapshots
 
 ROOT = Path(__file__).parents[3]
@@ -191,7 +192,7 @@ def test_with_a_key_more_both_say_the_same(path: tuple[Any, ...]) -> None:
 
 @pytest.mark.property
 @given(snapshots())
-def test_what_is_written_is_valid(some: snapshot_document.Snapshot) -> None:
+def test_what_is_written_is_valid(some: Snapshot) -> None:
     document = json.loads(snapshot_document.render(some))
 
     assert list(VALIDATOR.iter_errors(document)) == []
@@ -200,7 +201,7 @@ def test_what_is_written_is_valid(some: snapshot_document.Snapshot) -> None:
 @pytest.mark.property
 @given(snapshots(), st.data())
 def test_whatever_is_changed_in_a_file_both_say_the_same(
-    some: snapshot_document.Snapshot, data: st.DataObject
+    some: Snapshot, data: st.DataObject
 ) -> None:
     document = json.loads(snapshot_document.render(some))
     for _ in range(data.draw(st.integers(1, 3))):
