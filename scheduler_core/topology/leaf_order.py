@@ -18,14 +18,13 @@ Source:
     Scheduling Description, table 2; MindCluster ascend-for-volcano, nslb.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 
-from scheduler_core.index.counts import Census, Sites, nth_bit, set_bits
+from scheduler_core.index.counts import nth_bit, set_bits
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.topology import shared_leaves
 from scheduler_core.topology.leaves import (
-    Network,
     Part,
     Request,
     Schema,
@@ -35,33 +34,6 @@ from scheduler_core.topology.leaves import (
     sort_by_slice,
     take_leaves,
 )
-
-
-def plan(
-    network: Network, schema: Schema, pods: int, slots: Mapping[str, tuple[str, int]]
-) -> tuple[Part, ...] | str:
-    """Choose the nodes of a job from a list of slots; return them as `decide` does.
-
-    Args:
-        network: The leaves and the jobs under them.
-        schema: Schema that the job's label asks for.
-        pods: Number of pods, 1 or more.
-        slots: {node that can take one pod: key, smaller is better}. The key decides
-            only between nodes that are equal for the switches.
-
-    Cost:
-        A few steps for each leaf and slot.
-    """
-    census = Census(Sites(network.groups), count=0, able=slots)
-    return decide(
-        Request(
-            network=network,
-            schema=schema,
-            pods=pods,
-            slots=census,
-            rank=slots.__getitem__,
-        )
-    )
 
 
 def decide(job: Request) -> tuple[Part, ...] | str:

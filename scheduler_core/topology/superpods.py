@@ -45,24 +45,6 @@ class Block:
     nodes: tuple[tuple[int, str], ...]
 
 
-def plan(
-    request: Request,
-    free: Mapping[int, Sequence[str]],
-    *,
-    fixed_blocks: Iterable[Block] = (),
-) -> tuple[Block, ...] | str:
-    """Choose the nodes of every logical SuperPoD from lists; return as `decide`.
-
-    Args:
-        request: Request of the job.
-        free: {physical SuperPoD: its nodes that can take a pod of the job, the best
-            first}; without the nodes of `fixed_blocks`.
-        fixed_blocks: Blocks that stay as they are (`refill`).
-    """
-    numbers = {superpod: len(nodes) for superpod, nodes in free.items()}
-    return decide(request, numbers, free.__getitem__, fixed_blocks=fixed_blocks)
-
-
 def decide(
     request: Request,
     numbers: Mapping[int, int],

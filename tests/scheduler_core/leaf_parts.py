@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler_core.topology.leaves import Leaf, Part, Server
+from scheduler_core.index.counts import Census, Sites
+from scheduler_core.topology import leaf_order
+from scheduler_core.topology.leaves import Leaf, Network, Part, Request, Schema, Server
 
 Slots = dict[str, tuple[str, int]]
 
@@ -29,3 +31,14 @@ def nodes(found: tuple[Part, ...] | str) -> list[str]:
 def free(**positions: str) -> Slots:
     """Slots by leaf: `free(a="013")` are a0, a1, a3, all equally good."""
     return {f"{name}{p}": ("", 0) for name, some in positions.items() for p in some}
+
+
+def plan(
+    network: Network, schema: Schema, pods: int, slots: Slots
+) -> tuple[Part, ...] | str:
+    """Choose the nodes of a job among these slots."""
+    census = Census(Sites(network.groups), count=0, able=slots)
+    rank = slots.__getitem__
+    return leaf_order.decide(
+        Request(network=network, schema=schema, pods=pods, slots=census, rank=rank)
+    )

@@ -7,13 +7,25 @@ the reference places in part is refused, because a gang is placed whole or not a
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from scheduler_core.topology import superpods
 from scheduler_core.topology.superpods import Block, Request
 
 Given = Mapping[str, Any]
+
+
+def plan(
+    request: Request,
+    free: Mapping[int, Sequence[str]],
+    fixed_blocks: Iterable[Block] = (),
+) -> tuple[Block, ...] | str:
+    """Choose the nodes of a job among these, the best of each SuperPoD first."""
+    numbers = {superpod: len(nodes) for superpod, nodes in free.items()}
+    return superpods.decide(
+        request, numbers, free.__getitem__, fixed_blocks=fixed_blocks
+    )
 
 
 def check_select(given: Given, expect: Given) -> None:
@@ -28,7 +40,7 @@ def check_select(given: Given, expect: Given) -> None:
     )
     named = {sp: [f"{sp}-{i}" for i in range(number)] for sp, number in free.items()}
 
-    found = superpods.plan(request, named)
+    found = plan(request, named)
 
     whole = {sp: number for sp, number in free.items() if number >= nodes + reserve}
     if sum(block[2] for block in expect.get("blocks") or ()) < nodes:
@@ -67,7 +79,7 @@ def check_rank(given: Given, expect: Given) -> None:
         for number, nodes in sorted(given["superpods"].items(), key=lambda i: int(i[0]))
     ]
     request = Request(blocks=len(blocks), block_nodes=len(blocks[0].nodes))
-    found = superpods.plan(request, {}, fixed_blocks=blocks)
+    found = plan(request, {}, fixed_blocks=blocks)
     assert isinstance(found, tuple)
     ranks = [(str(b.number), at) for b in found for at in range(len(b.nodes))]
 

@@ -20,7 +20,6 @@ from scheduler_core.placement.job import Terms, place_job
 from scheduler_core.products import lookup
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
-from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import (
     TOR_AFFINITY,
     Network,
@@ -32,7 +31,7 @@ from tests.machines import mask, node_state
 from tests.scheduler_core import corpus, superpod_corpus
 from tests.scheduler_core.corpus import Case
 from tests.scheduler_core.jobs import job_of
-from tests.scheduler_core.leaf_parts import leaf_of
+from tests.scheduler_core.leaf_parts import leaf_of, plan
 
 Given = Mapping[str, Any]
 
@@ -249,7 +248,7 @@ def check_tor_schedule(case: Case) -> None:
     given, expect = case["input"], case["expect"]
     network, candidates = corpus.network_of(case)
     schema, tasks = Schema(given["job"]["tor-affinity"]), given["job"]["tasks"]
-    found = leaf_order.plan(network, schema, tasks, dict.fromkeys(candidates, ("", 0)))
+    found = plan(network, schema, tasks, dict.fromkeys(candidates, ("", 0)))
     if isinstance(found, str):
         assert not expect["ready"]
         return

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from scheduler_core.node.decision import LeafUse
-from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import (
     Leaf,
     Network,
@@ -15,7 +14,7 @@ from scheduler_core.topology.leaves import (
     Version,
     schema_of,
 )
-from tests.scheduler_core.leaf_parts import free, leaf, nodes
+from tests.scheduler_core.leaf_parts import free, leaf, nodes, plan
 from tests.support.rows import rows
 
 LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
@@ -47,7 +46,7 @@ NO_ROOM = "no 5 nodes that load the spine switches evenly can take a pod"
 def test_a_filler_job_lies_under_one_leaf(
     slots: dict[str, tuple[str, int]], pods: int, expected: list[str]
 ) -> None:
-    assert nodes(leaf_order.plan(ABC, LARGE, pods, slots)) == expected
+    assert nodes(plan(ABC, LARGE, pods, slots)) == expected
 
 
 @pytest.mark.seed("003-07", "001-08")
@@ -70,7 +69,7 @@ def test_a_filler_job_lies_under_one_leaf(
 def test_a_large_model_job_takes_whole_leaves(
     slots: dict[str, tuple[str, int]], pods: int, expected: list[str]
 ) -> None:
-    assert nodes(leaf_order.plan(ABC, LARGE, pods, slots)) == expected
+    assert nodes(plan(ABC, LARGE, pods, slots)) == expected
 
 
 @pytest.mark.seed("003-07")
@@ -78,14 +77,14 @@ def test_a_large_model_job_that_fits_under_one_leaf_takes_the_smallest() -> None
     wide = network(leaf("a", 8), leaf("b", 8), leaf("c", 8))
     slots = free(a="01234567", b="012345", c="01234")
 
-    assert nodes(leaf_order.plan(wide, LARGE, 5, slots)) == ["c0 c1 c2 c3 c4"]
+    assert nodes(plan(wide, LARGE, 5, slots)) == ["c0 c1 c2 c3 c4"]
 
 
 @pytest.mark.seed("003-08")
 def test_then_nodes_at_the_same_positions_make_logical_leaves() -> None:
     slots = free(a="0123", b="012", c="013")
 
-    found = leaf_order.plan(ABC, LARGE, 8, slots)
+    found = plan(ABC, LARGE, 8, slots)
 
     assert nodes(found) == ["a0 a1 a2 a3", "b0 b1 b2 c3"]
     assert isinstance(found, tuple)
@@ -96,18 +95,18 @@ def test_then_nodes_at_the_same_positions_make_logical_leaves() -> None:
 def test_traffic_that_would_be_uneven_is_refused() -> None:
     slots = free(a="01", b="01", c="01")
 
-    assert nodes(leaf_order.plan(ABC, LARGE, 5, slots)) == [NO_ROOM]
+    assert nodes(plan(ABC, LARGE, 5, slots)) == [NO_ROOM]
 
 
 @pytest.mark.seed("003-10")
 def test_a_common_job_takes_any_nodes_then() -> None:
     slots = free(a="01", b="01", c="01")
 
-    assert nodes(leaf_order.plan(ABC, NORMAL, 5, slots)) == ["a0 a1", "b0 b1", "c0"]
-    assert nodes(leaf_order.plan(ABC, NORMAL, 7, slots)) == [
+    assert nodes(plan(ABC, NORMAL, 5, slots)) == ["a0 a1", "b0 b1", "c0"]
+    assert nodes(plan(ABC, NORMAL, 7, slots)) == [
         "no 7 nodes that load the spine switches evenly can take a pod"
     ]
-    assert nodes(leaf_order.plan(ABC, NORMAL, 6, free(a="0123", b="0123"))) == [
+    assert nodes(plan(ABC, NORMAL, 6, free(a="0123", b="0123"))) == [
         "a0 a1 a2 a3",
         "b0 b1",
     ]
@@ -135,13 +134,13 @@ def test_of_the_jobs_on_a_leaf_one_uses_the_spine(
     busy = network(leaf("a"), leaf("b"), leaf("c"), tenants=(tenant,))
     slots = free(a="0123", b="0123", c="0123")
 
-    assert nodes(leaf_order.plan(busy, schema, pods, slots)) == expected
+    assert nodes(plan(busy, schema, pods, slots)) == expected
 
 
 def test_a_job_that_fits_whole_may_lie_under_a_leaf_that_another_spans() -> None:
     busy = network(leaf("a"), leaf("b"), tenants=(SPANNING,))
 
-    assert nodes(leaf_order.plan(busy, LARGE, 2, free(a="0", b="123"))) == ["b1 b2"]
+    assert nodes(plan(busy, LARGE, 2, free(a="0", b="123"))) == ["b1 b2"]
 
 
 @pytest.mark.seed("001-12")
@@ -149,8 +148,8 @@ def test_without_a_spine_no_job_leaves_its_leaf() -> None:
     single = network(leaf("a"), leaf("b"), version=Version.SINGLE_LAYER)
     slots = free(a="0123", b="0123")
 
-    assert nodes(leaf_order.plan(single, NORMAL, 4, slots)) == ["b0 b1 b2 b3"]
-    assert nodes(leaf_order.plan(single, NORMAL, 5, slots)) == [
+    assert nodes(plan(single, NORMAL, 4, slots)) == ["b0 b1 b2 b3"]
+    assert nodes(plan(single, NORMAL, 5, slots)) == [
         "no leaf switch has 5 nodes that can take a pod"
     ]
 
@@ -171,7 +170,7 @@ def test_under_2_0_leaves_in_use_are_tried_before_idle_ones() -> None:
 
     order = []
     while uses:
-        found = leaf_order.plan(two(*uses), LARGE, 2, slots)
+        found = plan(two(*uses), LARGE, 2, slots)
         assert isinstance(found, tuple)
         (part,) = found
         order.append((part.nodes[0][0], part.use, part.healthy))
@@ -239,7 +238,7 @@ def test_under_2_0_a_large_model_job_shares_a_limited_number_of_leaves(
         shared_leaves=shared,
     )
 
-    found = leaf_order.plan(leaves, LARGE, pods, slots)
+    found = plan(leaves, LARGE, pods, slots)
 
     if isinstance(found, str):
         assert expected is None
@@ -260,7 +259,7 @@ def test_under_2_0_a_common_job_crowds_leaves_when_it_must() -> None:
     )
     slots = free(a="0123", u="0", s="01", e="012", f="0123")
 
-    found = leaf_order.plan(leaves, NORMAL, 9, slots)
+    found = plan(leaves, NORMAL, 9, slots)
 
     assert isinstance(found, tuple)
     assert [(p.nodes[0][0], p.use, p.healthy, len(p.nodes)) for p in found] == [
@@ -269,14 +268,14 @@ def test_under_2_0_a_common_job_crowds_leaves_when_it_must() -> None:
         ("e", SHARED, False, 3),
         ("s", SHARED, False, 1),
     ]
-    assert isinstance(leaf_order.plan(leaves, NORMAL, 11, slots), str)
+    assert isinstance(plan(leaves, NORMAL, 11, slots), str)
 
 
 @pytest.mark.seed("001-02")
 def test_what_the_switches_leave_equal_the_chips_decide() -> None:
     slots = {"a0": ("", 3), "a1": ("", 1), "a2": ("", 2), "a3": ("", 1)}
 
-    assert nodes(leaf_order.plan(ABC, LARGE, 2, slots)) == ["a1 a3"]
+    assert nodes(plan(ABC, LARGE, 2, slots)) == ["a1 a3"]
 
 
 def test_the_label_says_what_a_job_asks_for() -> None:
@@ -295,6 +294,4 @@ def test_ranks_follow_the_slices_of_a_leaf() -> None:
         servers=tuple(Server(node=f"a{p}", slice_id=3 - p) for p in range(4)),
     )
 
-    assert nodes(leaf_order.plan(network(turned), LARGE, 3, free(a="0123"))) == [
-        "a2 a1 a0"
-    ]
+    assert nodes(plan(network(turned), LARGE, 3, free(a="0123"))) == ["a2 a1 a0"]

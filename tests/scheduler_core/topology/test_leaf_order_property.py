@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.node.decision import LeafUse
-from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import Network, Schema, Tenant, Version
-from tests.scheduler_core.leaf_parts import leaf
+from tests.scheduler_core.leaf_parts import leaf, plan
 
 
 @st.composite
@@ -54,7 +53,7 @@ def test_whatever_is_asked_the_answer_keeps_the_rules(
     question: tuple[Network, Schema, int, dict[str, tuple[str, int]]],
 ) -> None:
     asked, schema, pods, slots = question
-    found = leaf_order.plan(asked, schema, pods, slots)
+    found = plan(asked, schema, pods, slots)
     if isinstance(found, str):
         assert str(pods) in found
         return

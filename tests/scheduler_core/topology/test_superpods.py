@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.topology import superpods
 from scheduler_core.topology.superpods import Block, Request
+from tests.scheduler_core.superpod_corpus import plan
 from tests.support.rows import rows
 
 
@@ -46,7 +47,7 @@ def test_the_whole_job_lies_in_the_first_of_that_order() -> None:
     order = []
     left = pool(*sizes)
     while any(len(nodes) >= 18 for nodes in left.values()):
-        found = superpods.plan(EXAMPLE, left)
+        found = plan(EXAMPLE, left)
         assert isinstance(found, tuple)
         superpod = found[0].nodes[0][0]
         assert shape(found) == [{superpod: 8}, {superpod: 8}]
@@ -85,7 +86,7 @@ def test_a_job_is_split_over_superpods_when_it_must(
 ) -> None:
     request = Request(blocks=blocks, block_nodes=8)
 
-    assert shape(superpods.plan(request, pool(*sizes))) == expected
+    assert shape(plan(request, pool(*sizes))) == expected
 
 
 @pytest.mark.seed("003-14")
@@ -103,13 +104,13 @@ def test_a_soft_job_may_spread_a_logical_superpod(
 ) -> None:
     request = Request(blocks=2, block_nodes=8, soft=True)
 
-    assert shape(superpods.plan(request, pool(*sizes))) == expected
+    assert shape(plan(request, pool(*sizes))) == expected
 
 
 def test_nothing_need_be_kept_in_reserve() -> None:
     request = Request(blocks=2, block_nodes=8, reserve=0)
 
-    assert shape(superpods.plan(request, pool(17, 16))) == [{1: 8}, {1: 8}]
+    assert shape(plan(request, pool(17, 16))) == [{1: 8}, {1: 8}]
 
 
 @pytest.mark.seed("001-13")
@@ -132,7 +133,7 @@ def test_after_a_fault_the_healthy_keep_node_and_rank() -> None:
 def test_blocks_that_stay_keep_their_numbers() -> None:
     kept = Block(number=0, nodes=tuple((7, f"k{i}") for i in range(8)))
 
-    found = superpods.plan(EXAMPLE, pool(10), fixed_blocks=[kept])
+    found = plan(EXAMPLE, pool(10), fixed_blocks=[kept])
 
     assert shape(found) == [{7: 8}, {0: 8}]
     rest = tuple((0, f"0-0{number}") for number in range(8))
@@ -143,14 +144,14 @@ def test_what_is_missing_of_a_job_is_ordered_as_a_job_of_that_size() -> None:
     """One block is missing: 11 free nodes are next to the reserve, 18 are not."""
     kept = Block(number=1, nodes=tuple((7, f"k{i}") for i in range(8)))
 
-    assert shape(superpods.plan(EXAMPLE, pool(18, 11), fixed_blocks=[kept])) == [
+    assert shape(plan(EXAMPLE, pool(18, 11), fixed_blocks=[kept])) == [
         {1: 8},
         {7: 8},
     ]
 
 
 def test_blocks_of_one_superpod_have_nodes_of_their_own() -> None:
-    found = superpods.plan(EXAMPLE, pool(18))
+    found = plan(EXAMPLE, pool(18))
 
     nodes = [(0, f"0-{number:02}") for number in range(16)]
     assert found == (
@@ -162,13 +163,13 @@ def test_blocks_of_one_superpod_have_nodes_of_their_own() -> None:
 def test_the_reserve_of_one_is_kept_while_another_has_room_beyond_its_own() -> None:
     request = Request(blocks=3, block_nodes=2)
 
-    assert shape(superpods.plan(request, pool(5, 4))) == [{1: 2}, {0: 2}, {0: 2}]
+    assert shape(plan(request, pool(5, 4))) == [{1: 2}, {0: 2}, {0: 2}]
 
 
 def test_a_spread_block_has_its_number() -> None:
     request = Request(blocks=1, block_nodes=3, soft=True)
 
-    assert superpods.plan(request, pool(2, 1)) == (
+    assert plan(request, pool(2, 1)) == (
         Block(number=0, nodes=((0, "0-00"), (0, "0-01"), (1, "1-00"))),
     )
 
@@ -176,8 +177,8 @@ def test_a_spread_block_has_its_number() -> None:
 def test_without_superpods_there_is_no_room() -> None:
     soft = Request(blocks=2, block_nodes=8, soft=True)
 
-    assert superpods.plan(EXAMPLE, {}) == ("0 of 2 logical SuperPoDs of 8 nodes fit")
-    assert superpods.plan(soft, {}) == "fewer than 16 nodes in all SuperPoDs"
+    assert plan(EXAMPLE, {}) == ("0 of 2 logical SuperPoDs of 8 nodes fit")
+    assert plan(soft, {}) == "fewer than 16 nodes in all SuperPoDs"
 
 
 @pytest.mark.property
@@ -194,7 +195,7 @@ def test_room_is_found_exactly_when_there_is_some(
     request = Request(blocks=blocks, block_nodes=nodes, reserve=reserve, soft=soft)
     free = pool(*sizes)
 
-    found = superpods.plan(request, free)
+    found = plan(request, free)
 
     possible = sum(size // nodes for size in sizes) >= blocks
     if soft:

@@ -3,7 +3,6 @@
 import pytest
 
 from scheduler_core.node.decision import LeafUse
-from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import (
     Crossings,
     Leaf,
@@ -15,7 +14,7 @@ from scheduler_core.topology.leaves import (
     Version,
     schema_of,
 )
-from tests.scheduler_core.leaf_parts import Slots, free, leaf, nodes
+from tests.scheduler_core.leaf_parts import Slots, free, leaf, nodes, plan
 from tests.scheduler_core.topology import switch_rules
 from tests.support.rows import rows
 
@@ -72,7 +71,7 @@ def test_thousands_of_networks_agree_with_the_rule() -> None:
     for seed in range(4_000):
         asked = question(seed)
 
-        found = leaf_order.plan(*asked)
+        found = plan(*asked)
 
         expected = switch_rules.version_one(*asked)
         if isinstance(found, str):
@@ -114,7 +113,7 @@ def test_without_leaves_there_is_no_place(
 
     for leaves in ((), (bare,)):
         network = Network(leaves=leaves, version=version)
-        assert isinstance(leaf_order.plan(network, schema, pods, free(a="0")), str)
+        assert isinstance(plan(network, schema, pods, free(a="0")), str)
         assert network.width == 0
 
 
@@ -122,7 +121,7 @@ def test_common_jobs_stay_beside_a_large_one_that_keeps_to_its_leaf() -> None:
     inside = Tenant(schema=LARGE, nodes=frozenset({"b0", "b1"}))
     network = Network(leaves=(leaf("a"), leaf("b")), tenants=(inside,))
 
-    found = leaf_order.plan(network, NORMAL, 6, free(a="0123", b="0123"))
+    found = plan(network, NORMAL, 6, free(a="0123", b="0123"))
 
     assert found == (
         Part(nodes=(("a", "a0"), ("a", "a1"), ("a", "a2"), ("a", "a3"))),
@@ -133,7 +132,7 @@ def test_common_jobs_stay_beside_a_large_one_that_keeps_to_its_leaf() -> None:
 def test_under_a_single_layer_a_leaf_gives_no_more_than_is_asked() -> None:
     network = Network(leaves=(leaf("a"),), version=Version.SINGLE_LAYER)
 
-    found = leaf_order.plan(network, LARGE, 3, free(a="0123"))
+    found = plan(network, LARGE, 3, free(a="0123"))
 
     assert found == (Part(nodes=(("a", "a0"), ("a", "a1"), ("a", "a2"))),)
 
@@ -166,7 +165,7 @@ def test_under_2_0_shared_leaves_give_what_is_missing(
         version=Version.TWO,
     )
 
-    found = leaf_order.plan(network, LARGE, pods, slots)
+    found = plan(network, LARGE, pods, slots)
 
     assert nodes(found) == expected
 
@@ -177,7 +176,7 @@ def test_under_2_0_a_job_smaller_than_a_leaf_lies_under_one() -> None:
         leaves=(leaf("a", 8), leaf("e", 8, use=EXCLUSIVE)), version=Version.TWO
     )
 
-    found = leaf_order.plan(network, LARGE, 5, free(a="01234567", e="012345"))
+    found = plan(network, LARGE, 5, free(a="01234567", e="012345"))
 
     nodes = tuple(("e", f"e{position}") for position in range(5))
     assert found == (Part(nodes=nodes, use=EXCLUSIVE),)
@@ -189,12 +188,8 @@ def test_as_many_pods_as_positions_take_the_first_logical_leaf() -> None:
     narrow = Network(leaves=tuple(leaf(name, 2) for name in "abcd"))
     wide = Network(leaves=tuple(leaf(name, 3) for name in "abcd"))
 
-    assert leaf_order.plan(narrow, NORMAL, 2, slots) == (
-        Part(nodes=(("a", "a0"), ("c", "c1"))),
-    )
-    assert leaf_order.plan(wide, NORMAL, 2, slots) == (
-        Part(nodes=(("b", "b0"), ("d", "d1"))),
-    )
+    assert plan(narrow, NORMAL, 2, slots) == (Part(nodes=(("a", "a0"), ("c", "c1"))),)
+    assert plan(wide, NORMAL, 2, slots) == (Part(nodes=(("b", "b0"), ("d", "d1"))),)
 
 
 def test_the_last_logical_leaf_is_counted_from_the_leaves_with_the_most_slots() -> None:
@@ -202,7 +197,7 @@ def test_the_last_logical_leaf_is_counted_from_the_leaves_with_the_most_slots() 
     wide = Network(leaves=tuple(leaf(name, 8) for name in "gfabc"))
     slots = free(a="012", b="123", c="123", f="03", g="0")
 
-    assert leaf_order.plan(wide, LARGE, 4, slots) == (
+    assert plan(wide, LARGE, 4, slots) == (
         Part(nodes=(("g", "g0"), ("c", "c1"), ("c", "c2"), ("f", "f3"))),
     )
 
