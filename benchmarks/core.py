@@ -23,6 +23,7 @@ from scheduler_core.index.cluster import BestNode, Cluster, NodeState
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.decision import JobPlacement
 from scheduler_core.placement import gang as gang_placement
+from scheduler_core.placement.gang_query import Member
 from scheduler_core.placement.overlay import Overlay
 from scheduler_core.placement.pod import Placement, Rejection, place
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -168,7 +169,7 @@ def _gang_rows() -> Iterator[Row]:
 def _gang_row(figure: str, index: Callable[[], NodeIndex]) -> Row:
     """The job on an index; what making an overlay costs is part of it."""
     size = PRODUCT.chip_count
-    gang = [gang_placement.Member(name=f"pod-{i}", chips=size) for i in range(_MANY)]
+    gang = [Member(name=f"pod-{i}", chips=size) for i in range(_MANY)]
     samples = []
     for _ in range(20):
         answer, took = timed(

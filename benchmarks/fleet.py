@@ -13,7 +13,8 @@ from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.node import chips
 from scheduler_core.node.chip_mask import ids_of, mask_of
 from scheduler_core.node.decision import JobPlacement
-from scheduler_core.placement.gang import Member, plan
+from scheduler_core.placement.gang import plan
+from scheduler_core.placement.gang_query import Member
 from scheduler_core.placement.pod import Placement, place
 from scheduler_core.products.table import Product
 

@@ -28,6 +28,7 @@ from scheduler_core.placement import gang as gang_placement
 from scheduler_core.placement import job as core
 from scheduler_core.placement import job_rules
 from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.gang_query import Member
 from scheduler_core.placement.job import Terms
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.placement.overlay import Overlay
@@ -273,7 +274,7 @@ def _place_unbound(
     The bound pods of the job keep their chips and are not in the result.
     """
     members = [
-        gang_placement.Member(name=pod.name, chips=pod.total, rank=rank)
+        Member(name=pod.name, chips=pod.total, rank=rank)
         for rank, pod in enumerate(job.pods)
         if pod.uid not in job.gang.bound
     ]

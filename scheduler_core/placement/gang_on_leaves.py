@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
-from scheduler_core.placement.gang import Member, NodeQuery, assign_ranks
+from scheduler_core.placement.gang_query import Member, NodeQuery, assign_ranks
 from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import Network, Part, Request, Schema
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from scheduler_core.index.counts import Groups, set_bits
 from scheduler_core.index.queries import sort_reasons
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
-from scheduler_core.placement.gang import Member, NodeQuery, assign_ranks, verify_place
+from scheduler_core.placement.gang_query import (
+    Member,
+    NodeQuery,
+    assign_ranks,
+    verify_place,
+)
 from scheduler_core.topology import superpods
 from scheduler_core.topology.superpods import Block, Request
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement import gang, gang_on_leaves, gang_on_superpods, job_rules
-from scheduler_core.placement.gang import Member, NodeQuery
 from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.gang_query import Member, NodeQuery
 from scheduler_core.placement.job_rules import Job, Profile
 from scheduler_core.products.columns import JobRule
 from scheduler_core.topology.leaves import Network, Schema

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.index.counts import Census, Sites, nth_bit, set_bits
-from scheduler_core.placement import gang
+from scheduler_core.placement.gang_query import NodeQuery
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
@@ -150,7 +150,7 @@ def test_of_the_nodes_that_are_offered_those_count_that_can(
     ranked = cluster.ranked(wanted, count, names=names, in_network=in_network)
     expected = Census(Sites(groups), count, [name for _, _, name in ranked])
 
-    found = gang.NodeQuery(
+    found = NodeQuery(
         wanted=wanted, cluster=cluster, names=names, in_network=in_network
     ).census(groups, count)
 

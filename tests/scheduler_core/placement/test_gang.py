@@ -9,7 +9,7 @@ from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.node import chips, packing
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement import gang as gang_placement
-from scheduler_core.placement.gang import Member
+from scheduler_core.placement.gang_query import Member, assign_ranks
 from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
@@ -186,15 +186,13 @@ def test_pods_without_a_rank_take_the_free_numbers_in_their_order() -> None:
         Member(name="c", chips=8),
     ]
 
-    assert [
-        (rank, member.name) for rank, member in gang_placement.assign_ranks(gang)
-    ] == [
+    assert [(rank, member.name) for rank, member in assign_ranks(gang)] == [
         (0, "b"),
         (1, "a"),
         (2, "c"),
     ]
     with pytest.raises(ValueError, match="each once"):
-        gang_placement.assign_ranks([gang[1], gang[1]._replace(name="d")])
+        assign_ranks([gang[1], gang[1]._replace(name="d")])
 
 
 def placed(node_name: str, some: tuple[int, ...]) -> Placement:

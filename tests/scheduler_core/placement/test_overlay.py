@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.placement import gang
+from scheduler_core.placement.gang_query import Member
 from scheduler_core.placement.overlay import Overlay
 from scheduler_core.placement.pod import place
 from scheduler_core.products import table
@@ -129,7 +130,7 @@ def test_a_gang_is_planned_on_an_overlay_as_on_an_index(
     wanted: Product | str,
     sizes: list[int],
 ) -> None:
-    members = [gang.Member(name=f"pod-{i}", chips=n) for i, n in enumerate(sizes)]
+    members = [Member(name=f"pod-{i}", chips=n) for i, n in enumerate(sizes)]
     overlay = laid(Cluster(nodes), layers)
     rebuilt = Cluster([*nodes, *(state for layer in layers for state in layer)])
 
