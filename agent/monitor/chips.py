@@ -28,7 +28,7 @@ from agent.observe.announcer import Announcer
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from scheduler_core.wire import faults
-from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.annotations import WireError, render_chips
 from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
 
 
@@ -237,7 +237,7 @@ class ChipMonitor:
         unchanged.
         """
         chips, text = self._named.separated, self._separated_text
-        names = faults.render_separated(chips, self.product)
+        names = render_chips(chips, self.product)
         if text is None or chips != self._chips_in(text):
             return SeparatedNames(text=names, read=text, names=names)
         return SeparatedNames(text=text, read=text, names=names)

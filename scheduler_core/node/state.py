@@ -87,6 +87,4 @@ class NodeState:
 
     def free_for(self, row: Product) -> int:
         """Return the mask of the free chips that pods served by `row` may have."""
-        if row.for_distributed and row.network_health:
-            return self.free & ~self.network_unhealthy
-        return self.free
+        return self.free & self.usable(row)

@@ -3,7 +3,7 @@
 It reads through: a changed node answers by its own state, any other by the index.
 """
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
@@ -52,7 +52,7 @@ class Overlay(NodeIndex):
         """Return {name: node} of the nodes with chips of a resource, as a live view."""
         nodes = self._base.nodes(wanted)
         changed = self._states.get(resource_of(wanted))
-        return _Nodes(nodes, changed) if changed else nodes
+        return ChainMap(changed, nodes) if changed else nodes  # type: ignore[arg-type]  # read only
 
     def has_node(self, name: str) -> bool:
         """Return whether a node with this name has chips of any resource."""
@@ -170,29 +170,6 @@ class Overlay(NodeIndex):
                 for row in (state.row_for(wanted, in_network=in_network),)
             }
         return changed
-
-
-class _Nodes(Mapping[str, NodeState]):
-    """View of nodes with some of them in other states."""
-
-    __slots__ = ("_changed", "_nodes")
-
-    def __init__(
-        self, nodes: Mapping[str, NodeState], changed: Mapping[str, NodeState]
-    ) -> None:
-        self._nodes = nodes
-        self._changed = changed
-
-    def __getitem__(self, name: str) -> NodeState:
-        state = self._changed.get(name)
-        return self._nodes[name] if state is None else state
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._nodes
-        yield from (name for name in self._changed if name not in self._nodes)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def _sort_key(item: tuple[Product, int, str]) -> tuple[str, int, str]:

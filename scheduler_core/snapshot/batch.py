@@ -136,8 +136,7 @@ def _answer_case(case: Case, profile: Profile) -> dict[str, object]:
 def _on_node(
     node: NodeState, row: Product, count: int, problems: list[str]
 ) -> dict[str, object]:
-    usable = node.usable(row)
-    free = node.free & usable
+    usable, free = node.usable(row), node.free_for(row)
     why = chip_sets.find_reason(row, free, node.healthy, count, usable=usable)
     if why is not None:
         return {"reason": "; ".join([*problems, refusal(why, row, count).text])}

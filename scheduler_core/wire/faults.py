@@ -21,7 +21,6 @@ from scheduler_core.wire.annotations import (
     is_of_another_line,
     parse_chip,
     parse_chip_names,
-    render_chips,
 )
 from scheduler_core.wire.gojson import go_json
 from scheduler_core.wire.typed import (
@@ -153,11 +152,6 @@ def _is_of(name: str, products: Iterable[Product]) -> bool:
             continue
         return True
     return False
-
-
-def render_separated(chips: Iterable[int], product: Product) -> str:
-    """Render the text under `ManuallySeparateNPU`, ordered by id; no chip gives ""."""
-    return render_chips(chips, product)
 
 
 def render_upgrades_of_lines(

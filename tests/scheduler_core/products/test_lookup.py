@@ -10,6 +10,8 @@ from tests.machines import node_state
 from tests.scheduler_core.jobs import place_of
 
 RESOURCE = "huawei.com/Ascend910"
+A310, A310P = "huawei.com/Ascend310", "huawei.com/Ascend310P"
+NPU = "huawei.com/npu"
 
 
 def policy(value: str) -> Traits:
@@ -18,6 +20,10 @@ def policy(value: str) -> Traits:
 
 def selector(value: str) -> Traits:
     return Traits(node_selector={"accelerator-type": value})
+
+
+def strategy(value: str, **more: str) -> Traits:
+    return Traits(labels={"npu-310-strategy": value, **more})
 
 
 @pytest.mark.parametrize(
@@ -53,30 +59,18 @@ def selector(value: str) -> Traits:
         (RESOURCE, policy("chip8-node8-ra64-sp"), None),
         (RESOURCE, policy("multilevel"), None),
         (RESOURCE, policy("not-known"), "atlas-800-training"),
-        ("huawei.com/npu", Traits(), None),
-        ("huawei.com/npu", policy("not-known"), None),
-        ("huawei.com/npu", policy("chip1-softShareDev"), None),
-        ("huawei.com/npu", policy("chip4-node8"), "npu-mesh-8"),
-        ("huawei.com/npu", selector("module"), None),
-        ("huawei.com/Ascend310", Traits(), "atlas-300i-chip"),
-        (
-            "huawei.com/Ascend310",
-            Traits(labels={"npu-310-strategy": "chip"}),
-            "atlas-300i-chip",
-        ),
-        (
-            "huawei.com/Ascend310",
-            Traits(labels={"npu-310-strategy": "card"}),
-            "atlas-300i-card",
-        ),
-        ("huawei.com/Ascend310", Traits(labels={"npu-310-strategy": "x"}), None),
-        ("huawei.com/Ascend310P", Traits(), "atlas-310p"),
-        ("huawei.com/Ascend310P", Traits(labels={"duo": "false"}), "atlas-310p"),
-        (
-            "huawei.com/Ascend310P",
-            Traits(labels={"duo": "true", "npu-310-strategy": "card"}),
-            "atlas-300i-duo-card",
-        ),
+        (NPU, Traits(), None),
+        (NPU, policy("not-known"), None),
+        (NPU, policy("chip1-softShareDev"), None),
+        (NPU, policy("chip4-node8"), "npu-mesh-8"),
+        (NPU, selector("module"), None),
+        (A310, Traits(), "atlas-300i-chip"),
+        (A310, strategy("chip"), "atlas-300i-chip"),
+        (A310, strategy("card"), "atlas-300i-card"),
+        (A310, strategy("x"), None),
+        (A310P, Traits(), "atlas-310p"),
+        (A310P, Traits(labels={"duo": "false"}), "atlas-310p"),
+        (A310P, strategy("card", duo="true"), "atlas-300i-duo-card"),
         ("huawei.com/Ascend311", Traits(), None),
         ("huawei.com/Ascend910-4c", Traits(), "ascend910-4c"),
         ("huawei.com/Ascend910-4c.3cpu", Traits(), "ascend910-4c.3cpu"),
@@ -100,7 +94,7 @@ def test_a_job_means_a_row(resource: str, job: Traits, key: str | None) -> None:
 def test_duo_chips_are_only_on_nodes_that_say_so(
     labels: dict[str, str], key: str
 ) -> None:
-    resource, job = "huawei.com/Ascend310P", Traits(labels=labels)
+    resource, job = A310P, Traits(labels=labels)
 
     on_duo = lookup.find_row(resource, {"infer-card-type": "card-300i-duo"}, job)
 
@@ -173,21 +167,13 @@ def test_what_is_looked_for_is_a_row_or_any_node_of_the_resource(
         (RESOURCE, {"accelerator-type": "module"}, "atlas-800-training"),
         (RESOURCE, {"accelerator-type": "half"}, "atlas-800-training-half"),
         (RESOURCE, {"accelerator-type": "what-is-this"}, None),
-        ("huawei.com/Ascend310", {}, "atlas-300i-chip"),
-        ("huawei.com/Ascend310P", {}, "atlas-310p"),
-        (
-            "huawei.com/Ascend310P",
-            {"infer-card-type": "card-300i-duo"},
-            "atlas-300i-duo-chip",
-        ),
-        (
-            "huawei.com/npu",
-            {"accelerator-type": "module-910b-16"},
-            "npu-atlas-a2-box16",
-        ),
-        ("huawei.com/npu", {"accelerator-type": "half"}, "npu-atlas-800-training-half"),
-        ("huawei.com/npu", {"accelerator-type": "what-is-this"}, "npu-flat-16"),
-        ("huawei.com/npu", {}, "npu-flat-16"),
+        (A310, {}, "atlas-300i-chip"),
+        (A310P, {}, "atlas-310p"),
+        (A310P, {"infer-card-type": "card-300i-duo"}, "atlas-300i-duo-chip"),
+        (NPU, {"accelerator-type": "module-910b-16"}, "npu-atlas-a2-box16"),
+        (NPU, {"accelerator-type": "half"}, "npu-atlas-800-training-half"),
+        (NPU, {"accelerator-type": "what-is-this"}, "npu-flat-16"),
+        (NPU, {}, "npu-flat-16"),
         ("nvidia.com/gpu", {}, None),
     ],
 )
@@ -210,12 +196,12 @@ def test_of_a_virtual_device_a_pod_has_one() -> None:
 
 @pytest.mark.parametrize("key", ["npu-mesh-8", "npu-atlas-a2-8", "npu-flat-16"])
 def test_a_node_of_npu_serves_the_row_that_a_jobs_policy_means(key: str) -> None:
-    row, own = table.by_key(key), lookup.find_node_row("huawei.com/npu", {})
+    row, own = table.by_key(key), lookup.find_node_row(NPU, {})
     assert own is not None
     node = node_state("a", own, 0b1111_0001, inventory=0xFF)
 
     answer = place(row, 4, Cluster([node]))
 
     assert place_of(answer).node == "a"
-    assert lookup.resolve_job("huawei.com/npu", policy(row.policies[0])) is row
-    assert lookup.resolve_job("huawei.com/npu", Traits()) is None
+    assert lookup.resolve_job(NPU, policy(row.policies[0])) is row
+    assert lookup.resolve_job(NPU, Traits()) is None

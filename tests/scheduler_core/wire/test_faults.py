@@ -13,7 +13,6 @@ def test_the_list_of_separated_chips_is_read_as_people_write_it() -> None:
 
     assert faults.parse_separated(text, PRODUCT) == (0, 3)
     assert faults.parse_separated("", PRODUCT) == ()
-    assert faults.render_separated((3, 0), PRODUCT) == "Ascend910-0,Ascend910-3"
 
 
 def test_a_name_that_is_no_chip_is_said_with_its_place() -> None:

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -53,14 +53,7 @@ def test_a_pod_with_containers_of_every_kind() -> None:
 
     needs = ((INIT, 4), (SIDECAR, 1), (APP, 2), (APP, 1))
     assert pod == NpuPod(
-        uid="uid-1",
-        namespace="default",
-        name="train-0",
-        node="node-1",
-        phase="Pending",
-        owner="ReplicaSet/default/train",
-        annotations={},
-        created="2026-01-01T00:00:00Z",
+        **asdict(META),
         needs=(
             ContainerNeed(name="fetch", kind=INIT, count=4),
             ContainerNeed(name="logs", kind=SIDECAR, count=1),
