@@ -1,6 +1,6 @@
 """The table: every parser of something that comes from outside."""
 
-from tests.hostile import configured, objects, questions, texts, volcano
+from tests.hostile import objects, questions, texts, volcano
 from tests.hostile.row import Row
 
 ROWS: tuple[Row, ...] = (
@@ -8,5 +8,4 @@ ROWS: tuple[Row, ...] = (
     *objects.ROWS,
     *questions.ROWS,
     *volcano.ROWS,
-    *configured.ROWS,
 )
