@@ -1,6 +1,13 @@
-"""Switch affinity 1.0 against the rule said a second time, and its edges."""
+"""Switch affinity against its rules: 1.0 said a second time, edges, any question."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.topology.leaves import (
@@ -22,58 +29,70 @@ LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
 IDLE, SHARED, EXCLUSIVE = LeafUse.IDLE, LeafUse.SHARED, LeafUse.EXCLUSIVE
 
 
+T = TypeVar("T")
+#: (least, most) -> a number between them, or one of them
+Pick = Callable[[int, int], int]
+
+
 def mixed(seed: int, below: int) -> int:
     """Numbers without a visible pattern, the same in every run."""
     return (seed * 0x9E3779B97F4A7C15 & (1 << 64) - 1) * below >> 64
 
 
-def question(seed: int) -> tuple[Network, Schema, int, Slots]:
+def picker(numbers: Iterator[int]) -> Pick:
+    return lambda least, most: least + next(numbers) % (most - least + 1)
+
+
+def question(pick: Pick) -> tuple[Network, Schema, int, Slots]:
     """A small network, some of its nodes free, some jobs running, a job to place."""
-    numbers = (mixed(seed * 1009 + at, 1 << 20) for at in range(10_000))
-    width, leaves = 1 + next(numbers) % 6, 1 + next(numbers) % 8
-    names = "abcdefgh"[:leaves]
-    slots: Slots = {}
-    share = 1 + next(numbers) % 8
-    for name in names:
-        for position in range(width):
-            if next(numbers) % 8 < share:
-                slots[f"{name}{position}"] = ("", next(numbers) % 3)
-    tenants = [
+
+    def one(items: Iterable[T]) -> T:
+        some = tuple(items)
+        return some[pick(0, len(some) - 1)]
+
+    width, names = pick(1, 6), "abcdefgh"[: pick(1, 8)]
+    every = [f"{name}{position}" for name in names for position in range(width)]
+    share = pick(1, 8)
+    slots = {node: ("", pick(0, 2)) for node in every if pick(1, 8) <= share}
+    tenants = tuple(
         Tenant(
-            schema=NORMAL if next(numbers) % 2 else LARGE,
-            nodes=frozenset(
-                f"{names[next(numbers) % leaves]}{next(numbers) % width}"
-                for _ in range(1 + next(numbers) % 3)
-            ),
+            schema=one(Schema),
+            nodes=frozenset(one([*every, "x0"]) for _ in range(pick(1, 3))),
         )
-        for _ in range(next(numbers) % 3)
-    ]
-    network = Network(
-        leaves=tuple(
-            Leaf(
-                name=name,
-                servers=tuple(
-                    Server(node=f"{name}{p}", slice_id=next(numbers) % width)
-                    for p in range(width - (next(numbers) % 5 == 0))
-                ),
-            )
-            for name in names
-        ),
-        tenants=tuple(tenants),
+        for _ in range(pick(0, 2))
     )
-    schema = NORMAL if next(numbers) % 2 else LARGE
-    return network, schema, 1 + next(numbers) % 12, slots
+    leaves = tuple(
+        Leaf(
+            name=name,
+            servers=tuple(
+                Server(node=f"{name}{p}", slice_id=pick(0, width - 1))
+                for p in range(width - (pick(1, 5) == 1))
+            ),
+            use=one(LeafUse),
+            healthy=one((True, False)),
+        )
+        for name in names
+    )
+    network = Network(
+        leaves=leaves,
+        version=one(Version),
+        shared_leaves=pick(1, 2),
+        tenants=tenants,
+    )
+    return network, one(Schema), pick(1, 12), slots
 
 
 @pytest.mark.seed("003-07", "003-08")
 def test_thousands_of_networks_agree_with_the_rule() -> None:
     seen = set()
     for seed in range(4_000):
-        asked = question(seed)
+        numbers = (mixed(seed * 1009 + at, 1 << 20) for at in range(10_000))
+        network, schema, pods, slots = question(picker(numbers))
+        network = replace(network, version=Version.ONE)
 
-        found = plan(*asked)
+        found = plan(network, schema, pods, slots)
 
-        expected = switch_rules.version_one(*asked)
+        expected = switch_rules.version_one(network, schema, pods, slots)
         if isinstance(found, str):
             assert expected is None, seed
             seen.add("refused")
@@ -83,6 +102,43 @@ def test_thousands_of_networks_agree_with_the_rule() -> None:
         leaves = {len({leaf for leaf, _ in part.nodes}) for part in found}
         seen.add(f"{'logical' if max(leaves) > 1 else 'whole'} {min(len(found), 2)}")
     assert seen == {"refused", "whole 1", "whole 2", "logical 1", "logical 2"}
+
+
+@pytest.mark.property
+@given(st.data())
+def test_whatever_is_asked_the_answer_keeps_the_rules(data: st.DataObject) -> None:
+    asked, schema, pods, slots = question(
+        lambda least, most: data.draw(st.integers(least, most))
+    )
+    found = plan(asked, schema, pods, slots)
+    if isinstance(found, str):
+        assert str(pods) in found
+        return
+    ports = [port for part in found for port in part.nodes]
+    leaves = {name for name, _ in ports}
+    own = {each.name: {s.node for s in each.servers} for each in asked.leaves}
+
+    assert len({node for _, node in ports}) == len(ports) == pods
+    assert all(node in slots and node in own[name] for name, node in ports)
+    is_large = schema is Schema.LARGE_MODEL
+    if asked.version is Version.SINGLE_LAYER or (is_large and pods < 4):
+        assert len(leaves) == 1
+    elif is_large and len(leaves) > 1 and asked.version is Version.ONE:
+        positions = Counter(int(node[1:]) for _, node in ports)
+        loads = [positions[p] for p in range(asked.width)]
+        assert max(loads) - min(loads) <= 1
+        for tenant in asked.tenants:
+            crossed = [
+                name
+                for name, there in own.items()
+                if there & tenant.nodes and tenant.nodes - there
+            ]
+            small = {n for n in crossed if len(own[n] & slots.keys()) < pods}
+            assert leaves.isdisjoint(small)
+    elif is_large and len(leaves) > 1:
+        shared = [part for part in found if part.use is LeafUse.SHARED]
+        assert len(shared) <= max(asked.shared_leaves, 1)
+        assert all(part.healthy for part in found)
 
 
 def test_what_runs_under_leaves_is_known_by_leaf() -> None:
