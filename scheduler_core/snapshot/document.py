@@ -34,17 +34,23 @@ Absent keys have their defaults.
 
 import json
 from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
 
 from scheduler_core.documents.parsers import read_json, versioned
+from scheduler_core.products.columns import Product
 from scheduler_core.snapshot import parts
 from scheduler_core.snapshot.values import (
     VERSION,
     Snapshot,
+    SnapshotBudget,
     SnapshotJob,
     SnapshotNode,
     SnapshotPod,
     SnapshotSwitches,
 )
+
+#: {key of the file: its value}
+_Fields = dict[str, object]
 
 
 def parse(text: str) -> Snapshot:
@@ -58,103 +64,71 @@ def parse(text: str) -> Snapshot:
 
 def render(snapshot: Snapshot) -> str:
     """Return the text of a snapshot's file, in the given order, without defaults."""
+    optional: dict[str, list[_Fields]] = {
+        "pods": [_render(pod, "phase") for pod in snapshot.pods],
+        "jobs": [_render(job) for job in snapshot.jobs],
+        "budgets": [_render(budget) for budget in snapshot.budgets],
+    }
+    switches = snapshot.switches
     document = {
         "version": VERSION,
-        "nodes": [_render_node(node) for node in snapshot.nodes],
-        **_drop_empty(
-            pods=[_render_pod(pod) for pod in snapshot.pods],
-            jobs=[_render_job(job) for job in snapshot.jobs],
-            budgets=[
-                {"name": budget.name, "allowed": budget.allowed}
-                for budget in snapshot.budgets
-            ],
-        ),
-        **({} if snapshot.switches is None else _render_switches(snapshot.switches)),
+        "nodes": [_render(node) for node in snapshot.nodes],
+        **{name: rendered for name, rendered in optional.items() if rendered},
+        **({} if switches is None else {"switches": _render_switches(switches)}),
         "superpods": {
             "size": snapshot.superpod_size,
             "reserve": snapshot.superpod_reserve,
         },
-        "profile": snapshot.profile.value,
+        "profile": snapshot.profile,
     }
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(document, ensure_ascii=False, indent=1, default=_plain) + "\n"
 
 
-def _drop_empty(**fields: object) -> dict[str, object]:
-    """Return the fields whose values are not empty."""
-    return {name: value for name, value in fields.items() if value not in ((), [], {})}
-
-
-def _drop_unset(**fields: object) -> dict[str, object]:
-    """Return the fields whose values are neither None nor ""."""
-    return {name: value for name, value in fields.items() if value not in (None, "")}
-
-
-def _render_node(node: SnapshotNode) -> Mapping[str, object]:
+def _render(
+    part: SnapshotNode | SnapshotPod | SnapshotJob | SnapshotBudget, *always: str
+) -> _Fields:
+    """Return the fields of a part that differ from their defaults, and `always`."""
     return {
-        "name": node.name,
-        "product": node.product.key,
-        "chips": node.chips,
-        **_drop_empty(
-            unhealthy=node.unhealthy,
-            network_unhealthy=node.network_unhealthy,
-            held=node.held,
-            releasing=node.releasing,
-        ),
-        **({} if node.listed is None else {"listed": node.listed}),
-        **_drop_unset(
-            barred=node.barred and node.barred.value,
-            superpod=node.superpod if node.superpod >= 0 else None,
-        ),
-        **_drop_empty(labels=dict(node.labels), annotations=dict(node.annotations)),
+        field.name: value
+        for field in fields(part)
+        if (value := getattr(part, field.name)) != _default(field)
+        or field.name in always
     }
 
 
-def _render_pod(pod: SnapshotPod) -> Mapping[str, object]:
+def _default(field: Field[object]) -> object:
+    """Return the default of a field; for a required one a value that differs."""
+    return (
+        field.default if field.default_factory is MISSING else field.default_factory()
+    )
+
+
+def _plain(value: Product | Mapping[str, str]) -> str | dict[str, str]:
+    """Return a value of a field as JSON has it."""
+    return value.key if isinstance(value, Product) else dict(value)
+
+
+def _render_switches(switches: SnapshotSwitches) -> _Fields:
     return {
-        "name": pod.name,
-        "node": pod.node,
-        "chips": pod.chips,
-        **_drop_unset(resource=pod.resource),
-        "phase": pod.phase,
-        **({"terminating": True} if pod.terminating else {}),
-        **({"priority": pod.priority} if pod.priority else {}),
-        **_drop_unset(started_s=pod.started_s, job=pod.job, rank=pod.rank),
-        **_drop_empty(budgets=pod.budgets),
-    }
-
-
-def _render_job(job: SnapshotJob) -> Mapping[str, object]:
-    return {
-        "name": job.name,
-        **_drop_unset(
-            min_available=job.min_available, schema=job.schema and job.schema.value
-        ),
-    }
-
-
-def _render_switches(switches: SnapshotSwitches) -> Mapping[str, object]:
-    return {
-        "switches": {
-            "version": switches.version.value,
-            "shared_leaves": switches.shared_leaves,
-            "leaves": [
-                {
-                    "name": leaf.name,
-                    "use": leaf.use.name.lower(),
-                    "healthy": leaf.healthy,
-                    "servers": [
-                        {
-                            **_drop_unset(node=server.node),
-                            **(
-                                {}
-                                if server.slice_id == position
-                                else {"slice": server.slice_id}
-                            ),
-                        }
-                        for position, server in enumerate(leaf.servers)
-                    ],
-                }
-                for leaf in switches.leaves
-            ],
-        }
+        "version": switches.version,
+        "shared_leaves": switches.shared_leaves,
+        "leaves": [
+            {
+                "name": leaf.name,
+                "use": leaf.use.name.lower(),
+                "healthy": leaf.healthy,
+                "servers": [
+                    {
+                        **({"node": server.node} if server.node else {}),
+                        **(
+                            {}
+                            if server.slice_id == position
+                            else {"slice": server.slice_id}
+                        ),
+                    }
+                    for position, server in enumerate(leaf.servers)
+                ],
+            }
+            for leaf in switches.leaves
+        ],
     }
