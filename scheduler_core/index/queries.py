@@ -230,7 +230,6 @@ class NodeIndex(ABC):
     ) -> Sequence[Bucket | None]:
         """Return the bucket of each node; None for nodes that do not serve `wanted`."""
 
-    @abstractmethod
     def _best_of_all(
         self,
         wanted: Product | str,
@@ -239,7 +238,12 @@ class NodeIndex(ABC):
         *,
         in_network: bool,
     ) -> BestNode | None:
-        """Return `best` over all nodes."""
+        """Return `best` over all nodes; an index may know a faster way."""
+        ranked = self._ranked_of_all(wanted, count, in_network=in_network)
+        for row, rank, name in ranked:
+            if name not in avoid:
+                return BestNode(node=self.nodes(row)[name], row=row, rank=rank)
+        return None
 
     @abstractmethod
     def _ranked_of_all(

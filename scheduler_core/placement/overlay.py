@@ -4,12 +4,12 @@ It reads through: a changed node answers by its own state, any other by the inde
 """
 
 from collections import ChainMap, Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
 from scheduler_core.index.buckets import NEVER, Bucket
 from scheduler_core.index.counts import Census, Groups
-from scheduler_core.index.queries import BestNode, NodeIndex, rank_names
+from scheduler_core.index.queries import NodeIndex, rank_names
 from scheduler_core.node.state import NodeState, resource_of
 from scheduler_core.products.columns import Product
 
@@ -112,21 +112,6 @@ class Overlay(NodeIndex):
         for index in compress(range(len(names)), map(changed.__contains__, names)):
             buckets[index] = changed[names[index]]
         return buckets
-
-    def _best_of_all(
-        self,
-        wanted: Product | str,
-        count: int,
-        avoid: Container[str],
-        *,
-        in_network: bool,
-    ) -> BestNode | None:
-        for row, rank, name in self._ranked_of_all(
-            wanted, count, in_network=in_network
-        ):
-            if name not in avoid:
-                return BestNode(node=self.nodes(row)[name], row=row, rank=rank)
-        return None
 
     def _ranked_of_all(
         self, wanted: Product | str, count: int, *, in_network: bool
