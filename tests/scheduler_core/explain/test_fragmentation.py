@@ -19,13 +19,9 @@ ROWS = [*OWN, *(distributed(row) for row in OWN if distributed(row) is not row)]
 SCATTERED = [row for row in ROWS if row.ways[1] == (Way.EMPTIEST_FIRST,)]
 
 
-def by_row(rows: list[Product]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        "row",
-        [
-            pytest.param(row, id=f"{row.key}{'-jobs' * row.for_distributed}")
-            for row in rows
-        ],
+def by_row(some: list[Product]) -> pytest.MarkDecorator:
+    return rows(
+        "row", {f"{row.key}{'-jobs' * row.for_distributed}": row for row in some}
     )
 
 

@@ -1,5 +1,6 @@
 """Questions to files: every part of a snapshot and of a job reaches its decision."""
 
+from dataclasses import replace
 from typing import Any
 
 from scheduler_core.explain.node import NodeExplanation, Step
@@ -31,24 +32,25 @@ A3 = table.by_key("atlas-a3-8-superpod")
 X, Y = {"zone": "x"}, {"zone": "y"}
 
 
+def asked(found: Snapshot, chips: int = 8, **job: Any) -> Case:
+    """A job for Ascend 910 chips of a snapshot."""
+    return Case(snapshot=found, job=Job(resource=RESOURCE, chips=chips, **job))
+
+
 def nodes(answer: object) -> list[str]:
     return [place.node for place in places_of(answer)]
 
 
 def test_one_pod_goes_where_place_lets_it_among_the_nodes_of_its_selector() -> None:
     found = Snapshot(nodes=(node("a", labels=X), node("b", labels=Y)))
-    job = Job(resource=RESOURCE, chips=8, node_selector=Y)
 
-    answer = questions.decide(Case(snapshot=found, job=job))
+    place = place_of(questions.decide(asked(found, node_selector=Y)))
 
-    place = place_of(answer)
     assert (place.node, place.chips) == ("b", EIGHT)
 
 
 def test_a_node_that_the_selector_does_not_allow_says_so() -> None:
-    found = Snapshot(nodes=(node("a", labels=X),))
-    job = Job(resource=RESOURCE, chips=8, node_selector=Y)
-    case = Case(snapshot=found, job=job)
+    case = asked(Snapshot(nodes=(node("a", labels=X),)), node_selector=Y)
 
     said = "the job's node selector does not allow it"
     step = Step(about="selector", text=said, holds=False)
@@ -59,20 +61,17 @@ def test_a_node_that_the_selector_does_not_allow_says_so() -> None:
 def test_pods_of_a_job_are_placed_together() -> None:
     found = Snapshot(nodes=(node("a"), node("b", held=(0,)), node("c")))
 
-    answer = questions.decide(
-        Case(snapshot=found, job=Job(resource=RESOURCE, chips=8, pods=2))
-    )
+    answer = questions.decide(asked(found, pods=2))
 
     assert nodes(answer) == ["a", "c"]
 
 
 def test_the_rules_over_a_job_hold_as_the_snapshot_says() -> None:
-    job = Job(resource=RESOURCE, chips=4, pods=2)
     strict = Snapshot(nodes=(node("a"),))
-    relaxed = Snapshot(nodes=(node("a"),), profile=Profile.PER_POD)
+    relaxed = replace(strict, profile=Profile.PER_POD)
 
-    refused = questions.decide(Case(snapshot=strict, job=job))
-    placed = questions.decide(Case(snapshot=relaxed, job=job))
+    refused = questions.decide(asked(strict, 4, pods=2))
+    placed = questions.decide(asked(relaxed, 4, pods=2))
 
     text = "up to 8 chips must be one pod, found 2 pods"
     assert refused == Rejection(job=text, reasons=())
@@ -118,9 +117,9 @@ def test_a_job_that_asks_for_it_lies_under_leaf_switches() -> None:
     found = Snapshot(
         nodes=(node("a"), node("b")), switches=SnapshotSwitches(leaves=leaves)
     )
-    job = Job(resource=RESOURCE, chips=8, labels={"tor-affinity": "large-model-schema"})
+    labels = {"tor-affinity": "large-model-schema"}
 
-    answer = questions.decide(Case(snapshot=found, job=job))
+    answer = questions.decide(asked(found, labels=labels))
 
     (place,) = places_of(answer)
     assert (place.node, place.leaf, place.leaf_use) == ("a", "a", LeafUse.IDLE)
@@ -134,14 +133,12 @@ def test_a_job_of_superpods_lies_in_them_as_its_block_and_reserve_say() -> None:
         ),
         superpod_reserve=1,
     )
-    job = Job(
-        resource=RESOURCE,
-        chips=8,
+    case = asked(
+        found,
         pods=2,
         annotations={"sp-block": "16"},
         node_selector={"accelerator-type": "module-a3-8-super-pod"},
     )
-    case = Case(snapshot=found, job=job)
 
     assert nodes(questions.decide(case)) == ["y0", "y1"]
     assert questions.evict(case) is None
@@ -155,12 +152,8 @@ def test_advice_is_given_for_one_pod_and_for_several() -> None:
     found = Snapshot(nodes=(node("a", held=(3,)), node("b")))
 
     advised = [
-        questions.advise(Case(snapshot=found, job=job))
-        for job in (
-            Job(resource=RESOURCE, chips=8, node_selector={"zone": "none"}),
-            Job(resource=RESOURCE, chips=8, pods=2),
-            Job(resource=RESOURCE, chips=8),
-        )
+        questions.advise(asked(found, **job))
+        for job in ({"node_selector": {"zone": "none"}}, {"pods": 2}, {})
     ]
 
     assert [each and each.text for each in advised] == [
@@ -193,12 +186,7 @@ def test_whom_to_evict_is_said_by_priorities_budgets_and_what_jobs_can_spare() -
     )
 
     victims = [
-        questions.evict(
-            Case(
-                snapshot=found,
-                job=Job(resource=RESOURCE, chips=chips, priority=priority),
-            )
-        )
+        questions.evict(asked(found, chips, priority=priority))
         for chips, priority in ((2, 1), (8, 1), (2, 0))
     ]
 
