@@ -123,13 +123,12 @@ def _is_of_another(name: str, own_prefix: str) -> bool:
     )
 
 
-def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ...]:
-    """Parse the chips of a list such as `Ascend910-0,Ascend910-1`.
+def parse_chips(text: str, product: Product) -> tuple[int, ...]:
+    """Parse the chips of an annotation such as `Ascend910-0,Ascend910-1`.
 
     Args:
         text: List of at least one chip, in any order, without blanks.
         product: Row of the node.
-        path: Path of the text, for the error; "" is the resource's annotation.
 
     Returns:
         Physical ids, ascending.
@@ -137,15 +136,16 @@ def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ..
     Raises:
         WireError: Blanks, empty elements, a chip named twice, an unknown chip.
     """
-    path = path or annotation_path(product.resource)
-    if len(text) > _LONGEST_CACHED:
-        return parse_chip_names(text.split(","), product, path=path)
-    return _chips_of(text, product, path)
+    parse = _cached_chips if len(text) <= _LONGEST_CACHED else _chips_of
+    return parse(text, product)
 
 
-@lru_cache(maxsize=1024)
-def _chips_of(text: str, product: Product, path: str) -> tuple[int, ...]:
+def _chips_of(text: str, product: Product) -> tuple[int, ...]:
+    path = annotation_path(product.resource)
     return parse_chip_names(text.split(","), product, path=path)
+
+
+_cached_chips = lru_cache(maxsize=1024)(_chips_of)
 
 
 def parse_chip_names(
