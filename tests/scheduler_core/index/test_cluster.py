@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from scheduler_core.node.order import Rank
 from scheduler_core.node.reasons import Reason, refusal
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.machines import atlas, atlas_with, variant
-from tests.scheduler_core.indexed import Model, follow, node_states
+from tests.scheduler_core.indexed import Model, best_by_hand, follow, node_states
 
 RESOURCE = PRODUCT.resource
 OTHER = variant(key="atlas-other", resource="huawei.com/Ascend310")
@@ -28,12 +28,14 @@ def line_of(state: NodeState) -> tuple[str, str]:
     return state.name, state.product.resource
 
 
+def by_hand(model: Iterable[NodeState], count: int) -> BestNode | None:
+    return best_by_hand(model, RESOURCE, count)
+
+
 def rank(state: NodeState | None, count: int) -> int | None:
-    """How good a node is, or None when it cannot serve; nothing is indexed here."""
-    if state is None or state.barred or state.product.resource != RESOURCE:
-        return None
-    key = node_order.rank(state.product, state.healthy, state.free, count)
-    return None if key is None else node_order.encode_rank(state.product, key)
+    """How good a node is, or None when it cannot serve."""
+    best = by_hand([state] if state else [], count)
+    return best and best.rank
 
 
 def reason(state: NodeState | None, count: int) -> str:
@@ -41,19 +43,6 @@ def reason(state: NodeState | None, count: int) -> str:
         return "no such NPU"
     why = state.barred or chips.find_reason(PRODUCT, state.free, state.healthy, count)
     return refusal(why or Reason.CONFLICT, PRODUCT, count).text
-
-
-def by_hand(model: Sequence[NodeState], count: int) -> BestNode | None:
-    """The best of these nodes by looking at all of them."""
-    ranked = [
-        (number, state.name, state)
-        for state in model
-        if (number := rank(state, count)) is not None
-    ]
-    if not ranked:
-        return None
-    number, _, state = min(ranked, key=lambda item: item[:2])
-    return BestNode(node=state, row=PRODUCT, rank=number)
 
 
 @pytest.mark.property
@@ -77,7 +66,7 @@ def test_the_index_answers_as_if_it_had_looked_at_every_node(
     assert cluster.names == sorted({name for name, _ in every})
     assert len(cluster) == len(cluster.names)
     assert cluster.nodes(RESOURCE) == model
-    assert cluster.best(RESOURCE, count) == by_hand(tuple(model.values()), count)
+    assert cluster.best(RESOURCE, count) == by_hand(model.values(), count)
     assert cluster.best(RESOURCE, count, avoid=avoid) == by_hand(outside, count)
     assert cluster.best(RESOURCE, count, names=asked, avoid=avoid) == by_hand(
         known, count

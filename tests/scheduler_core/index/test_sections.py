@@ -1,20 +1,18 @@
 """Nodes that serve by another row than their own, and jobs of several pods."""
 
-from collections.abc import Iterable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.index.cluster import Cluster, NodeState
-from scheduler_core.node import chips, order
+from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason, refusal
 from scheduler_core.placement.pod import Placement, Rejection, place
 from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import Product
 from tests.machines import node_state
-from tests.scheduler_core.indexed import Model, follow, node_states
+from tests.scheduler_core.indexed import Model, best_by_hand, follow, node_states
 from tests.scheduler_core.jobs import place_of
 
 ATLAS, FLAT_8 = table.ATLAS_800_TRAINING, table.by_key("flat-8")
@@ -29,31 +27,6 @@ WANTED = (*OWN, FLAT_8, DISTRIBUTED)
 
 names = st.sampled_from([f"node-{index}" for index in range(6)])
 states = node_states(OWN, names)
-
-
-def by_hand(
-    model: Iterable[NodeState], wanted: Product | str, count: int, *, in_network: bool
-) -> tuple[str, tuple[int, ...]] | None:
-    """Node and chips by looking at all nodes."""
-    keyed = []
-    for state in model:
-        own = state.product
-        if isinstance(wanted, str):
-            row = own if own.resource == wanted else None
-        else:
-            row = wanted if state.serves(wanted) else None
-        if row is None or state.barred:
-            continue
-        row = distributed(row) if in_network else row
-        free = state.free & state.usable(row)
-        key = order.rank(row, state.healthy, free, count)
-        if key is not None:
-            chosen = chips.ids_of(chips.choose(row, free, count))
-            keyed.append(((row.key, key, state.name), chosen))
-    if not keyed:
-        return None
-    (_, _, name), chosen = min(keyed)
-    return name, chosen
 
 
 @pytest.mark.property
@@ -77,17 +50,20 @@ def test_whatever_is_asked_the_index_answers_as_if_it_had_looked_at_every_node(
         if index == asked_at:
             place(wanted, count, cluster, in_network=in_network)
         follow(cluster, model, change)
-    expected = by_hand(model.values(), wanted, count, in_network=in_network)
+    best = best_by_hand(model.values(), wanted, count, in_network=in_network)
 
     answer = place(wanted, count, cluster, in_network=in_network)
     named = place(wanted, count, cluster, names=cluster.names, in_network=in_network)
 
     assert named == answer
     if isinstance(answer, Rejection):
-        assert expected is None
+        assert best is None
         assert answer.nodes == len(cluster)
     else:
-        assert (answer.node, answer.chips) == expected
+        assert best is not None
+        free = best.node.free & best.node.usable(best.row)
+        chosen = chips.ids_of(chips.choose(best.row, free, count))
+        assert (answer.node, answer.chips) == (best.node.name, chosen)
 
 
 @pytest.mark.property
