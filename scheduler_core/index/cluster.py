@@ -185,10 +185,6 @@ class Cluster(NodeIndex):
     ) -> Census:
         """Return the census of the nodes of each leaf or SuperPoD that can take a pod.
 
-        Returns:
-            A census that the index owns and updates: read it before the index changes
-            again, and do not change it.
-
         Cost:
             The first query: a step for each node. Later ones: none, or a step for
             each site when `groups` is an equal but different object.

@@ -284,7 +284,9 @@ def test_the_label_says_what_a_job_asks_for() -> None:
         NORMAL,
     ]
     assert [schema_of(text) for text in ("", "null")] == [None, None]
-    with pytest.raises(ValueError, match="label tor-affinity: expected one of"):
+    known = "large-model-schema, normal-schema, null"
+    said = f"label tor-affinity: expected one of {known}, found 'some-schema'"
+    with pytest.raises(ValueError, match=f"^{said}$"):
         schema_of("some-schema")
 
 

@@ -19,7 +19,6 @@ from scheduler_core.topology.leaves import (
     Server,
     Tenant,
     Version,
-    schema_of,
 )
 from tests.scheduler_core.leaf_parts import Slots, free, leaf, nodes, plan
 from tests.scheduler_core.topology import switch_rules
@@ -256,10 +255,3 @@ def test_the_last_logical_leaf_is_counted_from_the_leaves_with_the_most_slots() 
     assert plan(wide, LARGE, 4, slots) == (
         Part(nodes=(("g", "g0"), ("c", "c1"), ("c", "c2"), ("f", "f3"))),
     )
-
-
-def test_a_label_that_means_nothing_is_answered_with_those_that_do() -> None:
-    known = "large-model-schema, normal-schema, null"
-    said = f"label tor-affinity: expected one of {known}, found 'some-schema'"
-    with pytest.raises(ValueError, match=f"^{said}$"):
-        schema_of("some-schema")
