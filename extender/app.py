@@ -118,7 +118,7 @@ class Extender:
             async with asyncio.TaskGroup() as group:
                 group.create_task(parts.informers.run(), name="informers")
                 group.create_task(parts.resync.run(), name="resync")
-                group.create_task(parts.announcer.recorder.run(), name="events")
+                group.create_task(parts.recorder.run(), name="events")
                 group.create_task(parts.waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
                 if parts.tor_share is not None:

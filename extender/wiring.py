@@ -81,7 +81,7 @@ class Parts:
 
     cache: Cache
     apply: Apply
-    announcer: Announcer
+    recorder: Recorder
     waker: SchedulerWaker
     networks: NetworkTopology
     job_calls: JobCalls
@@ -195,7 +195,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
     return Parts(
         cache=cache,
         apply=dispatcher.apply,
-        announcer=announcer,
+        recorder=recorder,
         waker=waker,
         networks=networks,
         job_calls=job_calls,
