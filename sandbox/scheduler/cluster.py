@@ -24,7 +24,6 @@ class Cluster:
     #: {uid: (pod, node)}
     _bound: dict[str, tuple[Pod, str]] = field(default_factory=dict)
     _assumed: dict[str, tuple[Pod, str]] = field(default_factory=dict)
-    _start: int = 0
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count a pod on the node that it will be bound to."""
@@ -66,16 +65,6 @@ class Cluster:
             name: Load(pods=count, requests=requests[name])
             for name, count in counts.items()
         }
-
-    def in_turn(self) -> list[str]:
-        """Return the nodes' names in the order in which they are looked at now."""
-        names = sorted(self.nodes)
-        return names[self._start :] + names[: self._start]
-
-    def looked_at(self, count: int) -> None:
-        """Begin after these nodes next time (schedule_one.go: nextStartNodeIndex)."""
-        if self.nodes:
-            self._start = (self._start + count) % len(self.nodes)
 
 
 def changes(known: dict[str, Object], event: Event) -> list[tuple[Object, bool]]:

@@ -22,13 +22,13 @@ class ExtenderError(Exception):
     """The extender said no to the whole call, or did not answer properly."""
 
 
-#: As in `daemonset/overlays/kube-scheduler`.
-MANAGED = (
+#: What its scheduler asks it about, as in `daemonset/overlays/kube-scheduler`.
+MANAGED = {
     "huawei.com/Ascend910",
     "huawei.com/Ascend310",
     "huawei.com/Ascend310P",
     "huawei.com/npu",
-)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,8 @@ class ExtenderSettings:
     """One entry of `extenders` in the scheduler's configuration."""
 
     url: str
-    managed_resources: tuple[str, ...] = MANAGED
     node_cache_capable: bool = True
     http_timeout_s: float = 5.0
-    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +61,8 @@ class Extender:
 
     def is_interested(self, pod: Pod) -> bool:
         """Whether a container of the pod asks for a managed resource."""
-        managed = set(self._settings.managed_resources)
-        return not managed or any(
-            managed & (resources.get(kind) or {}).keys()
+        return any(
+            MANAGED & (resources.get(kind) or {}).keys()
             for group in ("containers", "initContainers")
             for container in pod.source["spec"].get(group) or ()
             for resources in (container.get("resources") or {},)
@@ -88,17 +85,14 @@ class Extender:
         )
 
     async def prioritize(self, pod: Pod, nodes: Sequence[Object]) -> dict[str, int]:
-        """Ask for scores: {node: 0 to 100, times weight}.
+        """Ask for scores: {node: 0 to 100}.
 
         Raises:
             ExtenderError: there is no score.
         """
         result = await self._post("prioritize", self._arguments(pod, nodes))
         scores = [_lowered(entry) for entry in result or ()]
-        return {
-            entry["host"]: entry["score"] * self._settings.weight * _SCALE
-            for entry in scores
-        }
+        return {entry["host"]: entry["score"] * _SCALE for entry in scores}
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Let the extender bind the pod.

@@ -43,7 +43,7 @@ class UnschedulableError(Exception):
 
 
 class SchedulingLoop:
-    """A scheduler for one API server, with one extender or none.
+    """A scheduler for one API server, with one extender.
 
     Protects: one pod is decided at a time; an assumed pod counts until its bind
     has failed or the API server shows it.
@@ -53,30 +53,24 @@ class SchedulingLoop:
         self,
         api_url: str,
         token: str,
-        extender_url: str = "",
         *,
-        extender: ExtenderSettings | None = None,
+        extender: ExtenderSettings,
         backoff_s: float = 1.0,
-        seed: int = 0,
     ) -> None:
         """Describe the loop; `start` starts it.
 
         Args:
             api_url: Base URL of the API server.
             token: Bearer token for it.
-            extender_url: Base URL of the extender; empty: none.
-            extender: Its other settings; takes the place of `extender_url`.
+            extender: Where its extender is, and how it is asked.
             backoff_s: Pause after a pod's first failure; doubles up to 10 s.
-            seed: Of the choice between nodes of equal score.
         """
         #: everything since the start
         self.trace: list[Step] = []
         self._settings = extender
-        if extender is None and extender_url:
-            self._settings = ExtenderSettings(url=extender_url)
         self._client = ApiClient(api_url, token)
         self._reporter = Reporter(self._client)
-        self._chance = random.Random(seed)  # noqa: S311  # a tie-break, not a secret
+        self._chance = random.Random(0)  # noqa: S311  # a tie-break, not a secret
         self._cluster = Cluster()
         self._queue = SchedulingQueue(backoff_s)
         self._wake = asyncio.Event()
@@ -116,8 +110,7 @@ class SchedulingLoop:
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
             asyncio.TaskGroup() as group,
         ):
-            if self._settings is not None:
-                self._extender = Extender(session, self._settings)
+            self._extender = Extender(session, self._settings)
             group.create_task(self._reporter.run())
             group.create_task(self._follow("nodes"))
             group.create_task(self._follow("pods"))
@@ -168,12 +161,10 @@ class SchedulingLoop:
         if not self._cluster.nodes:
             raise UnschedulableError("no nodes available to schedule pods")
         loads = self._cluster.loads()
-        nodes = [self._cluster.nodes[name] for name in self._cluster.in_turn()]
-        self._cluster.looked_at(len(nodes))
+        nodes = self._cluster.nodes
         misfits: dict[str, Misfit] = {}
         feasible: list[Object] = []
-        for node in nodes:
-            name = node["metadata"]["name"]
+        for name, node in sorted(nodes.items()):
             misfit = fit.misfit(pod, node, loads[name])
             if misfit is None:
                 feasible.append(node)

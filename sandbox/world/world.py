@@ -16,7 +16,7 @@ from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.apiserver.outages import Troubles
 from sandbox.kubelet import Kubelet
-from sandbox.scheduler import SchedulingLoop
+from sandbox.scheduler import ExtenderSettings, SchedulingLoop
 from sandbox.world import directories
 from sandbox.world.directories import ControlPlane, Node, Premises
 from sandbox.world.machines import Machine
@@ -317,7 +317,7 @@ class _Builder:
         loop = SchedulingLoop(
             api_url=control.url,
             token=control.token_of("system:kube-scheduler"),
-            extender_url=extender_url,
+            extender=ExtenderSettings(url=extender_url),
         )
         self._stack.push_async_callback(loop.stop)
         await loop.start()
