@@ -1,17 +1,9 @@
-"""What do the programs count, and how long did things take?
-
-Reads Prometheus' text format (prometheus.io/docs/instrumenting/exposition_formats)
-as far as our programs write it.
-"""
+"""What do the programs count, and how long did things take?"""
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
-_SAMPLE = re.compile(
-    r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)"
-)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+from prometheus_client.parser import text_string_to_metric_families
 
 
 def total(text: str, name: str, **labels: str) -> float | None:
@@ -28,9 +20,12 @@ def total(text: str, name: str, **labels: str) -> float | None:
     """
     if f"# TYPE {name} " not in text:
         return None
-    wanted = labels.items()
-    samples = _samples(text, name)
-    return sum((value for found, value in samples if wanted <= found.items()), 0.0)
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -49,10 +44,3 @@ def in_ms(seconds: float) -> str:
     """Return a duration as people read it."""
     digits = 0 if seconds >= 0.01 else 1
     return f"{seconds * 1000:.{digits}f} ms"
-
-
-def _samples(text: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
-    for line in text.splitlines():
-        found = _SAMPLE.match(line)
-        if found and found["name"] == name:
-            yield dict(_LABEL.findall(found["labels"] or "")), float(found["value"])
