@@ -8,6 +8,7 @@ import asyncio
 import collections
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 
@@ -82,11 +83,12 @@ class Routes:
             return _response(requests.failure(error))
         if target is None:
             return _response(requests.failure(statuses.page_not_found()))
+        content_type = http.headers.get("Content-Type", "")
         request = Request(
             method=http.method,
             target=target,
             query=http.query,
-            media_type=_media_type(http),
+            media_type=content_type.partition(";")[0].strip().lower(),
             accept=http.headers.get("Accept", ""),
             body=await http.read(),
         )
@@ -170,19 +172,12 @@ class Routes:
                 due = deadline if late else min(due, last_bookmark)
                 continue
             until = min(due, deadline) if with_bookmarks else deadline
-            await _stirred(watch, until)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await watch.stirred.wait()
 
 
 _FALSE = frozenset({"0", "false", "False"})
-
-
-async def _stirred(watch: Watch, until: float) -> None:
-    """Wait for something to send, at most until a loop time."""
-    try:
-        async with asyncio.timeout_at(until):
-            await watch.stirred.wait()
-    except TimeoutError:
-        pass
 
 
 def _response(answer: Answer) -> web.Response:
@@ -191,10 +186,6 @@ def _response(answer: Answer) -> web.Response:
         quoted = warning.replace("\\", r"\\").replace('"', r"\"")
         response.headers.add("Warning", f'299 - "{quoted}"')
     return response
-
-
-def _media_type(http: web.Request) -> str:
-    return http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def call_of(http: web.Request, request: Request) -> Call:

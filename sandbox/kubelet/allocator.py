@@ -118,10 +118,6 @@ class Allocator:
             self._write()
         return answer
 
-    def has_checkpoint(self) -> bool:
-        """Whether this node has been here before."""
-        return self._checkpoint.exists()
-
     def plugin_connected(self, resource: str) -> None:
         """Take note of a new plugin; its devices come with its first list."""
         self.tables.connected(resource)

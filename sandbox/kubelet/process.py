@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.apiclient import ApiClient, Event
+from sandbox.kubelet import checkpoint
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceTables, KubeletPanicError, Sources
 from sandbox.kubelet.node import NodeFacts, NodeReporter, renew_lease
@@ -106,7 +107,7 @@ class Process:
 
     async def _run(self, served: asyncio.Event) -> None:
         machine = self._machine
-        is_new = not self.allocator.has_checkpoint()
+        is_new = not (machine.root / "device-plugins" / checkpoint.NAME).exists()
         pod_list = PodListServer(self.sync, self.port)
         pod_resources = PodResourcesServer(
             machine.root / "pod-resources" / SOCKET,

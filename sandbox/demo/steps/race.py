@@ -13,8 +13,8 @@ from sandbox.demo import measurements, picture
 from sandbox.demo.stage import Stage
 from sandbox.inspect import checks, observer, pods
 from sandbox.inspect.checks import Problems
-from sandbox.inspect.facts import Chips, Choice, Cluster
-from sandbox.world import CHIP_COUNT, World
+from sandbox.inspect.facts import Choice, Cluster
+from sandbox.world import CHIP_COUNT
 
 #: Takes two ids of its own choice, once.
 STUBBORN = "node-1"
@@ -83,7 +83,8 @@ async def _admit(stage: Stage, choices: dict[str, Choice]) -> dict[str, int]:
     by_age = sorted(choices.values(), key=lambda c: c.predicate_time, reverse=True)
     order = [c.pod for c in sorted(by_age, key=lambda c: c.pod not in PAIRS)]
     oldest = next(choice for choice in reversed(by_age) if choice.pod in PAIRS)
-    ids = _other_ids(oldest.chips)
+    # one of the other ring, and one of the claim: 7 and 0 for 0 and 1
+    ids = CHIP_COUNT - 1 - oldest.chips[0], oldest.chips[0]
     stage.world.kubelets[STUBBORN].switches.scripted_ids.append(
         [f"Ascend910-{chip}" for chip in ids]
     )
@@ -102,11 +103,6 @@ async def _admit(stage: Stage, choices: dict[str, Choice]) -> dict[str, int]:
         )
     )
     return {pod: place for place, pod in enumerate(order)}
-
-
-def _other_ids(claim: Chips) -> tuple[int, int]:
-    """Return an id of the other ring, and one of the claim: 7 and 0 for 0 and 1."""
-    return CHIP_COUNT - 1 - claim[0], claim[0]
 
 
 def _of_node(
@@ -134,7 +130,14 @@ def _show(stage: Stage, cluster: Cluster, choices: dict[str, Choice]) -> None:
 async def _judge_sets(
     stage: Stage, cluster: Cluster, choices: dict[str, Choice]
 ) -> Problems:
-    rechosen = await _rechosen(stage.world)
+    rechosen = {
+        node: measurements.total(
+            await stage.world.metrics(node),
+            "ascend_agent_allocate_identity_total",
+            identity="rechosen",
+        )
+        for node in stage.world.nodes
+    }
     problems = checks.as_chosen(cluster, choices) + checks.not_rechosen(rechosen)
     if not problems:
         chosen = {choice.pod: choice.chips for choice in choices.values()}
@@ -144,14 +147,3 @@ async def _judge_sets(
             f"(pods that swapped with an equal: {swapped}; rechosen: 0)"
         )
     return problems
-
-
-async def _rechosen(world: World) -> dict[str, float | None]:
-    return {
-        node: measurements.total(
-            await world.metrics(node),
-            "ascend_agent_allocate_identity_total",
-            identity="rechosen",
-        )
-        for node in world.nodes
-    }
