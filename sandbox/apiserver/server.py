@@ -2,7 +2,7 @@
 
 import collections
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -28,18 +28,16 @@ class ApiServer:
     def __init__(
         self,
         *,
-        now_s: Callable[[], float] = clock.wall_s,
         bookmark_period_s: float = _BOOKMARK_PERIOD_S,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
         """Make an empty cluster.
 
         Args:
-            now_s: The clock of the timestamps in objects.
             bookmark_period_s: How often a watch that asks for it gets a bookmark.
             middlewares: What stands between the clients and the server.
         """
-        self.store = Store(now_s=now_s, new_uid=lambda: str(uuid.uuid4()))
+        self.store = Store(now_s=clock.wall_s, new_uid=lambda: str(uuid.uuid4()))
         self._hub = Hub(self.store.log)
         self._routes = Routes(self.store, self._hub, bookmark_period_s)
         self._middlewares = middlewares

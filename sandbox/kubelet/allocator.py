@@ -154,8 +154,7 @@ class Allocator:
         return Preferred(ids=ids)
 
     async def _prepare(self, resource: str, assigned: Assignment) -> None:
-        endpoint = self.tables.endpoints[resource]
-        if endpoint.stopped_at is None:
+        if self.tables.endpoints[resource] is None:
             plugin = self._plugins.endpoint(resource)
             await plugin.prepare(tuple(sorted(assigned.ids)))
 

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from sandbox.kubelet.devices import Assignment, DeviceTables, Endpoint
+from sandbox.kubelet.devices import Assignment, DeviceTables
 
 NAME = "kubelet_internal_checkpoint"
 #: what the real kubelet files devices without topology under
@@ -68,7 +68,7 @@ def read(path: Path, tables: DeviceTables, now: float) -> None:
     for resource in data["RegisteredDevices"]:
         tables.healthy[resource] = set()
         tables.unhealthy[resource] = set()
-        tables.endpoints[resource] = Endpoint(stopped_at=now)
+        tables.endpoints[resource] = now
 
 
 def _checksum(data: object) -> int:

@@ -10,6 +10,7 @@ Follows cm/devicemanager/manager.go function by function, without NUMA
 alignment, which the default policy of the topology manager does not use.
 """
 
+import math
 import random  # noqa: TID251  # the kubelet's order is random; ours has a seed
 from collections.abc import Callable, Generator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -78,14 +79,6 @@ class Assignment:
 
 
 @dataclass(slots=True, kw_only=True)
-class Endpoint:
-    """A plugin that has registered, or had before the kubelet was restarted."""
-
-    #: loop time at which its stream ended; None while it is connected
-    stopped_at: float | None = None
-
-
-@dataclass(slots=True, kw_only=True)
 class Sources:
     """What the device tables ask of the rest of the kubelet."""
 
@@ -107,7 +100,9 @@ class DeviceTables:
 
     chance: random.Random
     sources: Sources = field(default_factory=Sources)
-    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    #: {resource: loop time at which its plugin's stream ended; None while connected},
+    #: also of plugins that had registered before the kubelet was restarted
+    endpoints: dict[str, float | None] = field(default_factory=dict)
     #: {resource: {id: health}}
     devices: dict[str, dict[str, str]] = field(default_factory=dict)
     healthy: dict[str, set[str]] = field(default_factory=dict)
@@ -122,18 +117,17 @@ class DeviceTables:
 
     def connected(self, resource: str) -> None:
         """Note that a plugin has registered for `resource`."""
-        self.endpoints[resource] = Endpoint()
+        self.endpoints[resource] = None
 
     def disconnected(self, resource: str, now: float) -> None:
         """Mark every device of a plugin unhealthy whose stream has ended."""
-        endpoint = self.endpoints.get(resource)
-        if endpoint is None:
+        if resource not in self.endpoints:
             return
         healthy = self.healthy.get(resource, set())
         self.unhealthy.setdefault(resource, set()).update(healthy)
         if resource in self.healthy:
             self.healthy[resource] = set()
-        endpoint.stopped_at = now
+        self.endpoints[resource] = now
 
     def reported(self, resource: str, devices: Mapping[str, str]) -> None:
         """Take a plugin's complete list: {id: health}."""
@@ -144,11 +138,8 @@ class DeviceTables:
     def capacity(self, now: float) -> tuple[dict[str, int], dict[str, int]]:
         """Return capacity and allocatable, and drop what has been gone too long."""
         for resource in set(self.healthy) | set(self.unhealthy):
-            endpoint = self.endpoints.get(resource)
-            stopped = None if endpoint is None else endpoint.stopped_at
-            if endpoint is None or (
-                stopped is not None and now - stopped > STOP_GRACE_S
-            ):
+            stopped = self.endpoints.get(resource, -math.inf)
+            if stopped is not None and now - stopped > STOP_GRACE_S:
                 for table in (self.endpoints, self.healthy, self.unhealthy):
                     table.pop(resource, None)
         allocatable = {name: len(ids) for name, ids in self.healthy.items()}

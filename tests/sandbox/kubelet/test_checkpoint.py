@@ -6,7 +6,7 @@ import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from sandbox.kubelet import checkpoint
-from sandbox.kubelet.devices import Assignment, DeviceTables, Endpoint
+from sandbox.kubelet.devices import Assignment, DeviceTables
 
 
 def empty() -> DeviceTables:
@@ -33,7 +33,7 @@ def test_assignments_come_back_and_devices_do_not(tmp_path: Path) -> None:
 
     assert read.assignments == written.assignments
     assert read.allocated == {"example.com/chips": {"d0", "d1"}}
-    assert read.endpoints == {"example.com/chips": Endpoint(stopped_at=7.0)}
+    assert read.endpoints == {"example.com/chips": 7.0}
     assert read.capacity(now=8.0) == (
         {"example.com/chips": 0},
         {"example.com/chips": 0},
