@@ -13,32 +13,25 @@ from sandbox.pods import Container, Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerRecord:
-    """What one container was made with."""
+class Setup:
+    """What a container is made with."""
 
-    pod_uid: str
-    namespace: str
-    pod: str
-    container: str
     #: device ids by the kubelet's own account when it made the container
     ids: tuple[str, ...]
     #: the plugin's variables, overridden by the pod's own
     env: Mapping[str, str]
-    #: host paths of device files
-    devices: tuple[str, ...]
     #: names of CDI devices that the container runtime was told
     cdi: tuple[str, ...]
-    running: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """What a container is made with."""
+class ContainerRecord(Setup):
+    """What one container was made with, and for whom."""
 
-    ids: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
-    cdi: tuple[str, ...] = ()
+    pod_uid: str
+    pod: str
+    container: str
+    running: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,12 +117,10 @@ class Runtime:
         for run in sorted(self._runs.values(), key=lambda run: run.serial):
             yield ContainerRecord(
                 pod_uid=run.pod.uid,
-                namespace=run.pod.namespace,
                 pod=run.pod.name,
                 container=run.container.name,
                 ids=run.setup.ids,
                 env=run.setup.env,
-                devices=run.setup.devices,
                 cdi=run.setup.cdi,
                 running=run.is_running,
             )

@@ -185,12 +185,10 @@ class PodWorker:
     async def _setup(self, container: Container) -> Setup:
         assigned = await self._node.allocator.prepare(self.pod, container)
         values: dict[str, str] = {}
-        devices: list[str] = []
         ids: list[str] = []
         cdi: list[str] = []
         for assignment in assigned.values():
             values.update(assignment.response.envs)
-            devices += (device.host_path for device in assignment.response.devices)
             ids += sorted(assignment.ids)
             if self._node.profile.passes_cdi:
                 cdi += (device.name for device in assignment.response.cdi_devices)
@@ -201,7 +199,7 @@ class PodWorker:
             pod_ip=self._addresses.pod_ip,
             host_ip=self._addresses.host_ip,
         )
-        return Setup(ids=tuple(ids), env=values, devices=tuple(devices), cdi=tuple(cdi))
+        return Setup(ids=tuple(ids), env=values, cdi=tuple(cdi))
 
     async def _end(self) -> None:
         runs = self._node.runtime.runs_of(self.pod.uid)
