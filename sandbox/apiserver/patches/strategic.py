@@ -6,13 +6,12 @@ lists are replaced, `tolerations` among them.
 Source: apimachinery v0.36.3, `pkg/util/strategicpatch/patch.go`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox.apiserver import statuses
 from sandbox.apiserver.objects import Object
 from sandbox.apiserver.openapi import types
-from sandbox.apiserver.patches.ordering import NoMergeKeyError, identity, ordered
 
 _DIRECTIVE = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -40,7 +39,7 @@ def apply(document: Object, patch: Any, schema: Object) -> Object:
         raise statuses.bad_request("a strategic merge patch must be a JSON object")
     try:
         return _merged(document, patch, schema)
-    except (_PatchError, NoMergeKeyError) as error:
+    except _PatchError as error:
         raise statuses.plain_failure(str(error)) from error
 
 
@@ -137,7 +136,7 @@ def _merged_list(old: list[Any], patch: list[Any], schema: Object) -> list[Any]:
     if any(isinstance(element, list) for element in elements):
         raise statuses.unprocessable("lists of lists are not supported")
     if not key:
-        return ordered(list(dict.fromkeys(elements)), patch, old, key)
+        return _ordered(list(dict.fromkeys(elements)), patch, old, key)
     return _merged_elements(old, patch, key, schema.get("items", {}))
 
 
@@ -151,8 +150,8 @@ def _merged_elements(
             case None:
                 plain.append(element)
             case "delete":
-                gone = identity(element, key)
-                result = [item for item in result if identity(item, key) != gone]
+                gone = _identity(element, key)
+                result = [item for item in result if _identity(item, key) != gone]
             case "replace":
                 is_replaced = True
             case other:
@@ -161,15 +160,15 @@ def _merged_elements(
         return [_plain(element) for element in plain]
     for element in plain:
         _merge_element(result, element, key, schema)
-    return ordered(result, plain, old, key)
+    return _ordered(result, plain, old, key)
 
 
 def _merge_element(
     result: list[Any], element: Any, key: str, schema: Mapping[str, Any]
 ) -> None:
-    name = identity(element, key)
+    name = _identity(element, key)
     for place, found in enumerate(result):
-        if identity(found, key) == name:
+        if _identity(found, key) == name:
             result[place] = _merged(found, element, dict(schema))
             return
     result.append(_plain(element))
@@ -203,18 +202,83 @@ def _in_order(
         merged = [_plain(element) for element in added if not _is_directed(element)]
     else:
         merged = _merged_list(old, added, schema)
-    return ordered(merged, wanted, old or [], key)
+    return _ordered(merged, wanted, old or [], key)
 
 
 def _check_order(added: list[Any], wanted: list[Any], key: str) -> None:
     """Raise unless what the patch adds comes in the order that it says."""
     if not added or not wanted:
         return
-    names = [identity(element, key) for element in wanted]
+    names = [_identity(element, key) for element in wanted]
     rest = iter(names)
     for element in added:
-        if not _is_directed(element) and identity(element, key) not in rest:
+        if not _is_directed(element) and _identity(element, key) not in rest:
             raise _PatchError(
                 f"The order in patch list:\n{added}\n doesn't match "
                 f"$setElementOrder list:\n{wanted}\n"
             )
+
+
+def _identity(element: Any, key: str) -> Any:
+    """Return what tells an element from others.
+
+    Args:
+        element: Of the list.
+        key: The list's merge key; empty for a list of plain values.
+
+    Raises:
+        _PatchError: The element has none.
+    """
+    if not key:
+        return element
+    if not isinstance(element, dict) or key not in element:
+        raise _PatchError(f"map: {element} does not contain declared merge key: {key}")
+    return element[key]
+
+
+def _ordered(
+    elements: Sequence[Any], wanted: Sequence[Any], before: Sequence[Any], key: str
+) -> list[Any]:
+    """Return the elements in order.
+
+    What the patch names comes in the order that the patch says; what only the server
+    has keeps its order; where both were there before, they stay as they were to each
+    other (`normalizeElementOrder`).
+
+    Args:
+        elements: What the list holds now.
+        wanted: The order that the patch says; may name what is not there.
+        before: The list before the patch.
+        key: Its merge key; empty for a list of plain values.
+
+    Raises:
+        _PatchError: An element cannot be told from others.
+    """
+    named = _places(wanted, key)
+    old = _places(before, key)
+    told = [element for element in elements if _identity(element, key) in named]
+    rest = [element for element in elements if _identity(element, key) not in named]
+    told.sort(key=lambda element: named[_identity(element, key)])
+    rest.sort(key=lambda element: old.get(_identity(element, key), len(old)))
+    return _interleaved(rest, told, old, key)
+
+
+def _interleaved(
+    rest: list[Any], told: list[Any], old: dict[Any, int], key: str
+) -> list[Any]:
+    """Merge two sorted lists; those that were not there before come first."""
+    result = []
+    while rest and told:
+        left = old.get(_identity(rest[0], key))
+        right = old.get(_identity(told[0], key))
+        comes_first = left is not None and right is not None and left < right
+        result.append((rest if comes_first else told).pop(0))
+    return [*result, *rest, *told]
+
+
+def _places(elements: Sequence[Any], key: str) -> dict[Any, int]:
+    """Return {identity: the first place that has it}."""
+    places: dict[Any, int] = {}
+    for place, element in enumerate(elements):
+        places.setdefault(_identity(element, key), place)
+    return places
