@@ -20,8 +20,7 @@ from sandbox.scheduler import ExtenderSettings, SchedulingLoop
 from sandbox.world import directories
 from sandbox.world.directories import ControlPlane, Node, Premises
 from sandbox.world.machines import Machine
-from sandbox.world.processes import EXTENDER, Crew, agent_of
-from sandbox.world.programs import Programs
+from sandbox.world.programs import EXTENDER, Crew, Programs, agent_of
 from sandbox.world.readiness import Readiness, address
 
 #: Agents that are started together: each needs a processor for a second.
