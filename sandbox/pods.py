@@ -13,6 +13,8 @@ from scheduler_core.wire import quantities
 from scheduler_core.wire.shapes import ContainerKind, total
 from service import clock
 
+#: Address of each node: all are on this machine.
+HOST_IP = "127.0.0.1"
 _FIELDS = {
     "metadata.name": ("metadata", "name"),
     "metadata.namespace": ("metadata", "namespace"),
@@ -89,9 +91,7 @@ def pod_of(source: Object) -> Pod:
     )
 
 
-def environment(
-    pod: Pod, container: Container, *, pod_ip: str, host_ip: str
-) -> dict[str, str]:
+def environment(pod: Pod, container: Container, *, pod_ip: str) -> dict[str, str]:
     """Return the variables that the pod's own specification sets.
 
     The downward API is read from the pod as it is now: a container that starts
@@ -103,7 +103,7 @@ def environment(
         if field is None:
             values[entry["name"]] = str(entry.get("value", ""))
         else:
-            ips = {"status.podIP": pod_ip, "status.hostIP": host_ip}
+            ips = {"status.podIP": pod_ip, "status.hostIP": HOST_IP}
             values[entry["name"]] = ips.get(field) or _field(pod.source, field)
     return values
 

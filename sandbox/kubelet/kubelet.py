@@ -11,11 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sandbox.kubelet import checkpoint
+from sandbox.kubelet.node import Machine
 from sandbox.kubelet.podresources import SOCKET
-from sandbox.kubelet.process import HOST_IP, Machine, Process
+from sandbox.kubelet.process import Process
 from sandbox.kubelet.profiles import NEWEST, Profile
 from sandbox.kubelet.runtime import ContainerRecord, Runtime
 from sandbox.kubelet.switches import Switches
+from sandbox.pods import HOST_IP
 from service import clock
 
 

@@ -5,13 +5,19 @@ have reported; and by a Lease of its name that it lives.
 """
 
 import asyncio
+import random  # noqa: TID251  # the kubelet's order is random; ours has a seed
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import NoReturn
 
 from sandbox.apiclient import FAILURES, ApiClient, ApiStatusError, Object
+from sandbox.kubelet.profiles import Profile
+from sandbox.kubelet.runtime import Runtime
+from sandbox.kubelet.switches import Switches
+from sandbox.pods import HOST_IP
 from service import clock
 
 _RETRY_S = 0.5
@@ -42,13 +48,19 @@ _CONDITIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
-    """What does not change while a kubelet runs."""
+class Machine:
+    """What of a node outlives its kubelet."""
 
-    name: str
+    node_name: str
+    api_url: str
+    token: str
+    authority: Path | None
+    root: Path
     labels: Mapping[str, str]
-    address: str
-    port: int
+    profile: Profile
+    runtime: Runtime
+    switches: Switches
+    chance: random.Random
 
 
 class NodeReporter:
@@ -61,9 +73,10 @@ class NodeReporter:
     def __init__(
         self,
         client: ApiClient,
-        facts: NodeFacts,
+        machine: Machine,
         capacity: Callable[[], tuple[dict[str, int], dict[str, int]]],
         *,
+        port: int,
         changed: asyncio.Event,
         is_new: bool,
     ) -> None:
@@ -71,14 +84,16 @@ class NodeReporter:
 
         Args:
             client: Speaks as the node.
-            facts: The node.
+            machine: The node.
             capacity: Capacity and allocatable of plugins' resources, as of now.
+            port: Of the kubelet's `/pods`.
             changed: Set when devices have changed.
             is_new: Whether there was no checkpoint: extended resources that an
                 earlier life of the node published are then set to 0.
         """
         self._client = client
-        self._facts = facts
+        self._machine = machine
+        self._port = port
         self._capacity = capacity
         self._is_new = is_new
         self._started = clock.rfc3339(clock.wall_s())
@@ -111,15 +126,15 @@ class NodeReporter:
 
     async def _register(self) -> None:
         labels = {
-            "kubernetes.io/hostname": self._facts.name,
+            "kubernetes.io/hostname": self._machine.node_name,
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": "arm64",
-            **self._facts.labels,
+            **self._machine.labels,
         }
         node: Object = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": self._facts.name, "labels": labels},
+            "metadata": {"name": self._machine.node_name, "labels": labels},
             "spec": {},
             "status": self._status(),
         }
@@ -139,7 +154,7 @@ class NodeReporter:
 
     @property
     def _path(self) -> str:
-        return f"/api/v1/nodes/{self._facts.name}"
+        return f"/api/v1/nodes/{self._machine.node_name}"
 
     def _status(self) -> Object:
         capacity, allocatable = self._capacity()
@@ -149,13 +164,13 @@ class NodeReporter:
             "allocatable": self._quantities(allocatable),
             "conditions": self._conditions(),
             "addresses": [
-                {"type": "InternalIP", "address": self._facts.address},
-                {"type": "Hostname", "address": self._facts.name},
+                {"type": "InternalIP", "address": HOST_IP},
+                {"type": "Hostname", "address": self._machine.node_name},
             ],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._facts.port}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
             "nodeInfo": {
-                "machineID": self._facts.name,
-                "systemUUID": self._facts.name,
+                "machineID": self._machine.node_name,
+                "systemUUID": self._machine.node_name,
                 "bootID": "00000000-0000-0000-0000-000000000000",
                 "kernelVersion": "5.10.0",
                 "osImage": "Sandbox",

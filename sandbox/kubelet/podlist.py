@@ -7,6 +7,7 @@ kubelet asks the API server whether the token may; here any token may.
 from aiohttp import web
 
 from sandbox.kubelet.syncloop import SyncLoop
+from sandbox.pods import HOST_IP
 
 
 class PodListServer:
@@ -31,7 +32,7 @@ class PodListServer:
         app.router.add_get("/healthz", _healthz)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        site = web.TCPSite(self._runner, HOST_IP, self._port)
         await site.start()
         self._port = self._runner.addresses[0][1]
 

@@ -4,17 +4,9 @@ from dataclasses import dataclass
 
 from sandbox.apiclient import Object
 from sandbox.kubelet.runtime import Run
-from sandbox.pods import Container, Pod
+from sandbox.pods import HOST_IP, Container, Pod
 from scheduler_core.wire.shapes import ContainerKind
 from service import clock
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Addresses:
-    """Where pod and node are."""
-
-    pod_ip: str
-    host_ip: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +25,7 @@ class Observed:
     runs: dict[str, Run]
     waiting: dict[str, Reason]
     started_s: float
-    addresses: Addresses
+    pod_ip: str
 
 
 def rejected(refusal: Reason) -> Object:
@@ -56,10 +48,10 @@ def render(pod: Pod, seen: Observed) -> Object:
     status: Object = {
         "phase": seen.phase,
         "startTime": clock.rfc3339(seen.started_s),
-        "hostIP": seen.addresses.host_ip,
-        "hostIPs": [{"ip": seen.addresses.host_ip}],
-        "podIP": seen.addresses.pod_ip,
-        "podIPs": [{"ip": seen.addresses.pod_ip}],
+        "hostIP": HOST_IP,
+        "hostIPs": [{"ip": HOST_IP}],
+        "podIP": seen.pod_ip,
+        "podIPs": [{"ip": seen.pod_ip}],
         "conditions": _conditions(pod, seen, initialized=initialized, ready=ready),
         "containerStatuses": [_container(c, seen) for c in apps],
     }

@@ -1,43 +1,19 @@
 """One life of a kubelet, from its start to its stop, restart or panic."""
 
 import asyncio
-import random  # noqa: TID251  # the kubelet's order is random; ours has a seed
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
 from sandbox.apiclient import ApiClient, Event
 from sandbox.kubelet import checkpoint
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceTables, KubeletPanicError, Sources
-from sandbox.kubelet.node import NodeFacts, NodeReporter, renew_lease
+from sandbox.kubelet.node import Machine, NodeReporter, renew_lease
 from sandbox.kubelet.podlist import PodListServer
 from sandbox.kubelet.podresources import SOCKET, PodResourcesServer
-from sandbox.kubelet.profiles import Profile
-from sandbox.kubelet.runtime import Runtime
 from sandbox.kubelet.status_queue import Outbox
-from sandbox.kubelet.switches import Switches
 from sandbox.kubelet.syncloop import SyncLoop
 from sandbox.kubelet.worker import Node
-
-HOST_IP = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What of a node outlives its kubelet."""
-
-    node_name: str
-    api_url: str
-    token: str
-    authority: Path | None
-    root: Path
-    labels: Mapping[str, str]
-    profile: Profile
-    runtime: Runtime
-    switches: Switches
-    chance: random.Random
 
 
 class Process:
@@ -83,9 +59,7 @@ class Process:
             profile=machine.profile,
         )
         number = sum(machine.node_name.encode()) % 250 + 1
-        self.sync = SyncLoop(
-            node, self._group, host_ip=HOST_IP, pod_network=f"10.244.{number}"
-        )
+        self.sync = SyncLoop(node, self._group, pod_network=f"10.244.{number}")
 
     async def start(self) -> None:
         """Serve the sockets and begin to follow the API server."""
@@ -122,13 +96,9 @@ class Process:
             self.port = pod_list.port
             reporter = NodeReporter(
                 self._client,
-                NodeFacts(
-                    name=machine.node_name,
-                    labels=machine.labels,
-                    address=HOST_IP,
-                    port=self.port,
-                ),
+                machine,
                 self.allocator.capacity,
+                port=self.port,
                 changed=self._changed,
                 is_new=is_new,
             )

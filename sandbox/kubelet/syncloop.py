@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sandbox.apiclient import Changed, Event, Listed, Object
 from sandbox.kubelet import podstatus
 from sandbox.kubelet.devices import DeviceError
-from sandbox.kubelet.podstatus import Addresses, Reason
+from sandbox.kubelet.podstatus import Reason
 from sandbox.kubelet.worker import TERMINATED, Node, PodWorker
 from sandbox.pods import Pod, pod_of
 
@@ -24,19 +24,17 @@ class SyncLoop:
     """
 
     def __init__(
-        self, node: Node, group: asyncio.TaskGroup, *, host_ip: str, pod_network: str
+        self, node: Node, group: asyncio.TaskGroup, *, pod_network: str
     ) -> None:
         """Start without pods.
 
         Args:
             node: What the pods share.
             group: Where pods live; it ends with the kubelet process.
-            host_ip: The node's address.
             pod_network: First three bytes of pod addresses: "10.244.1".
         """
         self._node = node
         self._group = group
-        self._host_ip = host_ip
         self._pod_network = pod_network
         self._pods: dict[str, Pod] = {}
         self._rejected: set[str] = set()
@@ -215,10 +213,7 @@ class SyncLoop:
 
     def _begin(self, pod: Pod) -> None:
         self._addresses += 1
-        addresses = Addresses(
-            pod_ip=f"{self._pod_network}.{self._addresses}", host_ip=self._host_ip
-        )
-        worker = PodWorker(pod, self._node, addresses)
+        worker = PodWorker(pod, self._node, f"{self._pod_network}.{self._addresses}")
         self._workers[pod.uid] = worker
         self._lives[pod.uid] = self._group.create_task(self._live(worker))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sandbox.kubelet import podstatus
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceError
-from sandbox.kubelet.podstatus import Addresses, Observed, Reason
+from sandbox.kubelet.podstatus import Observed, Reason
 from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.runtime import Run, Runtime, Setup
 from sandbox.kubelet.status_queue import Outbox
@@ -44,7 +44,7 @@ class PodWorker:
     order has come far enough, and never while it runs.
     """
 
-    def __init__(self, pod: Pod, node: Node, addresses: Addresses) -> None:
+    def __init__(self, pod: Pod, node: Node, pod_ip: str) -> None:
         """Take over an admitted pod; `run` makes it live."""
         self.pod = pod
         #: whether all containers have ended for good
@@ -52,7 +52,7 @@ class PodWorker:
         #: whether somebody wants it to end
         self.is_ending = False
         self._node = node
-        self._addresses = addresses
+        self._pod_ip = pod_ip
         self._started_s = clock.wall_s()
         self._waiting: dict[str, Reason] = {}
         # A kubelet that starts anew finds containers that run: no step back to Pending.
@@ -193,12 +193,7 @@ class PodWorker:
             if self._node.profile.passes_cdi:
                 cdi += (device.name for device in assignment.response.cdi_devices)
         # kubelet_pods.go:652-656: the pod's own variables come last and win.
-        values |= environment(
-            self.pod,
-            container,
-            pod_ip=self._addresses.pod_ip,
-            host_ip=self._addresses.host_ip,
-        )
+        values |= environment(self.pod, container, pod_ip=self._pod_ip)
         return Setup(ids=tuple(ids), env=values, cdi=tuple(cdi))
 
     async def _end(self) -> None:
@@ -243,6 +238,6 @@ class PodWorker:
             runs={run.container.name: run for run in runs},
             waiting=dict(self._waiting),
             started_s=self._started_s,
-            addresses=self._addresses,
+            pod_ip=self._pod_ip,
         )
         self._node.outbox.status(self.pod, podstatus.render(self.pod, seen))
