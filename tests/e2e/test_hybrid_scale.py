@@ -22,6 +22,7 @@ from tests.e2e.assembly import token
 from tests.e2e.cluster import Cluster
 from tests.e2e.places import EXTENDER_PORT, SIMULATED_NODES
 from tests.e2e.pods import pod
+from tests.support.tasks import in_background
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -56,10 +57,8 @@ async def fleet(cluster: Cluster) -> AsyncIterator[Fleet]:
             agents[f"ascend-agent-{name}"] = _agents_token(cluster, name)
         async with running(SIMULATED_NODES, control=control) as world:
             choices: dict[str, Choice] = {}
-            async with asyncio.TaskGroup() as group:
-                notes = group.create_task(observer.watch_choices(world, choices))
+            async with in_background(observer.watch_choices(world, choices)):
                 yield Fleet(cluster=cluster, world=world, choices=choices)
-                notes.cancel()
     finally:
         _forget(cluster)
 
@@ -176,7 +175,11 @@ async def _settled(
     async def done() -> facts.Cluster | None:
         if not is_settled(await observer.pods(world)):
             return None
-        return await _agreeing(world)
+        try:
+            seen = await observer.cluster(world)
+        except FAILURES:
+            return None
+        return None if checks.agreed(seen) else seen
 
     return await observer.until(done, what=what, within_s=400, pause_s=0.5)
 
@@ -202,14 +205,6 @@ async def _quiet(world: World) -> facts.Cluster:
 def _runs(pod: facts.PodFacts) -> bool:
     # On the real node it is known whose the chips are before the container runs.
     return pod.is_confirmed and pod.phase == "Running"
-
-
-async def _agreeing(world: World) -> facts.Cluster | None:
-    try:
-        seen = await observer.cluster(world)
-    except FAILURES:
-        return None
-    return None if checks.agreed(seen) else seen
 
 
 async def _remove(fleet: Fleet, names: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ The nodes are kubelets of the sandbox with real agents; Volcano holds a session 
 0.1 s. Containers, agents and the API server say what is true: nobody asks the extender.
 """
 
-import asyncio
 import itertools
 import random  # noqa: TID251  # seeded: the same kinds of jobs in every run
 from collections import defaultdict
@@ -30,6 +29,7 @@ from tests.e2e.bindings import Record
 from tests.e2e.stages import CannotError
 from tests.e2e.volcanos import GROUPS, Volcano
 from tests.support.objects import PODS
+from tests.support.tasks import in_background
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -70,10 +70,8 @@ async def site() -> AsyncIterator[Site]:
         url = f"{world.extender_url}/volcano"
         volcano = await volcanos.start(cluster, url, period_s=_PERIOD_S)
         record = Record(world)
-        async with asyncio.TaskGroup() as group:
-            following = group.create_task(record.follow())
+        async with in_background(record.follow()):
             yield Site(cluster=cluster, world=world, volcano=volcano, record=record)
-            following.cancel()
 
 
 def _control(cluster: BareCluster) -> ControlPlane:
@@ -166,7 +164,12 @@ async def test_jobs_come_and_go_whole_and_nothing_is_left(site: Site) -> None:
     await _until_nothing(lambda: _left(site))
     whole = {f"whole-{number}": 8 for number in range(len(NODES))}
     await volcanos.make(site.cluster, "whole", whole)
-    await _wait_served(site, whole)
+
+    async def are_served() -> bool:
+        pods = {pod.name: pod for pod in await observer.pods(site.world)}
+        return all(_is_served(pods[name]) for name in whole)
+
+    await until(are_served, f"{sorted(whole)} served", within_s=_WITHIN_S)
     await _until_nothing(lambda: _wrong(site))
     await _delete(site, "whole", whole)
     await _until_nothing(lambda: _left(site))
@@ -189,14 +192,6 @@ async def _hold_session(site: Site) -> None:
         return await site.volcano.session_count() > before
 
     await until(is_held, "one more session")
-
-
-async def _wait_served(site: Site, names: Iterable[str]) -> None:
-    async def are_served() -> bool:
-        pods = {pod.name: pod for pod in await observer.pods(site.world)}
-        return all(_is_served(pods[name]) for name in names)
-
-    await until(are_served, f"{sorted(names)} served", within_s=_WITHIN_S)
 
 
 async def _until_nothing(wrong: Callable[[], Awaitable[Sequence[str]]]) -> None:

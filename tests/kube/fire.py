@@ -29,6 +29,7 @@ from sandbox.apiserver.store import Store
 from sandbox.apiserver.watches import Hub
 from tests.kube.pipes import Pipes
 from tests.support.objects import pod
+from tests.support.tasks import in_background
 from tests.support.until import until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -171,17 +172,12 @@ async def burning(seed: int = 1, *, first_s: float = 0.0) -> AsyncIterator[Bed]:
     async with served(bed) as client:
         chance = random.Random(seed)  # noqa: S311  # jitter, not a secret
         bed.watch = ListWatch(client, PODS, Pod, page_size=7, rng=chance)
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(bed.churn(seed)),
-                group.create_task(bed.watch.run(bed.mirror.take)),
-            ]
+        async with (
+            in_background(bed.churn(seed)),
+            in_background(bed.watch.run(bed.mirror.take)),
+        ):
             await asyncio.sleep(first_s)
-            try:
-                yield bed
-            finally:
-                for task in tasks:
-                    task.cancel()
+            yield bed
 
 
 async def settled(bed: Bed, within_s: float = 120.0) -> None:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from kube.client import METADATA, Client, Stream
 from kube.credentials import Credentials
 from kube.errors import KubeError
-from kube.objects import Meta, MetadataOnly, Pod
-from kube.reflector import ListWatch
+from kube.objects import Meta, MetadataOnly
 from kube.store import Collection, Difference
 from sandbox.apiserver.outages import Trouble, What
 from tests.kube.fire import Bed, burning, settled
 from tests.kube.server import Script, Watch, line, page, pod
 from tests.kube.watches import watch_of
+from tests.support.tasks import in_background
 from tests.support.until import until
 
 LOST = Trouble(what=What.LOST, resource="pods")
@@ -216,7 +216,7 @@ async def test_what_was_lost_is_named_with_both_versions(script: Script) -> None
         page(8, pod("changed", 6), pod("new", 7), pod("same", 3)),
     )
     watch = watch_of(script)
-    async with watching(watch):
+    async with in_background(watch.run(lambda _: None)):
         await script.silent.wait()
 
         found = await watch.compare()
@@ -241,17 +241,7 @@ async def test_without_an_open_watch_nothing_is_asked(script: Script) -> None:
 async def test_a_list_of_a_server_that_lags_says_nothing(script: Script) -> None:
     script.will(page(5, pod("a", 1)), Watch(end="silence"), page(4, pod("b", 2)))
     watch = watch_of(script)
-    async with watching(watch):
+    async with in_background(watch.run(lambda _: None)):
         await script.silent.wait()
 
         assert await watch.compare() is None
-
-
-@asynccontextmanager
-async def watching(watch: ListWatch[Pod]) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(watch.run(lambda _: None))
-        try:
-            yield
-        finally:
-            task.cancel()
