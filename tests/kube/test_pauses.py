@@ -1,4 +1,6 @@
 import asyncio
+from collections.abc import Mapping, Sequence
+from math import inf
 
 import pytest
 
@@ -8,6 +10,7 @@ from kube.errors import (
     TooManyRequestsError,
 )
 from tests.kube.server import (
+    Answer,
     Script,
     Watch,
     line,
@@ -17,6 +20,11 @@ from tests.kube.server import (
     status,
 )
 from tests.kube.watches import steps, watch_of
+from tests.support.rows import rows
+
+WORKED = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
+DOWN = refusal(503, "ServiceUnavailable")
+GONE = line("ERROR", status(410, "Expired"))
 
 
 async def test_overload_asks_us_to_wait_and_we_do(script: Script) -> None:
@@ -48,9 +56,8 @@ async def test_pauses_grow_while_the_server_is_away(
 
 
 async def test_it_is_known_for_how_long_nothing_was_followed(script: Script) -> None:
-    first = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
     later = Watch(chunks=(line("ADDED", pod("b", 7)),))
-    script.will(page(5), first, refusal(503, "ServiceUnavailable"), later)
+    script.will(page(5), WORKED, DOWN, later)
     watch = watch_of(script)
     loop = asyncio.get_running_loop()
     seen_s: list[float] = []
@@ -70,9 +77,7 @@ async def test_it_is_known_for_how_long_nothing_was_followed(script: Script) -> 
 async def test_a_watch_that_brings_nothing_but_a_refusal_has_shown_nothing(
     script: Script,
 ) -> None:
-    first = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
-    expired = Watch(chunks=(line("ERROR", status(410, "Expired")),))
-    script.will(page(5), first, expired)
+    script.will(page(5), WORKED, Watch(chunks=(GONE,)))
     watch = watch_of(script)
     loop = asyncio.get_running_loop()
 
@@ -85,63 +90,46 @@ async def test_a_watch_that_brings_nothing_but_a_refusal_has_shown_nothing(
     assert loop.time() - watch.disconnected_s() == pytest.approx(lost_s, abs=1e-3)
 
 
-async def test_a_server_that_says_expired_works_again_so_the_pauses_start_anew(
+@rows(
+    ("answers", "bounds"),
+    {
+        "a server that says expired works again": (
+            (page(5), Watch(end="cut"), *[DOWN] * 3, Watch(chunks=(GONE,)), page(9)),
+            {3: (4.0, inf), 4: (0.5, 1.0)},
+        ),
+        "a watch that worked starts the pauses anew": (
+            (DOWN, DOWN, DOWN, page(5), WORKED, DOWN),
+            {2: (2.0, inf), 3: (0.0, 1.0), 4: (0.0, 2.0)},
+        ),
+        "watches that end at once do not spin": (
+            (page(5), *[Watch()] * 4),
+            {0: (0.5, inf), 3: (4.0, inf)},
+        ),
+        "a server that always expires does not spin": (
+            (page(5), refusal(410, "Expired")) * 4,
+            {3: (4.0, inf)},
+        ),
+        "a server that brings one event and expires does not spin": (
+            [
+                answer
+                for version in range(5, 50, 10)
+                for answer in (
+                    page(version),
+                    Watch(chunks=(line("ADDED", pod("a", version + 1)) + GONE,)),
+                )
+            ],
+            {0: (0.0, 0.0), 4: (4.0, inf)},
+        ),
+    },
+)
+async def test_pauses_grow_until_a_watch_works(
     script: Script,
+    answers: Sequence[Answer | Watch],
+    bounds: Mapping[int, tuple[float, float]],
 ) -> None:
-    down = refusal(503, "ServiceUnavailable")
-    expired = Watch(chunks=(line("ERROR", status(410, "Expired")),))
-    script.will(page(5), Watch(end="cut"), down, down, down, expired, page(9))
+    script.will(*answers)
     watch = watch_of(script)
 
-    pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
+    pauses = [await watch.attempt(lambda _: None) for _ in range(max(bounds) + 1)]
 
-    assert pauses[3] >= 4.0
-    assert 0.5 <= pauses[4] <= 1.0
-
-
-async def test_a_watch_that_worked_starts_the_pauses_anew(script: Script) -> None:
-    down = refusal(503, "ServiceUnavailable")
-    worked = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
-    script.will(down, down, down, page(5), worked, down)
-    watch = watch_of(script)
-
-    pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
-
-    assert pauses[2] >= 2.0
-    assert pauses[3] <= 1.0
-    assert pauses[4] <= 2.0
-
-
-async def test_watches_that_end_at_once_do_not_spin(script: Script) -> None:
-    script.will(page(5), *[Watch()] * 4)
-    watch = watch_of(script)
-
-    pauses = [await watch.attempt(lambda _: None) for _ in range(4)]
-
-    assert pauses[0] >= 0.5
-    assert pauses[3] >= 4.0
-
-
-async def test_a_server_that_always_expires_does_not_spin(script: Script) -> None:
-    for _ in range(4):
-        script.will(page(5), refusal(410, "Expired"))
-    watch = watch_of(script)
-
-    pauses = [await watch.attempt(lambda _: None) for _ in range(4)]
-
-    assert pauses[3] >= 4.0
-
-
-async def test_a_server_that_brings_one_event_and_expires_does_not_spin(
-    script: Script,
-) -> None:
-    gone = line("ERROR", status(410, "Expired"))
-    for version in range(5, 50, 10):
-        event = line("ADDED", pod("a", version + 1))
-        script.will(page(version), Watch(chunks=(event + gone,)))
-    watch = watch_of(script)
-
-    pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
-
-    assert pauses[0] == 0.0
-    assert pauses[4] >= 4.0
+    assert all(low <= pauses[n] <= high for n, (low, high) in bounds.items()), pauses
