@@ -195,6 +195,7 @@ def agent_of(node: str) -> str:
     return f"agent-{node}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
     """The programs of a world that runs, by name: killed, frozen, started again.
 
@@ -202,30 +203,22 @@ class Crew:
     nobody runs twice.
     """
 
-    def __init__(
-        self, programs: Programs, starts: Mapping[str, Callable[[], None]]
-    ) -> None:
-        """Know all.
-
-        Args:
-            programs: Those that run.
-            starts: {name: what starts it}.
-        """
-        self._programs = programs
-        self._starts = starts
+    programs: Programs
+    #: {name: what starts it}
+    starts: Mapping[str, Callable[[], None]]
 
     @property
     def names(self) -> frozenset[str]:
         """Who there is."""
-        return frozenset(self._starts)
+        return frozenset(self.starts)
 
     def program(self, name: str) -> Program:
         """Return the one of that name, as started last."""
-        return self._programs.named(name)
+        return self.programs.named(name)
 
     def kill(self, name: str) -> None:
         """End a program as the kernel does when memory runs out: at once."""
-        self._programs.expect_end(name)
+        self.programs.expect_end(name)
         self.program(name).tell(signal.SIGKILL)
 
     def freeze(self, name: str) -> None:
@@ -244,4 +237,4 @@ class Crew:
     async def restart(self, name: str) -> None:
         """Start a program that has ended, or is about to."""
         await self.ended(name)
-        self._starts[name]()
+        self.starts[name]()
