@@ -70,11 +70,13 @@ def _requirement(text: str) -> _Requirement:
     if match := _SET.match(text):
         return _membership(match)
     if match := _EQUALITY.match(text):
-        return _equality(match["key"], match["verb"], match["value"])
+        equal, verb, value = match["key"], match["verb"], match["value"]
+        return lambda labels: (labels.get(equal) == value) is (verb != "!=")
     if match := _ORDER.match(text):
         return _order(match["key"], match["verb"], int(match["value"]))
     if match := _PRESENCE.match(text):
-        return _presence(match["key"], present=not match["not"])
+        key, present = match["key"], not match["not"]
+        return lambda labels: (key in labels) is present
     raise statuses.bad_request(
         f'unable to parse requirement: found {text!r}, expected: key, "=", "in" …'
     )
@@ -88,12 +90,6 @@ def _membership(match: re.Match[str]) -> _Requirement:
     return lambda labels: key in labels and labels[key] in values
 
 
-def _equality(key: str, verb: str, value: str) -> _Requirement:
-    if verb == "!=":
-        return lambda labels: labels.get(key) != value
-    return lambda labels: labels.get(key) == value
-
-
 def _order(key: str, verb: str, bound: int) -> _Requirement:
     def holds(labels: _Labels) -> bool:
         try:
@@ -103,10 +99,6 @@ def _order(key: str, verb: str, bound: int) -> _Requirement:
         return number > bound if verb == ">" else number < bound
 
     return holds
-
-
-def _presence(key: str, *, present: bool) -> _Requirement:
-    return lambda labels: (key in labels) is present
 
 
 def _term(resource: Resource, text: str) -> Predicate:

@@ -104,7 +104,7 @@ class Allocator:
                 )
             if assigned is not None:
                 await self._prepare(resource, assigned)
-            if assigned is None and pod.uid in self.tables.sources.active():
+            if assigned is None and pod.uid in self.tables.active():
                 lost = True
         if lost:
             await self.allocate(pod, container)

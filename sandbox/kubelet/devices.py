@@ -79,18 +79,6 @@ class Assignment:
 
 
 @dataclass(slots=True, kw_only=True)
-class Sources:
-    """What the device tables ask of the rest of the kubelet."""
-
-    #: false until the first list of pods has been admitted
-    ready: bool = False
-    #: returns the uids of pods that are neither terminal nor gone
-    active: Callable[[], AbstractSet[str]] = frozenset
-    #: {(pod uid, container)} running when this kubelet started
-    running_at_start: frozenset[tuple[str, str]] = frozenset()
-
-
-@dataclass(slots=True, kw_only=True)
 class DeviceTables:
     """Devices, endpoints and assignments of one kubelet.
 
@@ -99,7 +87,12 @@ class DeviceTables:
     """
 
     chance: random.Random
-    sources: Sources = field(default_factory=Sources)
+    #: false until the first list of pods has been admitted
+    sources_ready: bool = False
+    #: returns the uids of pods that are neither terminal nor gone
+    active: Callable[[], AbstractSet[str]] = frozenset
+    #: {(pod uid, container)} running when this kubelet started
+    running_at_start: frozenset[tuple[str, str]] = frozenset()
     #: {resource: loop time at which its plugin's stream ended; None while connected},
     #: also of plugins that had registered before the kubelet was restarted
     endpoints: dict[str, float | None] = field(default_factory=dict)
@@ -157,9 +150,9 @@ class DeviceTables:
 
     def forget_inactive(self) -> None:
         """Free the ids of pods that have ended (manager.go:577)."""
-        if not self.sources.ready:
+        if not self.sources_ready:
             return
-        active = self.sources.active()
+        active = self.active()
         ended = [key for key in self.assignments if key[0] not in active]
         if ended:
             for key in ended:
@@ -267,7 +260,7 @@ class DeviceTables:
                 f'pod "{uid}" container "{name}" changed request for resource '
                 f'"{resource}" from {len(had)} to {count}'
             )
-        if not self.sources.ready and key[:2] in self.sources.running_at_start:
+        if not self.sources_ready and key[:2] in self.running_at_start:
             return False
         healthy = self.healthy.get(resource)
         if healthy is None:

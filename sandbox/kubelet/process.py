@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from sandbox.apiclient import ApiClient, Event
 from sandbox.kubelet import checkpoint
 from sandbox.kubelet.allocator import Allocator
-from sandbox.kubelet.devices import DeviceTables, KubeletPanicError, Sources
+from sandbox.kubelet.devices import DeviceTables, KubeletPanicError
 from sandbox.kubelet.node import Machine, NodeReporter, renew_lease
 from sandbox.kubelet.podlist import PodListServer
 from sandbox.kubelet.podresources import SOCKET, PodResourcesServer
@@ -40,9 +40,8 @@ class Process:
         self._changed = asyncio.Event()
         self._tables = DeviceTables(
             chance=machine.chance,
-            sources=Sources(
-                running_at_start=machine.runtime.running(), active=self._active
-            ),
+            running_at_start=machine.runtime.running(),
+            active=self._active,
         )
         self.allocator = Allocator(
             machine.root / "device-plugins",

@@ -45,7 +45,9 @@ async def answer(call: Awaitable[_T], failed: str = "") -> _T:
     try:
         return await call
     except grpc.aio.AioRpcError as error:
-        problem = f"{_go_name(error.code())} desc = {error.details()}"
+        name = error.code().name
+        go_name = _GO_NAMES.get(name) or name.title().replace("_", "")
+        problem = f"{go_name} desc = {error.details()}"
     except asyncio.CancelledError:
         pass_on_cancellation()
         # The channel was closed under the call: grpc.aio cancels it then.
@@ -58,8 +60,3 @@ def pass_on_cancellation() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
-
-
-def _go_name(code: grpc.StatusCode) -> str:
-    words = code.name.split("_")
-    return _GO_NAMES.get(code.name) or "".join(word.capitalize() for word in words)

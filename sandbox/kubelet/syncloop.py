@@ -70,7 +70,7 @@ class SyncLoop:
             match event:
                 case Listed(items=items):
                     await self._listed(items)
-                    self._node.allocator.tables.sources.ready = True
+                    self._node.allocator.tables.sources_ready = True
                 case Changed(item=item, gone=True):
                     self._removed(item["metadata"]["uid"])
                 case Changed(item=item):

@@ -61,17 +61,14 @@ def text(total: int, misfits: Mapping[str, Misfit]) -> str:
         total: How many nodes there are.
         misfits: Why each of them does not: {node: misfit}.
     """
-    told = _counted(total, Counter(_reasons(misfits)))
+    reasons = (reason for misfit in misfits.values() for reason in misfit.reasons)
+    told = _counted(total, Counter(reasons))
     preemption = Counter(
         _NOT_HELPFUL if misfit.is_unresolvable else _NO_VICTIMS
         for misfit in misfits.values()
     )
     preemption[_NOT_HELPFUL] += total - len(misfits)
     return f"{told} preemption: {_counted(total, preemption)}"
-
-
-def _reasons(misfits: Mapping[str, Misfit]) -> list[str]:
-    return [reason for misfit in misfits.values() for reason in misfit.reasons]
 
 
 def _counted(total: int, reasons: Counter[str]) -> str:

@@ -51,7 +51,9 @@ def _merged(target: Any, patch: Object, schema: Object) -> Object:
     settled = _settle_orders(result, patch, schema)
     for key, value in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
-            _delete_primitives(result, key.removeprefix(_DELETE_PRIMITIVES), value)
+            field = key.removeprefix(_DELETE_PRIMITIVES)
+            if isinstance(result.get(field), list) and isinstance(value, list):
+                result[field] = [item for item in result[field] if item not in value]
         elif not key.startswith("$") and key not in settled:
             _merge_member(result, key, value, types.field(schema, key))
     return result
@@ -120,11 +122,6 @@ def _merge_member(result: Object, key: str, value: Any, schema: Object) -> None:
         result.pop(key, None)
     else:
         result[key] = _plain(value)
-
-
-def _delete_primitives(result: Object, field: str, gone: Any) -> None:
-    if isinstance(result.get(field), list) and isinstance(gone, list):
-        result[field] = [item for item in result[field] if item not in gone]
 
 
 def _merged_list(old: list[Any], patch: list[Any], schema: Object) -> list[Any]:

@@ -4,7 +4,6 @@ from sandbox.demo import picture
 from sandbox.demo.stage import Stage
 from sandbox.inspect import checks, observer, pods
 from sandbox.inspect.checks import Problems
-from sandbox.inspect.facts import Chips
 from sandbox.world import RESOURCE
 
 POD = "homeless"
@@ -27,7 +26,11 @@ async def play(stage: Stage) -> Problems:
     await pods.remove_all(world)
     problems = await _fill(stage)
     world.nodes[_BROKEN_NODE].set_faults(_BROKEN)
-    await _out_of_service(stage, _BROKEN)
+
+    async def known() -> bool:
+        return not checks.unhealthy(await observer.node(world, _BROKEN_NODE), _BROKEN)
+
+    await observer.until(known, what=f"{_BROKEN_NODE} without {_BROKEN}")
     await pods.create(world, pods.manifest(POD, 4))
     message = await _explanation(stage)
     cluster = await observer.cluster(world)
@@ -53,16 +56,6 @@ async def _fill(stage: Stage) -> Problems:
         await pods.bound(stage.world, tuple(group))
     names = (*_FIRST, *_THEN)
     return stage.judge(await pods.settled(stage.world, names), names)
-
-
-async def _out_of_service(stage: Stage, chips: Chips) -> None:
-    """Wait until extender and scheduler can know that chips are broken."""
-
-    async def known() -> bool:
-        node = await observer.node(stage.world, _BROKEN_NODE)
-        return not checks.unhealthy(node, chips)
-
-    await observer.until(known, what=f"{_BROKEN_NODE} without {chips}")
 
 
 async def _explanation(stage: Stage) -> str:

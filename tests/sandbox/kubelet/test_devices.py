@@ -18,7 +18,6 @@ from sandbox.kubelet.devices import (
     KubeletPanicError,
     Preferred,
     Procedure,
-    Sources,
 )
 from sandbox.pods import Pod, pod_of
 from tests.support import objects
@@ -31,7 +30,8 @@ Prefer = Callable[[AskPreference], tuple[str, ...]]
 def tables(health: Mapping[str, str], *, seed: int = 0) -> DeviceTables:
     made = DeviceTables(
         chance=random.Random(seed),  # noqa: S311  # an order, not a secret
-        sources=Sources(ready=True, active=_Everybody),
+        sources_ready=True,
+        active=_Everybody,
     )
     made.connected(CHIPS)
     made.reported(CHIPS, health)
@@ -208,15 +208,15 @@ def test_an_id_that_left_the_list_during_allocate_is_a_panic() -> None:
 def test_ids_are_freed_lazily_once_sources_are_ready() -> None:
     active = {"a"}
     made = tables(healthy(2))
-    made.sources.active = lambda: active
+    made.active = lambda: active
     admit(made, pod("a", 2))
     active.clear()
     assert made.allocated == {CHIPS: {"d0", "d1"}}
 
-    made.sources.ready = False
+    made.sources_ready = False
     made.forget_inactive()
     assert made.allocated == {CHIPS: {"d0", "d1"}}
-    made.sources.ready = True
+    made.sources_ready = True
     made.forget_inactive()
 
     assert (made.allocated, made.assignments) == ({}, {})
@@ -234,8 +234,8 @@ def test_a_stopped_plugin_counts_as_unhealthy_and_then_not_at_all() -> None:
 
 def test_while_pods_are_read_again_running_containers_keep_what_they_have() -> None:
     made = tables({})
-    made.sources.ready = False
-    made.sources.running_at_start = frozenset({("a", "c0")})
+    made.sources_ready = False
+    made.running_at_start = frozenset({("a", "c0")})
 
     assert admit(made, pod("a", 2)) == []
     with pytest.raises(DeviceError, match="no healthy devices present"):
