@@ -10,7 +10,7 @@ this version promises has no test, or the tests cannot be collected.
 import contextlib
 import io
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -137,10 +137,18 @@ def collected() -> Marks:
 
 def listing(marks: Marks) -> str:
     """Return every point with its tests, and at the end what has none."""
-    carried = _by_point(marks)
-    lines = [line for point in POINTS for line in _entry(point, carried.get(point, []))]
+    carried: dict[str, dict[str, None]] = {}
+    for point, test in marks:
+        carried.setdefault(point, {})[test] = None
+    found = [point for point in POINTS if point in carried]
+    lines = []
+    for point in found:
+        lines += [
+            f"{point}  {POINTS[point]}",
+            *(f"        {t}" for t in carried[point]),
+        ]
     still_open = [point for point in POINTS if point not in carried]
-    lines += ["", f"{len(carried)} of {len(POINTS)} points are carried by tests."]
+    lines += ["", f"{len(found)} of {len(POINTS)} points are carried by tests."]
     for title, points in (
         ("Open", [point for point in still_open if point not in LATER]),
         ("Later", [point for point in still_open if point in LATER]),
@@ -157,22 +165,6 @@ def problems(marks: Marks) -> list[str]:
         *(f"{test}: no point {point!r} in tests/seeds.py" for point, test in unknown),
         *(f"{p} has no test: {POINTS[p]}" for p in sorted(PROMISED - carried)),
     ]
-
-
-def _by_point(marks: Marks) -> dict[str, list[str]]:
-    """{id: its tests, each once}, known ids only."""
-    found: dict[str, dict[str, None]] = {}
-    for point, test in marks:
-        if point in POINTS:
-            found.setdefault(point, {})[test] = None
-    return {point: list(tests) for point, tests in found.items()}
-
-
-def _entry(point: str, tests: Iterable[str]) -> Iterator[str]:
-    named = [f"        {test}" for test in tests]
-    if named:
-        yield f"{point}  {POINTS[point]}"
-        yield from named
 
 
 def main() -> int:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import account, bare, product, releases, truth
+from tests.e2e import bare, product, releases, truth
+from tests.e2e.bare import BareCluster
 from tests.e2e.cluster import Cluster
 from tests.e2e.faults import witness
 from tests.e2e.faults.chronicle import Chronicle, Story
 from tests.e2e.namespaces import Namespace
+from tests.e2e.places import POD_LOGS
 from tests.e2e.stages import CannotError
 
 #: Python's own leak: `SSLContext.wrap_socket` leaves its socket open when the server
@@ -19,6 +21,10 @@ from tests.e2e.stages import CannotError
 _RESET_BEFORE_HANDSHAKE = (
     r"ignore:unclosed <ssl\.SSLSocket fd=\d+, [^()]*laddr=\([^()]*\)>:ResourceWarning"
 )
+#: Of each log so many lines.
+_LINES = {"agent": 120, "extender": 50}
+_PROGRAM_LINES = 40
+_EVENT_LINES = 50
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -95,8 +101,54 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and "cluster" in getattr(item, "fixturenames", ()):
         with suppress(CannotError):
-            report.sections += account.sections(Cluster.attach())
+            report.sections += _sections(Cluster.attach())
     if report.failed:
         for plane in bare.running:
-            report.sections += account.logs(plane)
+            report.sections += _logs(plane)
     return report
+
+
+def _sections(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield (title, text): objects, events, and the ends of the logs.
+
+    Whoever cannot be asked is left out: this is called in the middle of a fault.
+    """
+    yield "pods", _asked(cluster, "get", "pods", "-A", "-o", "wide")
+    order = "--sort-by=.metadata.creationTimestamp"
+    events = _asked(cluster, "get", "events", "-A", order)
+    yield "events", _end(events, _EVENT_LINES)
+    report = f"mindx-dl-deviceinfo-{cluster.node}"
+    yield "report", _asked(cluster, "describe", "cm", report, "-n", "kube-system")
+    for name, count in _LINES.items():
+        yield name, _container_logs(name, count)
+    for program in (cluster.programs.kubelet, cluster.programs.scheduler):
+        yield program.name, program.last_words(_PROGRAM_LINES)
+
+
+def _logs(cluster: BareCluster) -> Iterator[tuple[str, str]]:
+    """Yield (name, end of its log) of each program of a control plane."""
+    for path in sorted(cluster.places.logs.glob("*.log")):
+        yield path.stem, _log_end(path, _PROGRAM_LINES)
+
+
+def _asked(cluster: Cluster, *arguments: str) -> str:
+    try:
+        return cluster.kubectl(*arguments, "--request-timeout=10s")
+    except CannotError as error:
+        return str(error)
+
+
+def _container_logs(name: str, count: int) -> str:
+    """The last words of the two last containers of a name: it may have been killed."""
+    logs = POD_LOGS.glob(f"kube-system_ascend-{name}-*/{name}/*.log")
+    found = [path for path in logs if path.is_file()]
+    newest = sorted(found, key=lambda path: path.stat().st_mtime)[-2:]
+    return "\n".join(f"{path}:\n{_log_end(path, count)}" for path in newest)
+
+
+def _log_end(path: Path, count: int) -> str:
+    return _end(path.read_text(encoding="utf-8", errors="replace"), count)
+
+
+def _end(text: str, count: int) -> str:
+    return "\n".join(text.splitlines()[-count:])

@@ -247,16 +247,13 @@ class Chips:
             self._write(text)
 
     def _write(self, text: str) -> None:
-        path = self._path()
-        draft = path.with_name("npu.draft")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-
-    def _path(self) -> Path:
         volumes = (KUBELET_ROOT / "pods").glob(
             "*/volumes/kubernetes.io~configmap/simulated-npus/..data/npu.yaml"
         )
-        return max(volumes, key=lambda path: path.parent.stat().st_mtime).resolve()
+        path = max(volumes, key=lambda path: path.parent.stat().st_mtime).resolve()
+        draft = path.with_name("npu.draft")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
 
 
 def _inside(pid: int) -> tuple[str, ...]:

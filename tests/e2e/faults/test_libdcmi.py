@@ -333,8 +333,5 @@ def _is_refused(chips: Chips, name: str) -> bool:
 
 def _told(cluster: Cluster, chip: int) -> list[str]:
     """What the node's events say of a process that stays on a chip."""
-    events = cluster.core.list_event_for_all_namespaces(
-        field_selector="reason=NpuStillInUse"
-    ).items
-    texts = {str(each.message) for each in events}
+    texts = {str(each.message) for each in cluster.events("default", "NpuStillInUse")}
     return sorted(text for text in texts if re.match(rf"chip {chip} ", text))

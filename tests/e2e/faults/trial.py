@@ -182,15 +182,11 @@ class Trial:
             program.wait_ready()
         connected_at = time.monotonic()
         self.load.churn.pause()
-
-        def rested_at() -> float:
-            return max(connected_at, self.load.chronicle.moved_at)
-
         truth.until_agreed(
             self.cluster,
             within_s=SETTLED_WITHIN_S,
             tell=self._note_told,
-            since=rested_at,
+            since=lambda: max(connected_at, self.load.chronicle.moved_at),
         )
         self.settled_s = time.monotonic() - connected_at
 
