@@ -67,12 +67,11 @@ def identifiers(tree: ast.AST) -> Iterator[str]:
                 pass
 
 
-def words_of(name: str) -> set[str]:
-    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
-
-
 def retired_in(name: str) -> set[str]:
-    return words_of(name) & RETIRED | {name.strip("_").lower()} & NOT_ALONE
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    return {part.lower() for part in parts} & RETIRED | {
+        name.strip("_").lower()
+    } & NOT_ALONE
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,10 +1,9 @@
 """Components, put on an overlay as their first lines say."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.daemonset.rendered import (
@@ -16,8 +15,6 @@ from tests.daemonset.rendered import (
 )
 
 pytestmark = needs_kubectl
-
-PodWith = Callable[..., Object]
 
 
 def rendered(at: Path, *components: str) -> list[Object]:
@@ -48,14 +45,11 @@ def one(found: Iterable[Object], kind: str, name: str = "") -> Object:
     return each
 
 
-@pytest.fixture
-def agent_with(tmp_path: Path) -> PodWith:
-    def agent(*components: str) -> Object:
-        agent = one(rendered(tmp_path, *components), "DaemonSet")
-        pod: Object = agent["spec"]["template"]["spec"]
-        return pod
-
-    return agent
+def agent_pod(at: Path, *components: str) -> Object:
+    """The specification of the agent's pods with these components."""
+    agent = one(rendered(at, *components), "DaemonSet")
+    pod: Object = agent["spec"]["template"]["spec"]
+    return pod
 
 
 def test_a_second_extender_stands_by_on_another_node(tmp_path: Path) -> None:
@@ -116,10 +110,8 @@ BASE = {
 }
 
 
-def test_with_chips_the_agent_may_load_the_drivers_library(
-    agent_with: PodWith,
-) -> None:
-    pod = agent_with("chips")
+def test_with_chips_the_agent_may_load_the_drivers_library(tmp_path: Path) -> None:
+    pod = agent_pod(tmp_path, "chips")
 
     assert pod["hostPID"] is True
     assert pod["containers"][0]["securityContext"]["privileged"] is True
@@ -132,13 +124,18 @@ def test_with_chips_the_agent_may_load_the_drivers_library(
     }
 
 
-def test_with_cdi_the_agent_may_write_the_spec(agent_with: PodWith) -> None:
-    pod = agent_with("simulated", "cdi")
+def test_with_cdi_the_agent_may_write_the_spec(tmp_path: Path) -> None:
+    pod = agent_pod(tmp_path, "simulated", "cdi")
 
     assert "--mount=cdi" in pod["containers"][0]["args"]
     assert mounts(pod) == {**BASE, "/var/run/cdi": "/var/run/cdi"}
 
 
+ACCOUNT = {
+    "kind": "ServiceAccount",
+    "name": "ascend-extender",
+    "namespace": "kube-system",
+}
 #: {component: the setting}; each gives the right as well, and they go together
 EVICTING = {"preemption": "--preemption=evict", "incomplete": "--incomplete=evict"}
 
@@ -150,7 +147,6 @@ def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> No
     assert extender["metadata"]["name"] == "ascend-extender"
     (container,) = extender["spec"]["template"]["spec"]["containers"]
     rule = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
-    account = {"kind": "ServiceAccount", "name": "ascend-extender"}
     for component, setting in EVICTING.items():
         assert setting in container["args"]
         name = f"ascend-extender-{component}"
@@ -158,7 +154,7 @@ def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> No
         binding = one(found, "ClusterRoleBinding", name)
         assert role["rules"] == [rule]
         assert binding["roleRef"]["name"] == name
-        assert binding["subjects"] == [account | {"namespace": "kube-system"}]
+        assert binding["subjects"] == [ACCOUNT]
     without = [rule for each in rendered(tmp_path) for rule in each.get("rules", ())]
     assert not any("pods/eviction" in rule["resources"] for rule in without)
 
@@ -179,8 +175,7 @@ def test_only_with_tor_share_may_the_extender_write_configmaps(tmp_path: Path) -
     assert {each["metadata"]["namespace"] for each in (role, binding)} == {
         "volcano-system"
     }
-    account = {"kind": "ServiceAccount", "name": "ascend-extender"}
-    assert binding["subjects"] == [account | {"namespace": "kube-system"}]
+    assert binding["subjects"] == [ACCOUNT]
 
 
 def test_a_shadow_may_only_look(tmp_path: Path) -> None:

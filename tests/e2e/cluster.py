@@ -12,7 +12,6 @@ import kubernetes.config
 from tests.e2e import configurations, images, machine
 from tests.e2e.assembly import Assembly, assemble, token
 from tests.e2e.commands import run, until
-from tests.e2e.components import Component
 from tests.e2e.places import (
     API_PORT,
     DEVICE_PLUGIN_DIR,
@@ -185,7 +184,3 @@ class Cluster:
             )
 
         until(ready, f"{self.node} ready", within_s=240, every_s=0.2)
-
-    def component(self, name: str) -> Component:
-        """One program by its name, for parametrized tests."""
-        return next(each for each in self.programs.all if each.name == name)

@@ -35,7 +35,7 @@ def test_a_pod_runs_and_reaches_the_api_server(namespace: Namespace) -> None:
 def test_a_program_that_is_killed_comes_back(
     cluster: Cluster, namespace: Namespace, name: str
 ) -> None:
-    program = cluster.component(name)
+    program = next(each for each in cluster.programs.all if each.name == name)
     before = program.pid
 
     program.kill()

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -16,9 +17,9 @@ from service.endpoints import Endpoints
 
 
 @asynccontextmanager
-async def api_server() -> AsyncIterator[ApiServer]:
+async def api_server(**settings: Any) -> AsyncIterator[ApiServer]:
     """The sandbox's API server, on a real socket."""
-    server = ApiServer()
+    server = ApiServer(**settings)
     await server.start()
     try:
         yield server

@@ -5,14 +5,13 @@ import pytest
 
 from sandbox.apiserver import ApiServer
 from tests.contract.apiserver.client import Api
+from tests.support.servers import api_server
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer(bookmark_period_s=0.05)
-    await server.start()
-    yield server
-    await server.stop()
+    async with api_server(bookmark_period_s=0.05) as server:
+        yield server
 
 
 @pytest.fixture
