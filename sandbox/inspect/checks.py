@@ -13,6 +13,7 @@ from sandbox.world import CHIP_COUNT
 #: Chips of one HCCS ring of an Atlas 800 training server (MindCluster, "Affinity
 #: Scheduling Description", Table 1).
 RING_SIZE = 4
+_ALL = tuple(range(CHIP_COUNT))
 
 Problems = tuple[str, ...]
 
@@ -38,8 +39,8 @@ def registered(nodes: Iterable[NodeFacts]) -> Problems:
         for what, expected, found in (
             ("capacity", CHIP_COUNT, node.capacity),
             ("allocatable", CHIP_COUNT, node.allocatable),
-            ("in the kubelet's list", _all(), node.listed),
-            ("available in its ConfigMap", _all(), node.available),
+            ("in the kubelet's list", _ALL, node.listed),
+            ("available in its ConfigMap", _ALL, node.available),
             ("unhealthy in its ConfigMap", (), node.unhealthy),
         )
         if found != expected
@@ -81,7 +82,7 @@ def agreed(cluster: Cluster) -> Problems:
     for node in cluster.nodes:
         mounts = [mount for mount in cluster.mounts if mount.node == node.name]
         mounted = {chip for mount in mounts for chip in mount.chips}
-        free = tuple(c for c in _all() if c not in {*mounted, *node.broken})
+        free = tuple(c for c in _ALL if c not in {*mounted, *node.broken})
         problems += [
             f"{node.name}: {what} should be {_text(expected)}, "
             f"its ConfigMap says {_text(found)}"
@@ -126,14 +127,14 @@ def cut_off(pod: PodFacts, mounted: Chips) -> Problems:
 def given_back(cluster: Cluster, name: str) -> Problems:
     """Check that a node offers each chip that nobody has mounted there."""
     mounted = {c for mount in cluster.mounts if mount.node == name for c in mount.chips}
-    free = tuple(chip for chip in _all() if chip not in mounted)
+    free = tuple(chip for chip in _ALL if chip not in mounted)
     node = cluster.node(name)
     return tuple(
         f"{name}: {what} should be {_text(expected)}, is {_text(found)}"
         for what, expected, found in (
             ("available", free, node.available),
             ("held", tuple(sorted(mounted)), node.held),
-            ("in the kubelet's list", _all(), node.listed),
+            ("in the kubelet's list", _ALL, node.listed),
         )
         if expected != found
     )
@@ -184,7 +185,7 @@ def raced(cluster: Cluster, choices: Choices, admitted: Mapping[str, int]) -> Pr
 
 def unhealthy(node: NodeFacts, chips: Chips) -> Problems:
     """Check that kubelet, Node and ConfigMap agree which chips are out of service."""
-    listed = tuple(chip for chip in _all() if chip not in chips)
+    listed = tuple(chip for chip in _ALL if chip not in chips)
     found = {
         "kubelet's list": (node.listed, listed),
         "allocatable": (node.allocatable, len(listed)),
@@ -296,7 +297,3 @@ def _listed(sets: Counter[Chips]) -> str:
 
 def _text(chips: Iterable[int]) -> str:
     return ",".join(map(str, chips)) or "none"
-
-
-def _all() -> Chips:
-    return tuple(range(CHIP_COUNT))

@@ -49,7 +49,8 @@ class Reporter:
         }
         status: Object = {"conditions": [condition]}
         body: Object = {"metadata": {"uid": pod.uid}, "status": status}
-        self._put(self._client.patch_status, pod_path(pod.source), body)
+        send = partial(self._client.patch_status, pod_path(pod.source), body)
+        self._queue.put_nowait(send)
 
     async def run(self) -> None:
         """Send whatever there is to send, for ever."""
@@ -61,14 +62,6 @@ class Reporter:
                     break
                 await asyncio.sleep(_RETRY_S)
 
-    def _put(
-        self,
-        send: Callable[[str, Object], Awaitable[Object]],
-        path: str,
-        body: Object,
-    ) -> None:
-        self._queue.put_nowait(partial(send, path, body))
-
     def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         if len(message) > _LONGEST:
             message = f"{message[: _LONGEST - 4]} ..."
@@ -78,12 +71,10 @@ class Reporter:
         if key in self._told:
             path, count = self._told[key]
             self._told[key] = (path, count + 1)
-            last = event["lastTimestamp"]
-            self._put(
-                self._client.patch, path, {"count": count + 1, "lastTimestamp": last}
-            )
+            told = {"count": count + 1, "lastTimestamp": event["lastTimestamp"]}
+            self._queue.put_nowait(partial(self._client.patch, path, told))
             return
         self._told[key] = (f"{events}/{event['metadata']['name']}", 1)
         event["source"] = {"component": _COMPONENT}
         event["reportingComponent"] = _COMPONENT
-        self._put(self._client.create, events, event)
+        self._queue.put_nowait(partial(self._client.create, events, event))

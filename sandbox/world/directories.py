@@ -126,16 +126,6 @@ class Premises:
         return self.root / "logs"
 
     @property
-    def extender_address_file(self) -> Path:
-        """Where the extender says where it listens."""
-        return self.root / "extender-address"
-
-    @property
-    def extender_clock_file(self) -> Path:
-        """How far the clock on the extender's wall has been stepped."""
-        return self.root / "extender-clock"
-
-    @property
     def kubeconfig(self) -> Path:
         """How kubectl finds the API server."""
         return self.root / "kubeconfig"

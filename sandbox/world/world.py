@@ -268,12 +268,12 @@ class _Builder:
         return node
 
     def _start_extender(self, control: ControlPlane) -> Path:
-        address_file = self.place.extender_address_file
+        address_file = self.place.root / "extender-address"
         place = ExtenderPlace(
             api_url=control.url,
             service_account_dir=self.place.service_account("ascend-extender", control),
             address_file=address_file,
-            clock_file=self.place.extender_clock_file,
+            clock_file=self.place.root / "extender-clock",
         )
         clock.begin(place.clock_file)
 

@@ -1,6 +1,5 @@
 """Answers in another form than objects: tables, and metadata alone."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,28 +13,21 @@ from sandbox.apiserver.store import Store
 from sandbox.apiserver.tables import ages, chips, cluster, pods
 from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
+#: Returns the cells of an object beside its name and age.
 Cells = Callable[[Object, float], list[Any]]
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
-    """How one kind of object is drawn: `cells` has those beside name and age."""
-
-    columns: Sequence[Column]
-    cells: Cells
-
-
-_LAYOUTS: Mapping[str, Layout] = {
-    "Pod": Layout((*pods.COLUMNS, *chips.COLUMNS), pods.cells),
-    "Node": Layout(cluster.NODE_COLUMNS, cluster.node),
-    "Namespace": Layout(cluster.NAMESPACE_COLUMNS, cluster.namespace),
-    "ConfigMap": Layout(cluster.CONFIG_MAP_COLUMNS, cluster.config_map),
-    "Event": Layout(cluster.EVENT_COLUMNS, cluster.event),
-    "ServiceAccount": Layout((NAME, AGE), cluster.nothing),
-    "Lease": Layout(cluster.LEASE_COLUMNS, cluster.lease),
-    "PodDisruptionBudget": Layout(cluster.BUDGET_COLUMNS, cluster.budget),
-    "DaemonSet": Layout(cluster.DAEMON_SET_COLUMNS, cluster.nothing),
-    "Deployment": Layout(cluster.DEPLOYMENT_COLUMNS, cluster.nothing),
+#: {kind: how its objects are drawn}
+_LAYOUTS: Mapping[str, tuple[Sequence[Column], Cells]] = {
+    "Pod": ((*pods.COLUMNS, *chips.COLUMNS), pods.cells),
+    "Node": (cluster.NODE_COLUMNS, cluster.node),
+    "Namespace": (cluster.NAMESPACE_COLUMNS, cluster.namespace),
+    "ConfigMap": (cluster.CONFIG_MAP_COLUMNS, cluster.config_map),
+    "Event": (cluster.EVENT_COLUMNS, cluster.event),
+    "ServiceAccount": ((NAME, AGE), cluster.nothing),
+    "Lease": (cluster.LEASE_COLUMNS, cluster.lease),
+    "PodDisruptionBudget": (cluster.BUDGET_COLUMNS, cluster.budget),
+    "DaemonSet": (cluster.DAEMON_SET_COLUMNS, cluster.nothing),
+    "Deployment": (cluster.DEPLOYMENT_COLUMNS, cluster.nothing),
 }
 
 
@@ -53,7 +45,7 @@ class Drawing:
         self._store = store
         self._resource = resource
         self._form = form
-        self._layout = _LAYOUTS[resource.kind]
+        self._columns, self._cells_of = _LAYOUTS[resource.kind]
         self._has_header = False
 
     def page(self, listed: Page) -> bytes:
@@ -98,7 +90,7 @@ class Drawing:
         return f"*{group}.{self._resource.kind}"
 
     def _table(self, metadata: Object, entries: Iterable[Entry]) -> Object:
-        header = [column.definition() for column in self._layout.columns]
+        header = [column.definition() for column in self._columns]
         columns, self._has_header = None if self._has_header else header, True
         told = self._told()
         return self._framed(
@@ -131,8 +123,8 @@ class Drawing:
     def _cells(self, document: Object, told: Mapping[str, str]) -> Iterator[Any]:
         metadata, now_s = document["metadata"], self._store.now_s()
         more = chips.cells(document, told) if self._resource is PODS else []
-        others = iter([*self._layout.cells(document, now_s), *more])
-        for column in self._layout.columns:
+        others = iter([*self._cells_of(document, now_s), *more])
+        for column in self._columns:
             if column is NAME:
                 yield metadata.get("name", "")
             elif column is AGE:
