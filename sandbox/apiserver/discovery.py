@@ -32,35 +32,29 @@ def answer(path: str) -> Object | str | None:
     return _documents().get(path.rstrip("/") or "/")
 
 
-def _api_resource(row: Resource) -> Object:
+def _resource(row: Resource, name: str, kind: str, *verbs: str) -> Object:
     return {
-        "name": row.plural,
-        "singularName": row.singular,
+        "name": name,
+        "singularName": "",
         "namespaced": row.namespaced,
-        "kind": row.kind,
-        "verbs": list(row.verbs),
-        "shortNames": list(row.short_names),
-        **({"categories": list(row.categories)} if row.categories else {}),
+        "kind": kind,
+        "verbs": list(verbs),
     }
-
-
-def _subresources(row: Resource) -> Iterable[Object]:
-    posts = [(name, kind, ["create"]) for name, kind in row.subresources]
-    status = [("status", row.kind, ["get", "patch", "update"])]
-    for name, kind, verbs in (*(status if row.has_status else ()), *posts):
-        yield {
-            "name": f"{row.plural}/{name}",
-            "singularName": "",
-            "namespaced": row.namespaced,
-            "kind": kind,
-            "verbs": verbs,
-        }
 
 
 def _resource_list(group_version: str, rows: Iterable[Resource]) -> Object:
     listed = []
     for row in rows:
-        listed += [_api_resource(row), *_subresources(row)]
+        names = {"singularName": row.singular, "shortNames": list(row.short_names)}
+        more = {"categories": list(row.categories)} if row.categories else {}
+        listed.append(_resource(row, row.plural, row.kind, *row.verbs) | names | more)
+        if row.has_status:
+            verbs = ("get", "patch", "update")
+            listed.append(_resource(row, f"{row.plural}/status", row.kind, *verbs))
+        listed += [
+            _resource(row, f"{row.plural}/{name}", kind, "create")
+            for name, kind in row.subresources
+        ]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
