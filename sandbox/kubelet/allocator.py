@@ -102,8 +102,9 @@ class Allocator:
                 raise DeviceError(
                     f"endpoint not found in cache for a registered resource: {resource}"
                 )
-            if assigned is not None:
-                await self._prepare(resource, assigned)
+            if assigned is not None and self.tables.endpoints[resource] is None:
+                plugin = self._plugins.endpoint(resource)
+                await plugin.prepare(tuple(sorted(assigned.ids)))
             if assigned is None and pod.uid in self.tables.active():
                 lost = True
         if lost:
@@ -152,11 +153,6 @@ class Allocator:
         elif self._switches.ignore_preferences:
             ids = ()
         return Preferred(ids=ids)
-
-    async def _prepare(self, resource: str, assigned: Assignment) -> None:
-        if self.tables.endpoints[resource] is None:
-            plugin = self._plugins.endpoint(resource)
-            await plugin.prepare(tuple(sorted(assigned.ids)))
 
     def _write(self) -> None:
         checkpoint.write(self._checkpoint, self.tables)

@@ -70,7 +70,9 @@ def cells(pod: Object, now_s: float) -> list[Any]:
         for container in spec.get("initContainers") or ()
         if container.get("restartPolicy") == "Always"
     }
-    tally = _tally(spec, status, sidecars)
+    tally = _Tally(_first_reason(status))
+    if _initialise(spec, status, sidecars, tally) or is_true(status, "Initialized"):
+        _run(status, sidecars, tally)
     restarts = str(tally.restarts)
     if tally.restarts and tally.last_restart:
         restarts += f" ({ages.since(tally.last_restart, now_s)} ago)"
@@ -99,14 +101,6 @@ def conditions(pod: Object) -> list[Object]:
             "message": _COMPLETED[phase],
         }
     ]
-
-
-def _tally(spec: Object, status: Object, sidecars: set[str]) -> _Tally:
-    tally = _Tally(_first_reason(status))
-    begun = _initialise(spec, status, sidecars, tally)
-    if begun or is_true(status, "Initialized"):
-        _run(status, sidecars, tally)
-    return tally
 
 
 def _first_reason(status: Object) -> str:
