@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import bare, product, releases, truth
-from tests.e2e.bare import BareCluster
 from tests.e2e.cluster import Cluster
 from tests.e2e.faults import witness
 from tests.e2e.faults.chronicle import Chronicle, Story
@@ -104,7 +103,8 @@ def pytest_runtest_makereport(
             report.sections += _sections(Cluster.attach())
     if report.failed:
         for plane in bare.running:
-            report.sections += _logs(plane)
+            paths = sorted(plane.places.logs.glob("*.log"))
+            report.sections += [(p.stem, _log_end(p, _PROGRAM_LINES)) for p in paths]
     return report
 
 
@@ -123,12 +123,6 @@ def _sections(cluster: Cluster) -> Iterator[tuple[str, str]]:
         yield name, _container_logs(name, count)
     for program in (cluster.programs.kubelet, cluster.programs.scheduler):
         yield program.name, program.last_words(_PROGRAM_LINES)
-
-
-def _logs(cluster: BareCluster) -> Iterator[tuple[str, str]]:
-    """Yield (name, end of its log) of each program of a control plane."""
-    for path in sorted(cluster.places.logs.glob("*.log")):
-        yield path.stem, _log_end(path, _PROGRAM_LINES)
 
 
 def _asked(cluster: Cluster, *arguments: str) -> str:
