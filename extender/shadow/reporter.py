@@ -1,4 +1,7 @@
-"""Metrics, log and HTTP endpoint `/v1/shadow` for the comparisons of shadow mode."""
+"""Metrics, log and HTTP endpoint `/v1/shadow` for the comparisons of shadow mode.
+
+A module of its own: `compare` is pure, and knows neither HTTP nor metrics.
+"""
 
 import logging
 from collections.abc import Iterable
