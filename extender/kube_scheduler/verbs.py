@@ -13,7 +13,8 @@ from extender.clocks import Clock
 from extender.gang import membership
 from extender.http.endpoint import VerbHandlers
 from extender.kube_scheduler import protocol
-from extender.kube_scheduler.binder import Binder, Bound
+from extender.kube_scheduler.binder import Binder
+from extender.kube_scheduler.sent_binds import Bound
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
 from extender.preemption import victims

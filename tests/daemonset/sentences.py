@@ -27,6 +27,7 @@ SPEAKING = (
     "extender/apiserver/writers.py",
     "extender/app.py",
     "extender/kube_scheduler/binder.py",
+    "extender/kube_scheduler/sent_binds.py",
     "extender/preemption/attempt.py",
     "extender/preemption/preemptor.py",
     "extender/gang/permit.py",

@@ -34,7 +34,7 @@ async def test_what_a_bind_under_way_has_is_not_forgotten() -> None:
 
         assert reservations(w.cache).keys() == {"uid-a", "uid-b", "uid-c"}
         assert repaired(w) == 1
-        assert w.binder._open_binds.keys() == {"uid-b", "uid-c"}
+        assert w.sent_binds._open_binds.keys() == {"uid-b", "uid-c"}
 
 
 async def test_chips_that_are_promised_and_nobody_binds_are_found_once() -> None:
@@ -44,7 +44,7 @@ async def test_chips_that_are_promised_and_nobody_binds_are_found_once() -> None
         for _ in range(5):
             w.pass_s(DUE_S)
 
-        assert (repaired(w), list(w.binder._open_binds)) == (1, ["uid-a"])
+        assert (repaired(w), list(w.sent_binds._open_binds)) == (1, ["uid-a"])
 
 
 async def test_what_the_plan_of_a_job_has_is_not_forgotten() -> None:
@@ -73,7 +73,7 @@ async def test_a_bind_that_was_done_keeps_its_chips_until_the_pod_is_shown() -> 
         w.api.pods["default", "a"]["spec"]["nodeName"] = "n1"
 
         w.pass_s(DUE_S)
-        await until(lambda: not w.binder._open_binds)
+        await until(lambda: not w.sent_binds._open_binds)
 
         assert reservations(w.cache).keys() == {"uid-a"}
         apply(w.cache, tenant("a", "n1", range(8)))
@@ -120,6 +120,6 @@ async def test_a_bind_tried_again_while_it_is_looked_into_is_the_same_bind() -> 
 
         assert await w.bind("a") == ""
 
-        assert w.binder._open_binds == {}
+        assert w.sent_binds._open_binds == {}
         apply(w.cache, events.PodDeleted(uid="uid-a"))
         assert free(w.cache, "n1") == ALL_FREE

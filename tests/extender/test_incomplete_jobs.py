@@ -144,7 +144,9 @@ async def test_who_has_come_goes_on_once_another_turns_out_to_be_bound() -> None
         w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
         await w.bind_both()
         assert w.is_(Phase.RESERVED)
-        unclear, left = ("a", "b") if "uid-a" in w.binder._open_binds else ("b", "a")
+        unclear, left = (
+            ("a", "b") if "uid-a" in w.sent_binds._open_binds else ("b", "a")
+        )
         earlier = w.bind(left, {"a": "n1", "b": "n2"}[left])
         await w.until_came(1)
 

@@ -17,8 +17,9 @@ from extender.gang import events as gang_events
 from extender.gang.gangs import Gang, Phase
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size
-from extender.kube_scheduler.binder import Binder, Bound, PodApi
+from extender.kube_scheduler.binder import Binder
 from extender.kube_scheduler.protocol import BindArgs
+from extender.kube_scheduler.sent_binds import Bound, PodApi
 from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
 from extender.planning import plan
@@ -149,6 +150,7 @@ class World:
             on_bound=lambda pod, made: self.bound.append((pod, made)),
             **binding,
         )
+        self.sent_binds = self.binder._sent_binds
         self._preemptor = (
             Preemptor(
                 cache,

@@ -51,7 +51,7 @@ async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
     async with cut_off(open_s=5) as w:
         assert w.api.execute(w.api.bindings[0]).status == 201
 
-        await until(lambda: not w.binder._open_binds)
+        await until(lambda: not w.sent_binds._open_binds)
 
         assert list(reservations(w.cache)) == ["uid-a"]
         w.show("a")
@@ -70,7 +70,7 @@ async def test_a_retry_that_succeeds_ends_the_looking() -> None:
     async with cut_off() as w:
         await w.bind()
 
-        assert w.binder._open_binds == {}
+        assert w.sent_binds._open_binds == {}
         assert list(reservations(w.cache)) == ["uid-a"]
 
 

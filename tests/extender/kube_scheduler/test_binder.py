@@ -174,7 +174,7 @@ async def test_a_caller_that_goes_away_does_not_end_the_call() -> None:
 
 async def idle(w: ServedWorld) -> None:
     """Let the binder read what it wants to read."""
-    await asyncio.gather(*w.binder._read_tasks)
+    await asyncio.gather(*w.sent_binds._read_tasks)
 
 
 async def test_a_bound_pod_that_no_watch_ever_shows_is_looked_for() -> None:
@@ -216,7 +216,7 @@ async def test_what_the_watch_shows_before_the_answer_leaves_nothing_behind() ->
         w.api.go_on.set()
 
         assert await call == ""
-        assert (w.binder._unconfirmed, reservations(w.cache)) == ({}, {})
+        assert (w.sent_binds._unconfirmed, reservations(w.cache)) == ({}, {})
 
 
 class SlowReads:
@@ -248,7 +248,7 @@ async def test_a_pod_is_told_to_be_bound_once_however_often_it_is_read() -> None
     assert await w.bind() == ""
 
     api.go_on.set()
-    await asyncio.gather(*w.binder._read_tasks)
+    await asyncio.gather(*w.sent_binds._read_tasks)
 
     assert [pod.name for pod, _ in w.bound] == ["a"]
     await w.stop()

@@ -18,8 +18,8 @@ from hypothesis.stateful import (
 
 from extender.cache import decode, events
 from extender.gang import membership
-from extender.kube_scheduler.binder import BindOutcome, Bound
 from extender.kube_scheduler.protocol import BindArgs
+from extender.kube_scheduler.sent_binds import BindOutcome, Bound
 from kube import objects
 from kube.errors import InvalidError, KubeError, UnreachableError
 from kube.pods import BIND_S

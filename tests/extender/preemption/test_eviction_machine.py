@@ -84,7 +84,7 @@ class Evictions(Pushing):
 
     @invariant()
     def each_promise_is_somebodys(self) -> None:
-        cache, binder = self.extender.cache, self.extender.binder
+        cache, sent = self.extender.cache, self.extender.sent_binds
         by_node = {
             uid: r.node_info.name
             for r in resource_states(cache)
@@ -99,7 +99,8 @@ class Evictions(Pushing):
             by_owner[kept.owner].add(uid)
             assert kept.until_s > self.extender.time.now_s - 1, "it has no end"
         assert by_owner[Owner.PLAN] <= places.keys()
-        known = {*binder._under_way, *binder._open_binds, *binder._unconfirmed}
+        under_way = self.extender.binder._under_way
+        known = {*under_way, *sent._open_binds, *sent._unconfirmed}
         assert by_owner[Owner.BIND] <= known
         assert by_owner.keys() <= {Owner.PLAN, Owner.BIND, Owner.PREEMPTION}
 
