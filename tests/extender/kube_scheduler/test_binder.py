@@ -1,20 +1,15 @@
 import asyncio
 
-import msgspec
 import pytest
 
 from extender.cache import events
 from extender.kube_scheduler import binder
-from extender.kube_scheduler.protocol import BindArgs
-from kube import objects
-from kube.errors import UnreachableError
 from tests.support.caches import cluster, free, reservations
 from tests.support.clock import NOW_NS
-from tests.support.extender import UNKNOWN, ServedWorld, World, world
+from tests.support.extender import ServedWorld, world
 from tests.support.fake_api import Fate
-from tests.support.objects import pod as pod_object
 from tests.support.until import until
-from tests.support.watched import ALL_FREE, RESOURCE, claim, pod, pod_update, tenant
+from tests.support.watched import ALL_FREE, RESOURCE, claim, pod, tenant
 
 
 @pytest.mark.seed("000-02")
@@ -170,97 +165,6 @@ async def test_a_caller_that_goes_away_does_not_end_the_call() -> None:
 
         await until(lambda: bool(w.bound))
         assert list(reservations(w.cache)) == ["uid-a"]
-
-
-async def idle(w: ServedWorld) -> None:
-    """Let the binder read what it wants to read."""
-    await asyncio.gather(*w.sent_binds._read_tasks)
-
-
-async def test_a_bound_pod_that_no_watch_ever_shows_is_looked_for() -> None:
-    async with world(cluster()) as w:
-        w.add("a")
-        await w.bind()
-        del w.api.pods["default", "a"]  # while the watch was down
-        w.pass_s(64)
-        await idle(w)
-        assert list(reservations(w.cache)) == ["uid-a"]  # it may still come
-
-        w.pass_s(1)
-        await idle(w)
-
-        assert free(w.cache, "n1") == ALL_FREE
-
-
-async def test_a_bound_pod_that_the_watch_is_late_to_show_keeps_its_chips() -> None:
-    async with world(cluster()) as w:
-        w.add("a")
-        await w.bind()
-
-        w.pass_s(65)
-        await idle(w)
-
-        assert list(reservations(w.cache)) == ["uid-a"]
-
-
-async def test_what_the_watch_shows_before_the_answer_leaves_nothing_behind() -> None:
-    async with world(cluster()) as w:
-        w.add("a", fates=[Fate.WAIT])
-        call = w.bind()
-        await until(lambda: w.api.unanswered == 1)
-        bound = w.api.pods["default", "a"]
-        w.api.execute(w.api.bindings[-1])
-        w.show("a")
-        del bound["spec"]["nodeName"]  # the answer comes later than the event
-
-        w.api.go_on.set()
-
-        assert await call == ""
-        assert (w.sent_binds._unconfirmed, reservations(w.cache)) == ({}, {})
-
-
-class SlowReads:
-    """An API server that loses the first bind, and answers the second read late."""
-
-    def __init__(self) -> None:
-        self.node, self.reads, self.is_lost = "", 0, True
-        self.go_on = asyncio.Event()
-
-    async def get(self, _namespace: str, _name: str) -> objects.Pod:
-        self.reads += 1
-        if self.reads == 2:
-            await self.go_on.wait()
-        made = pod_object("a", 1, meta={"uid": "uid-a"}, node=self.node)
-        return msgspec.convert(made, objects.Pod)
-
-    async def bind(self, args: BindArgs, _annotations: object) -> None:
-        if self.is_lost:
-            self.is_lost = False
-            raise UnreachableError("cut")
-        self.node = args.node
-
-
-async def test_a_pod_is_told_to_be_bound_once_however_often_it_is_read() -> None:
-    api = SlowReads()
-    w = World(cluster(pod_update("a")), api, open_s=3.0)
-    assert await w.bind() == UNKNOWN
-    await until(lambda: api.reads == 2)
-    assert await w.bind() == ""
-
-    api.go_on.set()
-    await asyncio.gather(*w.sent_binds._read_tasks)
-
-    assert [pod.name for pod, _ in w.bound] == ["a"]
-    await w.stop()
-
-
-async def test_a_read_that_finds_a_lost_bind_done_tells_of_it_once() -> None:
-    async with world(cluster(), open_s=0.5) as w:
-        w.add("a", fates=[Fate.DONE_AND_CUT])
-
-        assert await w.bind() == ""
-
-        assert [pod.name for pod, _ in w.bound] == ["a"]
 
 
 async def test_a_call_under_way_comes_to_its_end_before_we_do() -> None:
