@@ -34,6 +34,35 @@ def test_folders_of_the_page_exist(page: Path) -> None:
     assert [folder for folder in folders if not (ROOT / folder).is_dir()] == []
 
 
+def test_the_tables_of_state_name_attributes_that_exist() -> None:
+    tables = PAGE.read_text().split("| class | attribute | ")[1:]
+    rows = [
+        line.split(" | ")[:2]
+        for table in tables
+        for line in table.partition("\n\n")[0].splitlines()[2:]
+    ]
+    owner, missing = "", []
+    for holder, attributes in rows:
+        owner = holder.strip("| `") or owner
+        path, _, name = owner.partition(":")
+        body = re.search(
+            rf"^class {name}\b.*?(?=^\S)",
+            (ROOT / path).read_text() + "\nend",
+            re.MULTILINE | re.DOTALL,
+        )
+        missing += [
+            f"{owner}.{attribute}"
+            for attribute in re.findall(r"`(\w+)`", attributes)
+            if not body
+            or not re.search(
+                rf"^    (?:    self\.)?{attribute}(?::| =)", body[0], re.MULTILINE
+            )
+        ]
+
+    assert len(rows) > 80
+    assert missing == []
+
+
 def test_the_walks_name_a_function_in_each_step() -> None:
     walks = PAGE.read_text().split("\n## Walk ")[1:]
     steps = [

@@ -16,7 +16,8 @@ end. All reservations are made, confirmed, released and expired here.
     PREEMPTION  a pod or a job, while     when victims are      released
                 its chips are freed       chosen
     PREEMPTION  a pod whose chips are     when filter takes     released
-                free now                  them up
+                free now                  them up, or a bind
+                                          with them fails
 
 A reservation of a pod that has chips of its own is *assigned*: it has a `Claim`, and
 the pod can only be bound with it. A pod has at most one. A reservation with a claim is
@@ -95,6 +96,9 @@ class Reservation(NamedTuple):
     claim: Claim | None = None
     #: why this node and these chips, for people
     text: str = ""
+    #: Until then a bind that fails leaves them to PREEMPTION: pods were evicted for
+    #: these chips. Seconds since the epoch.
+    freed_until_s: float = 0.0
 
     @property
     def is_sent(self) -> bool:

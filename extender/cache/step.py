@@ -282,6 +282,9 @@ def _void_bind(
         return
     if gang is not None and uid in gang.plan.places:
         state.reservations.change(reservation, Owner.PLAN, now_s + REVIEW_S)
+    elif reservation.freed_until_s > now_s:
+        until_s = reservation.freed_until_s
+        state.reservations.change(reservation, Owner.PREEMPTION, until_s)
     else:  # chips that are still being freed for the pod stay its own
         state.reservations.end(reservation)
     draft.touch_places([reservation])

@@ -91,7 +91,18 @@ class _OpenBind:
     sent: tuple[NpuPod, Choice] | None = None
     #: loop time after which its last call cannot take effect any more
     ends_s: float = 0.0
-    is_watched: bool = False
+    #: reads its pod at regular intervals
+    polling: asyncio.Task[None] | None = None
+
+    @property
+    def is_reported(self) -> bool:
+        """Return whether its success has been counted and told."""
+        return self.sent is None
+
+    @property
+    def is_watched(self) -> bool:
+        """Return whether a task reads its pod."""
+        return self.polling is not None and not self.polling.done()
 
 
 class SentBinds:
@@ -129,6 +140,7 @@ class SentBinds:
         self._unconfirmed: dict[str, BindArgs] = {}
         #: {uid: finished bind} of pods to be read, because no watch shows them
         self._unseen: dict[str, BindArgs] = {}
+        self._unseen_reading: asyncio.Task[None] | None = None
         self._read_tasks: set[asyncio.Task[None]] = set()
 
     def known_outcome(self, args: BindArgs, pod: NpuPod) -> BindOutcome | None:
@@ -143,6 +155,9 @@ class SentBinds:
 
         If the outcome is unknown, the pod is read at regular intervals.
         """
+        open_bind = self._open_binds.get(args.uid) or _OpenBind(args, UNKNOWN)
+        # A read may find this call executed before its answer comes: it reports then.
+        open_bind.args, open_bind.sent = args, (pod, choice)
         try:
             await self._api.bind(args, choice.annotations)
         except NotFoundError:
@@ -150,17 +165,16 @@ class SentBinds:
             return self._void(args.uid, GONE)
         except KubeError as error:
             self._metrics.binds_failed.labels(_failure_label(error)).inc()
-            text = f"the API server refused the bind: {error}"
-            refusal = Refusal(reason=ExtenderReason.API, text=text)
-            if not _is_outcome_unknown(error) and args.uid not in self._open_binds:
-                return self._void(args.uid, refusal)
-            open_bind = self._open_binds.setdefault(
-                args.uid, _OpenBind(args, refusal, (pod, choice))
-            )
+            if open_bind.is_reported:  # a read has found an earlier call executed
+                return Bound(args.node)
+            if args.uid not in self._open_binds:
+                text = f"the API server refused the bind: {error}"
+                open_bind.failure = Refusal(reason=ExtenderReason.API, text=text)
+                if not _is_outcome_unknown(error):
+                    return self._void(args.uid, open_bind.failure)
+                self._open_binds[args.uid] = open_bind
             return await self._resolve_unclear(open_bind, error)
-        done = self._open_binds.get(args.uid) or _OpenBind(args, UNKNOWN)
-        done.args, done.sent = args, (pod, choice)
-        return self._record_node(done, args.node)
+        return self._record_node(open_bind, args.node)
 
     async def _resolve_unclear(
         self, open_bind: _OpenBind, error: KubeError
@@ -191,13 +205,19 @@ class SentBinds:
         return UNKNOWN
 
     def _start_polling(self, open_bind: _OpenBind) -> None:
-        open_bind.is_watched = True
-        self._start_task(self._poll_outcome(open_bind))
+        open_bind.polling = self._start_task(self._poll_outcome(open_bind))
 
-    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+    def _start_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._read_tasks.add(task)
-        task.add_done_callback(self._read_tasks.discard)
+        task.add_done_callback(self._end_task)
+        return task
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        """Forget a task; log why it failed. A later review starts another one."""
+        self._read_tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("reads of sent binds have failed", exc_info=error)
 
     async def _poll_outcome(self, open_bind: _OpenBind) -> None:
         """Read a pod at regular intervals until the outcome of its bind is known.
@@ -283,12 +303,16 @@ class SentBinds:
         read. It is read as well if its bind is not known.
         """
         uid = str(reservation.kept_for)
-        if uid in self._under_way or uid in self._open_binds:
+        if uid in self._under_way:
+            return
+        if uid in self._open_binds:
+            if not self._open_binds[uid].is_watched:
+                self._start_polling(self._open_binds[uid])
             return
         if uid in self._unconfirmed:
             self._unseen[uid] = self._unconfirmed[uid]
-            if len(self._unseen) == 1:
-                self._start_task(self._read_unseen())
+            if self._unseen_reading is None or self._unseen_reading.done():
+                self._unseen_reading = self._start_task(self._read_unseen())
             return
         pod = self._cache.pods.get(uid)
         namespace, name = (pod.namespace, pod.name) if pod else ("", "")

@@ -138,19 +138,18 @@ class Preemptor:
             return
         (node,) = nodes
         now_s = self._clock.now_s()
+        until_s = now_s + self._limits.ready_s
         choice = reserve.choose_chips(
             self._cache,
             pod,
             node,
-            ownership=Ownership(
-                owner=Owner.PREEMPTION, until_s=now_s + self._limits.ready_s
-            ),
+            ownership=Ownership(owner=Owner.PREEMPTION, until_s=until_s),
             now_s=now_s,
             now_ns=self._clock.now_ns(),
         )
         if isinstance(choice, Choice):
             text = f"{choice.reason}, freed for it"
-            self._apply(choice.reservation._replace(text=text))
+            self._apply(choice.reservation._replace(text=text, freed_until_s=until_s))
 
     # -- ticks, choices, stop ----------------------------------------------------
 
@@ -160,7 +159,7 @@ class Preemptor:
         At most `_AT_ONCE` attempts start in one tick.
         """
         for beneficiary in list(self._attempts.running):
-            if not self._lacks_node(beneficiary):
+            if not self._goes_on(beneficiary):
                 self._apply_event(attempts.AttemptEnded(beneficiary=beneficiary))
             elif self._are_chips_free(beneficiary):
                 self._apply_event(attempts.ChipsFree(beneficiary=beneficiary))
@@ -272,6 +271,23 @@ class Preemptor:
             and self.beneficiary(beneficiary) == beneficiary
         )
 
+    def _goes_on(self, beneficiary: str) -> bool:
+        """Return whether the chips of an attempt are still needed, or may be needed.
+
+        They may be while a bind with other chips is open: it can fail, and pods were
+        evicted for these. An attempt that has evicted nobody yet is not worth it.
+        """
+        if self._lacks_node(beneficiary):
+            return True
+        running = self._attempts.running.get(beneficiary)
+        reservation = self._cache.reservation(beneficiary)
+        return (
+            running is not None
+            and running.phase is not attempts.Phase.ASKING
+            and reservation is not None
+            and reservation.is_sent
+        )
+
     def _is_blocked(self, beneficiary: str) -> bool:
         """Return whether a beneficiary would not be placed if enough chips were free.
 
@@ -368,7 +384,7 @@ class Preemptor:
         async def evict_and_apply() -> None:
             outcome = await self._api.evict(effect.victim, rehearse=effect.rehearse)
             uid, beneficiary = effect.victim.uid, effect.beneficiary
-            if self._lacks_node(beneficiary):
+            if self._goes_on(beneficiary):
                 self._apply_event(
                     attempts.Answered(beneficiary=beneficiary, uid=uid, outcome=outcome)
                 )

@@ -3,10 +3,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 
 from extender.kube_scheduler.protocol import BindArgs
 from kube import objects
-from kube.errors import UnreachableError
+from kube.errors import NotFoundError, UnreachableError
 from tests.support.caches import cluster, free, reservations
 from tests.support.extender import UNKNOWN, ServedWorld, World, world
 from tests.support.fake_api import Fate
@@ -16,10 +17,12 @@ from tests.support.watched import ALL_FREE, pod_update
 
 
 @asynccontextmanager
-async def cut_off(*then: Fate, open_s: float = 60) -> AsyncIterator[ServedWorld]:
-    """A world after a bind of 8 chips was cut off; `then`: what the next come to."""
+async def cut_off(
+    *then: Fate, open_s: float = 60, count: int = 8
+) -> AsyncIterator[ServedWorld]:
+    """A world after a bind was cut off; `then`: what the next come to."""
     async with world(cluster(), open_s=open_s) as w:
-        w.add("a", count=8, fates=[Fate.CUT, *then])
+        w.add("a", count=count, fates=[Fate.CUT, *then])
         await w.bind()
         yield w
 
@@ -65,7 +68,7 @@ async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
 
 
 async def test_the_same_bind_tried_again_writes_the_same() -> None:
-    async with cut_off() as w:
+    async with cut_off(count=2) as w:
         assert await w.bind() == ""
 
         first, second = w.api.bindings
@@ -242,3 +245,59 @@ async def test_a_read_that_finds_a_lost_bind_done_tells_of_it_once() -> None:
         assert await w.bind() == ""
 
         assert [pod.name for pod, _ in w.bound] == ["a"]
+
+
+async def test_a_bind_that_is_found_done_before_its_answer_is_told_once() -> None:
+    async with cut_off(Fate.WAIT, open_s=0.5) as w:
+        again = w.bind()
+        await until(lambda: len(w.api.bindings) == 2)
+        w.api.execute(w.api.bindings[0])
+        await until(lambda: not w.sent_binds.has_open)
+
+        w.api.go_on.set()
+
+        assert await again == ""  # the call was answered with 409
+        assert [pod.name for pod, _ in w.bound] == ["a"]
+
+
+class StumblingReads(SlowReads):
+    """An API server whose pod was deleted, and that first breaks what reads it."""
+
+    async def get(self, _namespace: str, _name: str) -> objects.Pod:
+        self.reads += 1
+        if self.reads == 1:
+            raise RuntimeError("not foreseen")
+        raise NotFoundError(404, "NotFound", "it is gone")
+
+
+async def test_a_failed_read_of_unseen_pods_is_begun_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api = StumblingReads()
+    api.is_lost = False
+    w = World(cluster(pod_update("a"), pod_update("b")), api)
+    assert (await w.bind("a"), await w.bind("b")) == ("", "")
+    for _ in range(2):
+        w.pass_s(65)
+        await asyncio.gather(*w.sent_binds._read_tasks, return_exceptions=True)
+
+    w.pass_s(65)
+    await asyncio.gather(*w.sent_binds._read_tasks)
+
+    assert reservations(w.cache) == {}
+    assert "reads of sent binds have failed" in caplog.text
+    await w.stop()
+
+
+async def test_a_failed_read_of_an_open_bind_is_begun_anew() -> None:
+    api = StumblingReads()
+    w = World(cluster(pod_update("a")), api, open_s=0.5)
+    with pytest.raises(RuntimeError):
+        await w.bind()
+    assert w.sent_binds.has_open
+
+    w.pass_s(65)
+    await until(lambda: not w.sent_binds.has_open)
+
+    assert reservations(w.cache) == {}
+    await w.stop()

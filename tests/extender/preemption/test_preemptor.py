@@ -114,9 +114,42 @@ async def test_a_bind_elsewhere_that_fails_loses_no_chips_that_are_being_freed()
         nominated = dict(nominations(w.cache))
         bound = kept("uid-high", "n1", 0b1000, shape=known_pod(w.cache, "high").shape)
 
-        w.learn(bound, events.BindVoided(uid="uid-high"))
+        w.learn(bound)
+        await w.tick()
+        w.learn(events.BindVoided(uid="uid-high"))
 
         assert nominations(w.cache) == nominated != {}
+
+
+async def test_a_bind_elsewhere_ends_an_attempt_that_has_evicted_nobody() -> None:
+    async with evicting(*FULL, high(4)) as w:
+        w.calls.says["b"] = Outcome.FAILED
+        w.filter("high")
+        w.preemptor.tick()  # the dry run has no answer yet
+        shape = known_pod(w.cache, "high").shape
+        w.learn(kept("uid-high", "n1", 0b1000, shape=shape))
+
+        await w.tick()
+
+        assert (w.calls.evicted, nominations(w.cache)) == ([], {})
+
+
+async def test_a_bind_with_freed_chips_that_fails_leaves_them_to_the_pod() -> None:
+    async with evicting(*FULL, high(4), high(4, "other", 0)) as w:
+        await w.seek_room("high")
+        w.learn(*gone("b"))
+        await w.tick(5)
+        assert w.filter("high") == ["n1"]
+        assert w.reserve("high", "n1") == RING
+
+        w.learn(events.BindVoided(uid="uid-high"))
+
+        assert w.filter("other") == []
+        assert w.filter("high") == ["n1"]
+        assert w.reserve("high", "n1") == RING
+        await w.tick(60)  # and no longer than if no bind had come
+        w.learn(events.BindVoided(uid="uid-high"))
+        assert w.filter("other") == ["n1"]
 
 
 async def test_chips_are_kept_for_a_time_only() -> None:
@@ -216,7 +249,10 @@ async def test_a_pod_that_fits_elsewhere_meanwhile_goes_there() -> None:
 
         assert w.filter("high") == ["n2"]
         assert w.reserve("high", "n2") == (0, 1, 2, 3)
+        await w.tick()
+        assert nominations(w.cache) != {}  # its bind may fail yet
 
+        w.learn(pod_update("high", node="n2", count=4))
         await w.tick()
         assert nominations(w.cache) == {}
 
