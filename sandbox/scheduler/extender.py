@@ -49,12 +49,15 @@ class Filtered:
     unresolvable: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
 class Extender:
     """One HTTP extender."""
 
-    session: aiohttp.ClientSession
-    settings: ExtenderSettings
+    def __init__(
+        self, session: aiohttp.ClientSession, settings: ExtenderSettings
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._timeout = aiohttp.ClientTimeout(total=settings.http_timeout_s)
 
     def is_interested(self, pod: Pod) -> bool:
         """Whether a container of the pod asks for a managed resource."""
@@ -109,7 +112,7 @@ class Extender:
 
     def _arguments(self, pod: Pod, nodes: Sequence[Object]) -> Object:
         arguments: Object = {"Pod": _bare(pod.source), "Nodes": None, "NodeNames": None}
-        if self.settings.node_cache_capable:
+        if self._settings.node_cache_capable:
             arguments["NodeNames"] = [node["metadata"]["name"] for node in nodes]
         else:
             items = [_bare(node) for node in nodes]
@@ -117,12 +120,12 @@ class Extender:
         return arguments
 
     def _remaining(self, result: Object, nodes: Sequence[Object]) -> tuple[str, ...]:
-        if self.settings.node_cache_capable and result.get("nodenames") is not None:
+        if self._settings.node_cache_capable and result.get("nodenames") is not None:
             offered = {node["metadata"]["name"] for node in nodes}
             for name in result["nodenames"]:
                 if name not in offered:
                     raise ExtenderError(
-                        f'extender "{self.settings.url}" claims a filtered node '
+                        f'extender "{self._settings.url}" claims a filtered node '
                         f'"{name}" which is not found in the input node list'
                     )
             return tuple(result["nodenames"])
@@ -136,13 +139,13 @@ class Extender:
         Raises:
             ExtenderError: there was no answer, or one that does not count.
         """
-        url = f"{self.settings.url.rstrip('/')}/{verb}"
+        url = f"{self._settings.url.rstrip('/')}/{verb}"
         try:
-            async with self.session.post(
+            async with self._session.post(
                 url,
                 data=json.dumps(body),
                 headers={"Content-Type": "application/json"},
-                timeout=aiohttp.ClientTimeout(total=self.settings.http_timeout_s),
+                timeout=self._timeout,
             ) as response:
                 if response.status != HTTPStatus.OK:
                     raise ExtenderError(

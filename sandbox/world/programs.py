@@ -195,7 +195,6 @@ def agent_of(node: str) -> str:
     return f"agent-{node}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
     """The programs of a world that runs, by name: killed, frozen, started again.
 
@@ -203,22 +202,30 @@ class Crew:
     nobody runs twice.
     """
 
-    programs: Programs
-    #: {name: what starts it}
-    starts: Mapping[str, Callable[[], None]]
+    def __init__(
+        self, programs: Programs, starts: Mapping[str, Callable[[], None]]
+    ) -> None:
+        """Know all.
+
+        Args:
+            programs: Those that run.
+            starts: {name: what starts it}.
+        """
+        self._programs = programs
+        self._starts = starts
 
     @property
     def names(self) -> frozenset[str]:
         """Who there is."""
-        return frozenset(self.starts)
+        return frozenset(self._starts)
 
     def program(self, name: str) -> Program:
         """Return the one of that name, as started last."""
-        return self.programs.named(name)
+        return self._programs.named(name)
 
     def kill(self, name: str) -> None:
         """End a program as the kernel does when memory runs out: at once."""
-        self.programs.expect_end(name)
+        self._programs.expect_end(name)
         self.program(name).tell(signal.SIGKILL)
 
     def freeze(self, name: str) -> None:
@@ -237,4 +244,4 @@ class Crew:
     async def restart(self, name: str) -> None:
         """Start a program that has ended, or is about to."""
         await self.ended(name)
-        self.starts[name]()
+        self._starts[name]()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -12,6 +11,7 @@ from sandbox.world.directories import Node
 from sandbox.world.machines import Machine
 from sandbox.world.programs import Programs
 
+_READY_S = 120.0
 _LOOK_S = 0.02
 
 
@@ -19,15 +19,22 @@ class NotReadyError(Exception):
     """The cluster did not come up; the text says what was missing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
     """Waits until the parts of a cluster have found each other."""
 
-    api: ApiClient
-    http: aiohttp.ClientSession
-    #: quoted when something is missing
-    programs: Programs
-    within_s: float = 120.0
+    def __init__(
+        self,
+        api: ApiClient,
+        http: aiohttp.ClientSession,
+        programs: Programs,
+        *,
+        within_s: float = _READY_S,
+    ) -> None:
+        """Ask these; `programs` are quoted when something is missing."""
+        self._within_s = within_s
+        self._api = api
+        self._http = http
+        self._programs = programs
 
     async def program(self, address_file: Path) -> None:
         """Wait until the program behind an address file calls itself ready."""
@@ -37,7 +44,7 @@ class Readiness:
                 url = f"http://{address(address_file)}/readyz"
             except FileNotFoundError:
                 return f"{address_file} has not been written"
-            async with self.http.get(url) as response:
+            async with self._http.get(url) as response:
                 return "" if response.ok else f"{url}: {await response.text()}"
 
         await self._until_nothing(missing)
@@ -48,7 +55,7 @@ class Readiness:
             await self.program(node.address_file)
 
             async def missing(machine: Machine = node.machine) -> str:
-                found = await self.api.get(f"/api/v1/nodes/{machine.name}")
+                found = await self._api.get(f"/api/v1/nodes/{machine.name}")
                 for resource, count in machine.offers.items():
                     offered = found["status"]["allocatable"].get(resource)
                     # Whoever brings a driver's file may have broken chips in it.
@@ -63,7 +70,7 @@ class Readiness:
     async def _until_nothing(self, missing: Callable[[], Awaitable[str]]) -> None:
         found = ""
         try:
-            async with asyncio.timeout(self.within_s):
+            async with asyncio.timeout(self._within_s):
                 while True:
                     try:
                         found = await missing()
@@ -73,8 +80,10 @@ class Readiness:
                         return
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            words = self.programs.last_words()
-            raise NotReadyError(f"{found} after {self.within_s:g} s\n{words}") from None
+            words = self._programs.last_words()
+            raise NotReadyError(
+                f"{found} after {self._within_s:g} s\n{words}"
+            ) from None
 
 
 def address(file: Path) -> str:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -160,31 +160,35 @@ async def running(
             programs.kill()
 
 
-@dataclass(slots=True)
 class _Builder:
     """Puts a world together; whatever is started is on the stack at once."""
 
-    stack: AsyncExitStack
-    programs: Programs
-    place: Premises
-    commands: Commands
-    server: ApiServer | None = None
-    troubles: Troubles = field(default_factory=Troubles)
-    #: {program: what starts it}
-    starts: dict[str, Callable[[], None]] = field(default_factory=dict)
-    #: as in the world
-    clocks: dict[str, Path] = field(default_factory=dict)
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        programs: Programs,
+        place: Premises,
+        commands: Commands,
+    ) -> None:
+        self._stack = stack
+        self._programs = programs
+        self._place = place
+        self._commands = commands
+        self._server: ApiServer | None = None
+        self._troubles = Troubles()
+        self._starts: dict[str, Callable[[], None]] = {}
+        self._clocks: dict[str, Path] = {}
 
     async def build(
         self, machines: Sequence[Machine], given: ControlPlane | None, port: int
     ) -> World:
         control = given or await self._start_api_server(port)
-        api = await self.stack.enter_async_context(
+        api = await self._stack.enter_async_context(
             ApiClient(
                 control.url, control.token_of("admin"), authority=control.authority
             )
         )
-        http = await self.stack.enter_async_context(aiohttp.ClientSession())
+        http = await self._stack.enter_async_context(aiohttp.ClientSession())
         kubelets = {
             each.name: await self._start_kubelet(each, control) for each in machines
         }
@@ -193,9 +197,9 @@ class _Builder:
             for each in machines
         }
         extender_file = None if control.extender_url else self._start_extender(control)
-        self.stack.push_async_callback(self.programs.stop)
-        await self.stack.enter_async_context(self.programs.watched())
-        ready = Readiness(api=api, http=http, programs=self.programs)
+        self._stack.push_async_callback(self._programs.stop)
+        await self._stack.enter_async_context(self._programs.watched())
+        ready = Readiness(api, http, self._programs)
         first, *others = _groups(tuple(nodes.values()))
         self._start_agents(first)
         extender_url = control.extender_url
@@ -210,7 +214,7 @@ class _Builder:
             self._start_agents(group)
             await ready.nodes(group)
         return World(
-            premises=self.place,
+            premises=self._place,
             api_url=control.url,
             api=api,
             http=http,
@@ -218,24 +222,24 @@ class _Builder:
             kubelets=kubelets,
             extender_url=extender_url,
             scheduling=scheduling,
-            crew=Crew(programs=self.programs, starts=self.starts),
-            server=self.server,
-            troubles=self.troubles,
-            clocks=self.clocks,
+            crew=Crew(self._programs, self._starts),
+            server=self._server,
+            troubles=self._troubles,
+            clocks=self._clocks,
         )
 
     async def _start_api_server(self, port: int) -> ControlPlane:
-        server = ApiServer(middlewares=(self.troubles.middleware(),))
-        self.server = server
-        self.troubles.follow(lambda: server.store.log.revision)
-        self.stack.push_async_callback(server.stop)
+        server = ApiServer(middlewares=(self._troubles.middleware(),))
+        self._server = server
+        self._troubles.follow(lambda: server.store.log.revision)
+        self._stack.push_async_callback(server.stop)
         try:
             await server.start(port)
         except OSError as error:
             raise PortTakenError(
                 f"port {port} cannot be had: {os.strerror(error.errno or 0)}"
             ) from error
-        self.place.write_kubeconfig(server.url)
+        self._place.write_kubeconfig(server.url)
         return ControlPlane(url=server.url)
 
     async def _start_kubelet(self, machine: Machine, control: ControlPlane) -> Kubelet:
@@ -245,19 +249,19 @@ class _Builder:
             api_url=control.url,
             token=control.token_of(f"system:node:{name}"),
             authority=control.authority,
-            root=self.place.root / name,
+            root=self._place.root / name,
             labels=machine.labels,
         )
-        self.stack.push_async_callback(kubelet.stop)
+        self._stack.push_async_callback(kubelet.stop)
         await kubelet.start()
         return kubelet
 
     def _node(self, machine: Machine, kubelet: Kubelet, control: ControlPlane) -> Node:
         name = machine.name
-        account = self.place.service_account(f"ascend-agent-{name}", control)
+        account = self._place.service_account(f"ascend-agent-{name}", control)
         node = Node(
             name=name,
-            root=self.place.root / name,
+            root=self._place.root / name,
             api_url=control.url,
             kubelet_url=kubelet.url,
             service_account_dir=account,
@@ -268,43 +272,43 @@ class _Builder:
         return node
 
     def _start_extender(self, control: ControlPlane) -> Path:
-        address_file = self.place.root / "extender-address"
+        address_file = self._place.root / "extender-address"
         place = ExtenderPlace(
             api_url=control.url,
-            service_account_dir=self.place.service_account("ascend-extender", control),
+            service_account_dir=self._place.service_account("ascend-extender", control),
             address_file=address_file,
-            clock_file=self.place.root / "extender-clock",
+            clock_file=self._place.root / "extender-clock",
         )
         clock.begin(place.clock_file)
 
         def start() -> None:
             known = address_file.exists()
             there = replace(place, listen=address(address_file)) if known else place
-            command = self.commands.extender(there)
+            command = self._commands.extender(there)
             self._note_clock("ascend-extender", place.clock_file, command)
             self._start_program(EXTENDER, command)
 
-        self.starts[EXTENDER] = start
+        self._starts[EXTENDER] = start
         start()
         return address_file
 
     def _start_agents(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             name = agent_of(node.name)
-            command = self.commands.agent(node)
+            command = self._commands.agent(node)
             self._note_clock(f"ascend-agent-{node.name}", node.clock_file, command)
             start = partial(self._start_program, name, command)
-            self.starts[name] = start
+            self._starts[name] = start
             start()
 
     def _note_clock(self, user: str, file: Path, command: Sequence[str]) -> None:
         """Know whose clock can be stepped: a program may be one that reads none."""
         if str(file) in command:
-            self.clocks[user] = file
+            self._clocks[user] = file
 
     def _start_program(self, name: str, command: Sequence[str]) -> None:
-        log = self.place.logs / f"{name}.log"
-        self.programs.start(name, command, log=log, env=_environment())
+        log = self._place.logs / f"{name}.log"
+        self._programs.start(name, command, log=log, env=_environment())
 
     async def _start_scheduling(
         self, control: ControlPlane, extender_url: str
@@ -314,7 +318,7 @@ class _Builder:
             token=control.token_of("system:kube-scheduler"),
             extender=ExtenderSettings(url=extender_url),
         )
-        self.stack.push_async_callback(loop.stop)
+        self._stack.push_async_callback(loop.stop)
         await loop.start()
         return loop
 

@@ -160,7 +160,7 @@ async def test_what_is_missing_is_told_with_what_programs_said(place: Path) -> N
     api = ApiClient("http://127.0.0.1:1", "")
 
     async with aiohttp.ClientSession() as http:
-        ready = Readiness(api=api, http=http, programs=programs, within_s=0.05)
+        ready = Readiness(api, http, programs, within_s=0.05)
         with pytest.raises(NotReadyError) as caught:
             await ready.program(place / "address")
 
