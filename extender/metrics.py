@@ -27,7 +27,7 @@ _CACHE = {
     "rejected_owners": "Owners with rejected pods.",
 }
 #: Gauges whose values other parts give: {name: help text}.
-_WATCHED = {
+WATCHED = {
     "events_dropped": "Events dropped before they were sent.",
     "leading": "1: this extender decides; 0: another does.",
     "settings_unusable": "1 while the ConfigMap of settings is wrong and takes no "
@@ -133,11 +133,11 @@ class Metrics(Collector):
         self._cache = cache
 
     def watch(self, name: str, value: Callable[[], float]) -> None:
-        """Let a gauge of `_WATCHED` show what `value` returns, from now on."""
+        """Let a gauge of `WATCHED` show what `value` returns, from now on."""
         gauge = self._gauges.get(name)
         if gauge is None:
             gauge = self._gauges[name] = Gauge(
-                f"ascend_extender_{name}", _WATCHED[name], registry=self._registry
+                f"ascend_extender_{name}", WATCHED[name], registry=self._registry
             )
         gauge.set_function(value)
 

@@ -83,7 +83,7 @@ PARTS = {
             "tests/scheduler_core/explain/test_fragmentation.py",
             "tests/scheduler_core/placement/test_gang.py",
             "tests/scheduler_core/placement/test_gang_on_superpods.py",
-            "tests/scheduler_core/topology/test_leaf_order_property.py",
+            "tests/scheduler_core/topology/test_switch_rules.py",
         ),
     ),
 }

@@ -83,6 +83,8 @@ async def test_a_day_costs_few_requests_and_leaves_nothing_behind() -> None:
 
     assert idle <= 12 * REQUESTS, bed.calls
     assert busy <= 12 * (REQUESTS + CHANGES), bed.calls
+    verbs = {call.verb for call in bed.calls}
+    assert verbs <= {"get", "list", "watch", "create", "patch"}, verbs
     # no list but the first of each kind: nothing is polled
     reads = [each for each in bed.calls.elements() if each.verb in ("get", "list")]
     assert sorted(call.resource for call in reads) == [

@@ -23,6 +23,20 @@ def sending_names() -> set[str]:
     }
 
 
+def sending_methods() -> dict[str, set[str]]:
+    """{`module.Class` of `kube` that sends requests: its methods that send one}."""
+    return {
+        f"{Path(path).stem}.{each.name}": {
+            method.name
+            for method in each.body
+            if isinstance(method, ast.AsyncFunctionDef) and _sends(method)
+        }
+        for path, tree in sources("kube")
+        for each in tree.body
+        if isinstance(each, ast.ClassDef) and path != "kube/client.py" and _sends(each)
+    }
+
+
 def uses(program: str) -> set[str]:
     """What of `sending_names` a program names; a list-watch with what it brings."""
     sending = sending_names()

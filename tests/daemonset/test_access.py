@@ -143,6 +143,16 @@ def _rules(program: str) -> list[tuple[str, Object]]:
     ]
 
 
+def test_the_classes_that_ask_have_these_calls_only() -> None:
+    assert calls.sending_methods() == {
+        "events.Recorder": {"_create", "_count_up"},
+        "leases.LeaseRequests": {"create", "get", "write"},
+        "pager.Listing": {"_page"},
+        "podgroups.PodGroupRequests": {"read", "write"},
+        "reflector.ListWatch": {"_watch"},
+    }
+
+
 @needs_kubectl
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_rules_name_nothing_by_wildcard(program: str) -> None:
