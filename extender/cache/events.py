@@ -125,6 +125,15 @@ class PodDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobReserved:
+    """The event that a job has a plan, whose chips are to be reserved: all, or none."""
+
+    job: str
+    #: one for each of its unbound pods
+    reservations: tuple[Reservation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
     """The event that the owner of a reservation ends it.
 
@@ -186,10 +195,13 @@ Shown = _NodeShown | PodShown
 NodeFact = _NodeShown | SelfMaintainSet
 #: Events about pods and the sizes of their jobs.
 PodFact = PodShown | SizeRead
-#: Events about reservations, apart from making one of chips.
+#: Events about reservations, apart from those that reserve chips.
 Decision = NodeReservation | Released | BindVoided | ReservationsSwapped
 
-Change = NodeFact | PodFact | Decision | Reservation | Ticked | gang_events.Event
+#: Events that reserve chips; a conflict answers them if others have some of these.
+Wanted = Reservation | JobReserved
+
+Change = NodeFact | PodFact | Decision | Wanted | Ticked | gang_events.Event
 
 
 class Ended(Enum):

@@ -100,8 +100,8 @@ def step(state: State, change: Change, now_s: float) -> Outcome:
     """
     draft = _Draft()
     conflict = None
-    if isinstance(change, Reservation):
-        conflict = _reserve(state, change, draft)
+    if isinstance(change, events.Wanted):
+        conflict = _reserve(state, change, now_s, draft)
     elif isinstance(change, events.NodeFact):
         _step_nodes(state, change, now_s, draft)
     elif isinstance(change, events.PodFact):
@@ -257,15 +257,28 @@ def _step_reservations(
             assert_never(change)
 
 
-def _reserve(state: State, wanted: Reservation, draft: _Draft) -> Conflict | None:
-    before = state.reservations.kept_for(wanted.kept_for)
-    reserved = state.reservations.reserve(wanted)
-    if isinstance(reserved, Conflict):
-        return reserved
-    resource_state = state.facts.ensure_resource(wanted.node, wanted.resource)
-    if wanted.claim is not None:
-        resource_state.see_time(wanted.claim.predicate_time)
-    draft.touch_places((*before, wanted))
+def _reserve(
+    state: State, change: events.Wanted, now_s: float, draft: _Draft
+) -> Conflict | None:
+    """Reserve all chips that an event asks for, or none; return what is in the way."""
+    wanted = (change,) if isinstance(change, Reservation) else change.reservations
+    for number, reservation in enumerate(wanted):
+        before = state.reservations.kept_for(reservation.kept_for)
+        reserved = state.reservations.reserve(reservation)
+        if isinstance(reserved, Conflict):
+            for made in wanted[:number]:
+                state.reservations.end(made)
+            return reserved
+        resource_state = state.facts.ensure_resource(
+            reservation.node, reservation.resource
+        )
+        if reservation.claim is not None:
+            resource_state.see_time(reservation.claim.predicate_time)
+        draft.touch_places((*before, reservation))
+    if isinstance(change, events.JobReserved):
+        places = {str(made.kept_for): made.node for made in wanted}
+        event = gang_events.JobPlanned(job=change.job, places=places)
+        _step_gangs(state, event, now_s, draft)
     return None
 
 

@@ -11,8 +11,8 @@ from functools import partial
 from operator import itemgetter
 
 from extender.cache.cache import Cache
-from extender.cache.events import Effect, Ended, Released, ReservationEnded
-from extender.cache.reservations import REVIEW_S, Owner, Reservation
+from extender.cache.events import Effect, Ended, JobReserved, ReservationEnded
+from extender.cache.reservations import REVIEW_S, Reservation
 from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang import events as gang_events
@@ -221,15 +221,10 @@ class Planner:
         self, gang: Gang, reservations: tuple[Reservation, ...]
     ) -> Refusal | None:
         """Reserve all chips of a plan, or none; return why they are not reserved."""
-        for number, planned in enumerate(reservations):
-            conflict = self._apply(planned)
-            if conflict is not None:
-                for made in reservations[:number]:
-                    self._apply(Released(kept_for=made.kept_for, owner=Owner.PLAN))
-                return kept_for_others(planned.node)
+        conflict = self._apply(JobReserved(job=gang.job, reservations=reservations))
+        if conflict is not None:
+            return kept_for_others(conflict.wanted.node)
         self._candidates.drop(gang.job)
-        places = {str(planned.kept_for): planned.node for planned in reservations}
-        self._apply(gang_events.JobPlanned(job=gang.job, places=places))
         return None
 
     def _record_refusal(

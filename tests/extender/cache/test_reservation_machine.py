@@ -180,10 +180,7 @@ class Owners(RuleBasedStateMachine):
         )
         if isinstance(made, Refusal):
             return
-        for each in made:
-            assert self.step(each)
-        where = {str(each.kept_for): each.node for each in made}
-        self.step(gang_events.JobPlanned(job=gang.job, places=where))
+        assert self.step(events.JobReserved(job=gang.job, reservations=made))
 
     @rule(
         wanting=st.sampled_from((*ALONE, *JOBS)), where=places, mask=st.integers(1, 255)
