@@ -1,6 +1,8 @@
 """The API server as something to start and stop, and to take down for a while."""
 
+import asyncio
 import collections
+import socket
 import uuid
 from collections.abc import Sequence
 
@@ -16,6 +18,9 @@ _HOST = "127.0.0.1"
 # The real server's: often enough for tests is what they ask for.
 _BOOKMARK_PERIOD_S = 60.0
 _SHUTDOWN_S = 1.0
+#: Turns of the event loop until an accepted connection is one of the server's, and
+#: until a client in this process sees that its connection is broken.
+_TURNS = 4
 
 
 class ApiServer:
@@ -42,7 +47,8 @@ class ApiServer:
         self._routes = Routes(self.store, self._hub, bookmark_period_s)
         self._middlewares = middlewares
         self._runner: web.AppRunner | None = None
-        self._site: web.TCPSite | None = None
+        self._site: web.SockSite | None = None
+        self._socket: socket.socket | None = None
         self._port = 0
 
     @property
@@ -84,8 +90,12 @@ class ApiServer:
 
     async def pause(self) -> None:
         """Begin an outage: connections break, new ones are refused."""
-        if self._runner is None or self._site is None:
+        if self._runner is None or self._site is None or self._socket is None:
             return
+        # asyncio drops a connection without closing it if the server is closed between
+        # its accept and its first turn: so no more are accepted, then all have theirs.
+        asyncio.get_running_loop().remove_reader(self._socket)
+        await _pass_turns()
         await self._site.stop()
         self._site = None
         if self._runner.server is not None:
@@ -93,6 +103,7 @@ class ApiServer:
                 # Broken, not closed: to a client it is no good end of its watch.
                 if connection.transport is not None:
                     connection.transport.abort()
+            await _pass_turns()
 
     async def resume(self) -> None:
         """End an outage, on the same port and with the same objects."""
@@ -104,6 +115,12 @@ class ApiServer:
         self._hub.expire()
 
     async def _listen(self, runner: web.AppRunner) -> None:
-        self._site = web.TCPSite(runner, _HOST, self._port)
+        self._socket = socket.create_server((_HOST, self._port))
+        self._site = web.SockSite(runner, self._socket)
         await self._site.start()
         self._port = int(runner.addresses[0][1])
+
+
+async def _pass_turns() -> None:
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
