@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.pod_resources import PodResourcesClient
 from sandbox.apiclient import ApiStatusError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, render
@@ -47,6 +49,19 @@ async def told(site: Site, page: str = "readyz") -> str:
 
 async def until_told(site: Site, words: str) -> str:
     return await site.until(lambda: told(site), lambda said: words in said)
+
+
+async def until_listed(site: Site) -> None:
+    """Wait until the kubelet has a list of healthy devices from a plugin."""
+    resources = PodResourcesClient(
+        site.kubelet.pod_resources_socket,
+        resource=RESOURCE,
+        activity=AllocateActivity(asyncio.get_running_loop().time),
+    )
+    try:
+        await site.until(resources.allocatable_ids)
+    finally:
+        await resources.close()
 
 
 async def start(site: Site) -> None:
@@ -188,6 +203,7 @@ async def test_a_kubelet_that_has_dropped_us_in_silence_is_registered_with_again
 
     await site.until(lambda: registrations(site), lambda count: count > 1)
     await until_told(site, "ok")
+    await until_listed(site)
     await site.serve("train")
 
 
