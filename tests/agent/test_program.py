@@ -77,8 +77,10 @@ async def start(site: Site) -> AsyncIterator[Start]:
 
 
 @pytest.fixture
-async def agent(start: Start) -> Program:
-    return await start("a")
+async def agent(site: Site, start: Start) -> Program:
+    program = await start("a")
+    await site.until_allocatable()  # a pod that comes before would get no devices
+    return program
 
 
 async def test_it_becomes_ready_and_ends_cleanly(site: Site, agent: Program) -> None:
