@@ -117,7 +117,7 @@ def make_affinity(ledger: Ledger) -> Affinity:
     kubelet has forgotten this. The slot chips of a pod that runs without its devices
     (`ledger.bare`) count as lost too.
     """
-    lost_chips = values.union(h.mask for h in ledger.holds.values() if h.lost)
+    lost_chips = chip_sets.union(h.mask for h in ledger.holds.values() if h.lost)
     return Affinity(
         held=chip_sets.ids_of(values.held_chips(ledger)),
         releasing=chip_sets.ids_of(values.releasing_chips(ledger)),

@@ -133,7 +133,7 @@ def pick_standalone(
     wish = standalone.split_wish(slot, count, lasting, reusable)
     chips_by_id = occupancy.map_ids_to_chips(ledger)
     offered_chips = (
-        values.union(chips_by_id.get(name, 0) for name in offered or ids) & ~reusable
+        chip_sets.union(chips_by_id.get(name, 0) for name in offered or ids) & ~reusable
     )
     all_chips = ledger.product.all_chips
     domains = (offered_chips,) if offered else (offered_chips, all_chips)

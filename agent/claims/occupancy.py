@@ -60,7 +60,7 @@ def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     """
     keys = (ledger.product.resource, annotations.ASCEND_REAL)
     named = (chips_in_annotation(ledger, pod, key) for key in keys)
-    return values.union(map(chip_sets.mask_of, named))
+    return chip_sets.union(map(chip_sets.mask_of, named))
 
 
 def chips_in_annotation(ledger: Ledger, pod: NpuPod, key: str) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ def claimed_chips(ledger: Ledger, *, but: str = "") -> int:
         for pod in ledger.pods.values()
         if not pod.terminal and pod.uid not in ledger.slots
     )
-    return values.union((*slot_masks, *annotated))
+    return chip_sets.union((*slot_masks, *annotated))
 
 
 def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:

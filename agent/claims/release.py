@@ -12,6 +12,7 @@ from dataclasses import replace
 from agent.claims import choose_chips, values
 from agent.claims.events import InUse, PassEnded, StrayProcessesRead
 from agent.claims.values import Hold, Ledger, Owner
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind
@@ -95,7 +96,7 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
     slot = ledger.slots.get(hold.slot)
     if slot is None or values.is_alive(ledger, slot.uid):
         return ledger
-    mask = values.union(h.mask for h in values.holds_of_slot(ledger, slot.uid))
+    mask = chip_sets.union(h.mask for h in values.holds_of_slot(ledger, slot.uid))
     narrowed_slot = replace(slot, chips=mask, predicate_time=annotations.SERVED)
     return values.put_slots(ledger, narrowed_slot)
 

@@ -13,8 +13,6 @@ Every value is frozen; a change makes a new value. Sets of chips are bit masks
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
@@ -189,11 +187,6 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
     return ledger.holds_by_pod.get(uid, ())
 
 
-def union(masks: Iterable[int]) -> int:
-    """Return the union of masks of chips; 0 if there are none."""
-    return reduce(or_, masks, 0)
-
-
 def lowest(mask: int, count: int) -> int:
     """Return the mask of the `count` lowest chips in `mask`; of all if it has fewer."""
     return chip_sets.mask_of(chip_sets.ids_of(mask)[:count])
@@ -209,7 +202,7 @@ def held_chips(ledger: Ledger) -> int:
 
     The chips in `Hold.reserved`, which may be mounted too, are included.
     """
-    return union(hold.mask for hold in ledger.holds.values())
+    return chip_sets.union(hold.mask for hold in ledger.holds.values())
 
 
 def releasing_chips(ledger: Ledger) -> int:
@@ -237,7 +230,9 @@ def releasing_chips(ledger: Ledger) -> int:
 
 def bare_chips(ledger: Ledger) -> int:
     """Return the mask of chips in slots of pods that run without their devices."""
-    return union(ledger.slots[u].chips for u in ledger.bare & ledger.slots.keys())
+    return chip_sets.union(
+        ledger.slots[u].chips for u in ledger.bare & ledger.slots.keys()
+    )
 
 
 def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:

@@ -32,6 +32,7 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from scheduler_core.node import chips
 from scheduler_core.wire.shapes import Shape
 
 _K = TypeVar("_K")
@@ -292,7 +293,4 @@ def _discard(
 
 def union(reservations: Iterable[Reservation]) -> int:
     """Return the mask of all chips of these reservations."""
-    mask = 0
-    for reservation in reservations:
-        mask |= reservation.chips
-    return mask
+    return chips.union(reservation.chips for reservation in reservations)

@@ -280,13 +280,8 @@ class Preemptor:
         if self._lacks_node(beneficiary):
             return True
         running = self._attempts.running.get(beneficiary)
-        reservation = self._cache.reservation(beneficiary)
-        return (
-            running is not None
-            and running.phase is not attempts.Phase.ASKING
-            and reservation is not None
-            and reservation.is_sent
-        )
+        has_evicted = running is not None and running.phase is not attempts.Phase.ASKING
+        return has_evicted and self._cache.is_bind_open(beneficiary)
 
     def _is_blocked(self, beneficiary: str) -> bool:
         """Return whether a beneficiary would not be placed if enough chips were free.

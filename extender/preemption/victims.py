@@ -26,9 +26,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
-from operator import or_
 
+from extender.cache import reservations
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
 from extender.cache.overlay import CacheOverlay, overlay_cache
@@ -75,9 +74,7 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
     own_keys = {pod.uid, cache.job_of(pod.uid)}
     reserved = _nominated(cache, resource_state, but=own_keys)
     tenants = resource_state.tenants
-    victim_chips = reduce(
-        or_, (tenants[uid].chips for uid in uids if uid in tenants), 0
-    )
+    victim_chips = chips.union(tenants[uid].chips for uid in uids if uid in tenants)
     freed = victim_chips & ~reserved
     free_chips = state.free_for(row) | freed & state.usable(row)
     return bool(chips.choose(row, free_chips, pod.total))
@@ -462,11 +459,10 @@ def _nominated(
         resource_state: The chips of a node.
         but: UIDs of pods and keys of jobs for which they do not count.
     """
-    masks = (
-        reservation.chips
+    return reservations.union(
+        reservation
         for reservation in cache.reserved.get(resource_state.node_info.name, ())
         if reservation.claim is None
         and reservation.resource == resource_state.resource
         and reservation.kept_for not in but
     )
-    return reduce(or_, masks, 0)

@@ -1,7 +1,8 @@
 """Sets of chips as bit masks: bit i is the chip with physical id i."""
 
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
+from operator import or_
 
 #: entries of the cache of `ids_of`: all masks of 16 chips
 _REMEMBERED = 1 << 16
@@ -17,6 +18,11 @@ def mask_of(ids: Iterable[int]) -> int:
     for chip in ids:
         mask |= 1 << chip
     return mask
+
+
+def union(masks: Iterable[int]) -> int:
+    """Return the union of masks of chips; 0 if there are none."""
+    return reduce(or_, masks, 0)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -8,7 +8,12 @@ each answer is computed at the first request and cached.
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from scheduler_core.node.chip_mask import count_groups_by_fill, ids_of, mask_of
+from scheduler_core.node.chip_mask import (
+    count_groups_by_fill,
+    ids_of,
+    mask_of,
+    union,
+)
 from scheduler_core.node.layouts import LAYOUTS
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products.table import Product
@@ -23,6 +28,7 @@ __all__ = [
     "servable_counts",
     "shape",
     "table",
+    "union",
 ]
 
 #: largest number of chips for which all answers are computed at once: 2,304 entries

@@ -19,8 +19,6 @@ Source:
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
@@ -264,7 +262,7 @@ def _importance(pod: RunningPod) -> tuple[int, float, str]:
 
 
 def _chips(pods: Iterable[RunningPod]) -> int:
-    return reduce(or_, (pod.chips for pod in pods), 0)
+    return chips.union(pod.chips for pod in pods)
 
 
 def _names(victims: _Victims) -> tuple[str, ...]:

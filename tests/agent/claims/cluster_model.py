@@ -8,8 +8,6 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 
 from agent.claims.events import PodDeleted, PodUpdated
 from scheduler_core.node import chips as chip_sets
@@ -46,11 +44,6 @@ def chips_text(mask: int) -> str:
 def mask_in(text: str | None) -> int:
     """The chips of an annotation that the model itself or the agent has written."""
     return chip_sets.mask_of(keys.parse_chips(text, PRODUCT)) if text else 0
-
-
-def union(masks: Iterable[int]) -> int:
-    """The chips that are in any of these masks."""
-    return reduce(or_, masks, 0)
 
 
 def annotated(pod: NpuPod) -> int:
@@ -134,7 +127,7 @@ class Cluster:
 
     def annotated(self) -> int:
         """All chips that annotations of living pods stand for."""
-        return union(annotated(pod) for pod in self.living())
+        return chip_sets.union(annotated(pod) for pod in self.living())
 
     def bind(self, needs: Needs, *, name: str, reads_annotation: bool) -> str | None:
         """Create a pod and bind it, as the extender would; None when refused."""

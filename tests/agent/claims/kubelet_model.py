@@ -24,7 +24,6 @@ from tests.agent.claims.cluster_model import (
     Cluster,
     annotated,
     shuffled,
-    union,
 )
 
 Key = tuple[str, str]  # pod uid, container name
@@ -318,11 +317,13 @@ class Kubelet:
 
     def mounted_by(self, uid: str) -> int:
         made = self.containers.items()
-        return union(container.mask for (owner, _), container in made if owner == uid)
+        return chip_sets.union(
+            container.mask for (owner, _), container in made if owner == uid
+        )
 
     def mounted(self) -> int:
         """All chips in containers that live, or may come (again)."""
-        return union(container.mask for container in self.lasting().values())
+        return chip_sets.union(container.mask for container in self.lasting().values())
 
     def lasting(self) -> dict[Key, Container]:
         """The containers that live, or may come (again).

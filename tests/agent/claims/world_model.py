@@ -23,7 +23,6 @@ from tests.agent.claims.cluster_model import (
     Cluster,
     annotated,
     chips_text,
-    union,
 )
 from tests.agent.claims.kubelet_model import Kubelet
 from tests.agent.node import EVERY_ID
@@ -86,7 +85,9 @@ class World:
         living = {pod.uid for pod in self.cluster.living()}
         known = self.agent.ledger.pods.values()
         # of pods that have ended, which no watch has told yet
-        unheard = union(annotated(pod) for pod in known if pod.uid not in living)
+        unheard = chip_sets.union(
+            annotated(pod) for pod in known if pod.uid not in living
+        )
         lost = self._covered & ~self.cluster.annotated() & ~unheard
         self.has_failed |= bool(lost)
         assert not lost, f"a patch left {chips_text(lost)} claimed by nobody"
@@ -99,9 +100,9 @@ class World:
         self._check_slots()
         if self.agent.is_up:
             self._check_devices()
-        held = union(hold.mask for hold in self._held_now())
+        held = chip_sets.union(hold.mask for hold in self._held_now())
         # what a pod reads it has, whatever we know
-        held |= union(annotated(pod) for pod in self._readers())
+        held |= chip_sets.union(annotated(pod) for pod in self._readers())
         loose = self.kubelet.mounted() & ~held
         assert not loose, f"{chips_text(loose)} is mounted and not held"
         self.is_plain &= not self.agent.died_in_admission

@@ -11,7 +11,7 @@ from extender.refusals import LEAVING
 from extender.scheduling import node_filter
 from tests.support.caches import free, kept, known_pod, nominations
 from tests.support.clock import NOW_S
-from tests.support.extender import NAMES, evicting
+from tests.support.extender import NAMES, World, evicting
 from tests.support.watched import HIGH, gone, high, low, member, pod_update
 
 RING = (4, 5, 6, 7)
@@ -24,6 +24,13 @@ FULL = (
     low("b", "n1", (4,)),
     low("c", "n2", range(8), priority=HIGH),
 )
+
+
+async def free_ring(w: World) -> None:
+    """Have `b` evicted for `high`, and its chips shown to be free."""
+    await w.seek_room("high")
+    w.learn(*gone("b"))
+    await w.tick(5)
 
 
 async def test_a_ring_is_freed_and_nobody_else_gets_its_chips() -> None:
@@ -136,9 +143,7 @@ async def test_a_bind_elsewhere_ends_an_attempt_that_has_evicted_nobody() -> Non
 
 async def test_a_bind_with_freed_chips_that_fails_leaves_them_to_the_pod() -> None:
     async with evicting(*FULL, high(4), high(4, "other", 0)) as w:
-        await w.seek_room("high")
-        w.learn(*gone("b"))
-        await w.tick(5)
+        await free_ring(w)
         assert w.filter("high") == ["n1"]
         assert w.reserve("high", "n1") == RING
 
@@ -154,9 +159,7 @@ async def test_a_bind_with_freed_chips_that_fails_leaves_them_to_the_pod() -> No
 
 async def test_chips_are_kept_for_a_time_only() -> None:
     async with evicting(*FULL, high(4), high(4, "other", 0)) as w:
-        await w.seek_room("high")
-        w.learn(*gone("b"))
-        await w.tick(5)
+        await free_ring(w)
         assert w.filter("other") == []
 
         await w.tick(60)  # the scheduler has not come for them
@@ -166,9 +169,7 @@ async def test_chips_are_kept_for_a_time_only() -> None:
 
 async def test_a_pod_that_does_not_come_to_be_bound_loses_its_chips() -> None:
     async with evicting(*FULL, high(4), high(4, "other", 0)) as w:
-        await w.seek_room("high")
-        w.learn(*gone("b"))
-        await w.tick(5)
+        await free_ring(w)
         assert w.filter("high") == ["n1"]
         assert w.filter("other") == []
 
