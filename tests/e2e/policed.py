@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import pytest
@@ -18,7 +19,8 @@ from tests.support.objects import PODS
 
 NODES = ("node-0", "node-1")
 NAMESPACE = "default"
-_SYSTEM = "/api/v1/namespaces/kube-system"
+SYSTEM = "kube-system"
+_SYSTEM = f"/api/v1/namespaces/{SYSTEM}"
 _POLICIES = REPOSITORY / "daemonset" / "components" / "policies"
 _KUBELETS = {f"system:node:{name}": ["system:nodes"] for name in NODES}
 #: The API server reads a new policy some moments after it was written.
@@ -106,9 +108,9 @@ async def policed() -> AsyncIterator[Site]:
             user=cluster.api,
             extender=await speaks(cluster.tokens[ours.EXTENDER]),
             agents={
-                name: await speaks(await _agents_token(cluster, name)) for name in NODES
+                name: await speaks(await agents_token(cluster, name)) for name in NODES
             },
-            stray=await speaks(await _token(cluster, {})),
+            stray=await speaks(await token(cluster, "ascend-agent")),
             kubelets={
                 name: await speaks(cluster.tokens[f"system:node:{name}"])
                 for name in NODES
@@ -132,27 +134,36 @@ def apply(cluster: BareCluster, *patches: Object) -> None:
     cluster.kubectl("apply", "-k", folder)
 
 
-async def _agents_token(cluster: BareCluster, node: str) -> str:
-    """The token that the kubelet mounts into the agent's pod."""
+async def agents_token(cluster: BareCluster, node: str, namespace: str = SYSTEM) -> str:
+    """The token that the kubelet mounts into a pod of the account `ascend-agent`."""
     body = objects.pod(
         f"ascend-agent-{node}",
-        namespace="kube-system",
+        namespace=namespace,
         node=node,
         serviceAccountName="ascend-agent",
     )
-    meta = (await cluster.api.create(f"{_SYSTEM}/pods", body))["metadata"]
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    meta = (await cluster.api.create(pods, body))["metadata"]
     bound = {"kind": "Pod", "apiVersion": "v1"}
     bound |= {key: meta[key] for key in ("name", "uid")}
-    return await _token(cluster, {"boundObjectRef": bound})
+    spec = {"boundObjectRef": bound}
+    return await token(cluster, "ascend-agent", namespace=namespace, spec=spec)
 
 
-async def _token(cluster: BareCluster, spec: Object) -> str:
+async def token(
+    cluster: BareCluster,
+    account: str,
+    *,
+    namespace: str = SYSTEM,
+    spec: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """A token of an account, bound to nothing unless `spec` says so."""
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"audiences": [], **spec},
     }
-    path = f"{_SYSTEM}/serviceaccounts/ascend-agent/token"
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     return str((await cluster.api.create(path, body))["status"]["token"])
 
 
