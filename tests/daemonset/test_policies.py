@@ -1,10 +1,13 @@
 """The admission policies speak of the keys that the programs write, and of no others.
 
-What they refuse is asked of a real API server: tests/e2e/test_policies.py.
+What they refuse is asked of a real API server: tests/e2e/test_policies.py, and
+tests/e2e/test_writers.py for each installation.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +17,12 @@ from agent.report import content
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire import annotations, deviceinfo, job_annotations
 from tests.agent.reporting import ONE
+from tests.daemonset import installations
+from tests.daemonset.installations import FORMS, INSTALLATIONS, WRITERS
 from tests.daemonset.rendered import (
     DAEMONSET,
     Object,
+    kustomize,
     needs_kubectl,
     of_kind,
     unknown_fields,
@@ -29,6 +35,11 @@ CONFIGURATIONS = {
     "ascend.kubectl.kubernetes.io/ascend-npu-configuration",
 }
 MOUNTS = {annotations.ASCEND_REAL, annotations.KLT_DEV}
+#: {account: group, resource and verb by which the policies know it}
+RIGHTS = {
+    "ascend-agent": ("ascend-affinity", "chips", "serve"),
+    "ascend-extender": ("ascend-affinity", "chips", "schedule"),
+}
 RESOURCES = [
     *dict.fromkeys(product.resource for product in PRODUCTS),
     *("huawei.com/Ascend910-4c", "huawei.com/Ascend910-4c.3cpu"),
@@ -152,20 +163,62 @@ def test_an_agent_may_write_the_configmap_of_its_node() -> None:
     (may,) = POLICIES["ascend-agent-configmaps"]["validations"]
 
     assert f"'{deviceinfo.configmap_name('')}' + variables.node" in may["expression"]
-    assert f"'{deviceinfo.CONFIGMAP_NAMESPACE}'" in may["expression"]
+    assert f"in ['{deviceinfo.CONFIGMAP_NAMESPACE}', " in may["expression"]
 
 
 @needs_kubectl
-@pytest.mark.parametrize("program", ["agent", "extender"])
-def test_the_accounts_are_those_of_the_manifests(program: str) -> None:
-    account = of_kind("base", "ServiceAccount")[f"ascend-{program}"]["metadata"]
-    named = {
-        user
-        for user in re.findall(r"system:serviceaccount:[\w:-]+", str(POLICIES))
-        if user.endswith(program)
-    }
+def test_the_accounts_are_those_of_the_manifests() -> None:
+    named = re.findall(r"\^system:serviceaccount:\[\^:\]\+:([\w-]+)\$", str(POLICIES))
 
-    assert named == {f"system:serviceaccount:{account['namespace']}:{account['name']}"}
+    assert {*named} == of_kind("base", "ServiceAccount").keys()
+    assert len(named) == str(POLICIES).count("system:serviceaccount")
+
+
+@needs_kubectl
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("installation", INSTALLATIONS)
+def test_what_is_installed_holds_the_rights_that_the_policies_ask_for(
+    tmp_path: Path, installation: str, form: str
+) -> None:
+    found = kustomize(installations.write(tmp_path, installation, form))
+
+    asked = re.findall(
+        r"group\('([\w-]+)'\)\.resource\('(\w+)'\)\.check\('(\w+)'\)", str(POLICIES)
+    )
+    assert {*asked} == {*RIGHTS.values()}
+    assert [
+        (subject["namespace"], subject["name"], right)
+        for right in RIGHTS.values()
+        for subject in holders(found, *right)
+    ] == [
+        (FORMS[form], account, right)
+        for account, right in RIGHTS.items()
+        if account in WRITERS[installation]
+    ]
+    rendered = {
+        each["metadata"]["name"]: each["spec"]
+        for each in found
+        if each["kind"] == "ValidatingAdmissionPolicy"
+    }
+    assert rendered == POLICIES
+
+
+def holders(
+    found: Iterable[Object], group: str, resource: str, verb: str
+) -> list[Object]:
+    """The subjects of whatever is bound to a right in the whole cluster."""
+    wanted = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+    roles = {
+        each["metadata"]["name"]
+        for each in found
+        if each["kind"] == "ClusterRole" and wanted in each["rules"]
+    }
+    return [
+        subject
+        for each in found
+        if each["kind"] == "ClusterRoleBinding" and each["roleRef"]["name"] in roles
+        for subject in each["subjects"]
+    ]
 
 
 def test_the_list_of_others_comes_first_so_that_a_patch_finds_it() -> None:
