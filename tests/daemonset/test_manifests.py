@@ -70,8 +70,7 @@ def test_everything_with_a_namespace_is_in_kube_system(name: str) -> None:
         and each["metadata"].get("namespace") != "kube-system"
     ]
 
-    # Volcano's own, where it reads it.
-    assert elsewhere == ["volcano-scheduler-configmap"] * name.endswith("volcano")
+    assert elsewhere == []
 
 
 @pytest.mark.parametrize("name", RENDERED)

@@ -46,8 +46,6 @@ DELETED = {
     "overlays/standalone": AGENT,
     "overlays/volcano": AGENT | EXTENDER | VOLCANO,
 }
-#: Another's object in another's namespace.
-P1 = pytest.mark.xfail(strict=True, reason="P1: Volcano's own ConfigMap is deleted")
 
 
 def named(found: Iterable[Object]) -> set[str]:
@@ -59,13 +57,7 @@ def named(found: Iterable[Object]) -> set[str]:
 
 
 @needs_kubectl
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[P1] * (name == "overlays/volcano"))
-        for name in RENDERED
-    ],
-)
+@pytest.mark.parametrize("name", RENDERED)
 def test_deleting_an_overlay_deletes_these_and_no_others(name: str) -> None:
     assert named(objects(name)) == DELETED[name]
     assert {each["metadata"].get("namespace", "") for each in objects(name)} == {

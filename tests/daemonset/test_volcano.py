@@ -6,19 +6,18 @@ import pytest
 import yaml
 
 from extender.cache import decode
-from tests.daemonset.rendered import needs_kubectl, of_kind
+from tests.daemonset.rendered import DAEMONSET
 from tests.extender.volcanos import volcano
 from tests.support.caches import cluster
 
-pytestmark = needs_kubectl
+SHIPPED = DAEMONSET / "overlays" / "volcano" / "volcano-scheduler.conf"
 
 
 @pytest.mark.seed("004-15")
 async def test_volcano_asks_for_all_that_is_served_after_its_own_predicates() -> None:
     async with volcano(cluster()) as world:
         served = {each.path for each in world.volcano.routes()}
-    found = of_kind("overlays/volcano", "ConfigMap")["volcano-scheduler-configmap"]
-    configuration = yaml.safe_load(found["data"]["volcano-scheduler.conf"])
+    configuration = yaml.safe_load(SHIPPED.read_text())
     first, *others = configuration["tiers"]
     names = [plugin["name"] for plugin in first["plugins"]]
     said = first["plugins"][-1]["arguments"]

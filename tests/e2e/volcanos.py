@@ -25,7 +25,7 @@ from tests.support.tasks import in_background
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 _QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
-_SHIPPED = REPOSITORY / "daemonset/overlays/volcano/scheduler-configmap.yaml"
+_SHIPPED = REPOSITORY / "daemonset/overlays/volcano/volcano-scheduler.conf"
 _FILE = "volcano-scheduler.conf"
 _LARGEST = 64 << 20
 #: In Volcano's metrics: how many sessions were timed.
@@ -139,8 +139,7 @@ async def start(
 
 def configuration(extender_url: str) -> str:
     """What ships, but for the address: here is no DNS."""
-    shipped = yaml.safe_load(_SHIPPED.read_text(encoding="utf-8"))
-    found = yaml.safe_load(shipped["data"][_FILE])
+    found = yaml.safe_load(_SHIPPED.read_text(encoding="utf-8"))
     for plugin in found["tiers"][0]["plugins"]:
         if plugin["name"] == "extender":
             plugin["arguments"]["extender.urlPrefix"] = extender_url
