@@ -82,7 +82,6 @@ def test_with_a_component_only_ours_is_deleted(component: str, tmp_path: Path) -
     assert [each for each in beside if not each.split()[1].startswith("ascend-")] == []
 
 
-@pytest.mark.xfail(strict=True, reason="P17: of Volcano's scheduler it says nothing")
 def test_schedulers_stop_asking_before_nobody_answers() -> None:
     page = (ROOT / "docs" / "install.md").read_text()
     section = page.partition("\n## Uninstall\n")[2].partition("\n## ")[0]
