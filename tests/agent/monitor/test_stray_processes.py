@@ -129,3 +129,14 @@ async def test_one_that_the_driver_does_not_see_is_told_too() -> None:
     )
     assert world.shown == [{"chip": "0", "pid": "", "process": ""}]
     assert world.events == [("NpuStillInUse", text)]
+
+
+@pytest.mark.xfail(strict=True, reason="F15: /metrics names processes of the host")
+async def test_the_metric_names_no_process() -> None:
+    world = World(confirmed())
+    world.use(0)
+    world.now.delete("train")
+
+    await passing(world, 0.1)
+
+    assert world.shown == [{"chip": "0"}]
