@@ -23,8 +23,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from agent import wiring
 from agent.api_client import ApiClient
+from agent.devices.cgroups import Cgroups
 from agent.devices.poller import Poller
-from agent.devices.processes import Processes
+from agent.devices.processes import ProcessNames
 from agent.devices.reading import Reading
 from agent.health.rules import FaultConfig
 from agent.journal.file import Journal, JournalProblem, ProblemKind
@@ -171,7 +172,8 @@ class Agent:
             journal_writer=self._journal_writer,
             activity=AllocateActivity(asyncio.get_running_loop().time),
             rate_limit=RateLimit(READ_EACH_S),
-            processes=Processes(),
+            cgroups=Cgroups(),
+            process_names=ProcessNames(),
             mount=wiring.mount(settings, reading),
             host_ip=lambda: self._reporter.host_ip,
             readings=lambda: [line.chip_monitor.reading for line in self._lines],

@@ -19,12 +19,15 @@ from agent.claims.annotations import make_affinity
 from agent.claims.events import Effect, Noted
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
-from agent.devices.processes import Processes
+from agent.devices.cgroups import Cgroups
+from agent.devices.processes import ProcessNames
 from agent.devices.reading import Reading
 from agent.journal import writer
 from agent.journal.file import HoldEntry
 from agent.journal.writer import JournalWriter
+from agent.monitor import pod_processes
 from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.pod_processes import PodProcesses
 from agent.monitor.stray_processes import StrayProcesses
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
@@ -62,7 +65,8 @@ class NodeServices:
     activity: AllocateActivity
     #: Shared, because the kubelet limits the requests of all callers together.
     rate_limit: RateLimit
-    processes: Processes
+    cgroups: Cgroups
+    process_names: ProcessNames
     mount: MountMethod
     #: Returns the node's InternalIP; "" while it is not known.
     host_ip: Callable[[], str]
@@ -132,17 +136,24 @@ class ProductLine:
             activity=services.activity,
             rate_limit=services.rate_limit,
         )
+        self._pod_processes = PodProcesses(
+            self.store,
+            last_reading=lambda: self.chip_monitor.reading,
+            cgroups=services.cgroups,
+        )
         self.stray_processes = StrayProcesses(
             self.store,
             last_reading=lambda: self.chip_monitor.reading,
-            processes=services.processes,
+            names=services.process_names,
             announcer=services.announcer,
         )
         self._reconciler = Reconciler(
             self.store,
             resources=self._resources,
             activity=services.activity,
-            find_stray_processes=services.processes.pids_of_pods,
+            find_stray_processes=partial(
+                self._pod_processes.find, within_s=pod_processes.PATIENT_S
+            ),
             period_s=settings.reconcile_period_s,
         )
         self.server = Server(
@@ -269,7 +280,7 @@ class ProductLine:
             self.store,
             activity=self._services.activity,
             pods=self._services.pods,
-            find_stray_processes=self._services.processes.pids_of_pods,
+            find_stray_processes=self._pod_processes.find,
             write_journal=self._services.journal_writer.write,
             observe_allocate_s=self._services.metrics.allocate_s.observe,
             numa=self._numa_nodes,

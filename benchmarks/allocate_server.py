@@ -15,10 +15,11 @@ from prometheus_client import CollectorRegistry
 from agent.claims.events import Effect, PodUpdated
 from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Ledger, Owner
-from agent.devices.processes import Processes
+from agent.devices.cgroups import Cgroups
 from agent.devices.reading import Reading
 from agent.journal.file import Journal
 from agent.journal.writer import JournalWriter
+from agent.monitor.pod_processes import PodProcesses
 from agent.observe.metrics import Metrics
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.mounts import MountMethod, Mounts
@@ -114,11 +115,16 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
         metrics.allocate_s.observe(seconds)
         store.replace(pending)
 
+    processes = PodProcesses(
+        store,
+        last_reading=lambda: Reading(product=product, chips=()),
+        cgroups=Cgroups(),
+    )
     servicer = Servicer(
         store,
         activity=AllocateActivity(asyncio.get_running_loop().time),
         pods=NoPods(),
-        find_stray_processes=Processes().pids_of_pods,
+        find_stray_processes=processes.find,
         write_journal=journal_writer.write,
         observe_allocate_s=served,
         numa=tuple,

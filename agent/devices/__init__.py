@@ -3,8 +3,8 @@
 A reading is the state of all chips at one time, as a value of the module `reading`.
 `driver` has the interface of the two drivers: `dcmi` reads real chips, and `simulated`
 reads chips described in a file. `poller` reads the driver that `agent.wiring`
-chooses, with a deadline. `processes` reads from the kernel which pod a process
-belongs to.
+chooses, with a deadline. `cgroups` reads from the kernel which pod a process belongs
+to, and `processes` its name.
 
 Not here: the health of a chip (`agent.health`), and which pod has which chip
 (`agent.claims`).

@@ -1,36 +1,28 @@
-"""Read from /proc the names of processes, and which processes belong to which pod.
+"""Read from /proc the names and users of processes, for people.
 
-Only files that every process may read are used, so no capability is necessary. But a
-container sees the host's processes only with `hostPID`. Without it, `describe` returns
-no names, and `pids_of_pods` leaves the processes out.
+A name decides nothing, so nothing but texts may wait for it. A thread of its own reads
+names, and the caller waits for it at most until a deadline. After one that did not come
+in time there are no names, until that thread has come back. So at most one thread is
+lost.
 
-If a process hangs in a driver, reading its files in /proc can block too. So a thread
-reads, and the caller waits for that thread at most until a deadline.
+Only what every process may read is used, so no capability is necessary. But a container
+sees the host's processes only with `hostPID`.
 """
 
 import asyncio
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
-import psutil
-
-from service import clock
 from service.worker import Worker
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 PROC = Path("/proc")
-#: Longest wait for an answer; a thousand processes take some 20 ms. Unit: seconds.
+#: Longest wait for names; a thousand take some 20 ms. Unit: seconds.
 DEADLINE_S = 1.0
-#: Highest number of returned processes of one pod.
-_MOST_OF_A_POD = 8
 _NAME_CHARACTERS = 64
-#: Name of a pod's group with both cgroup drivers of the kubelet, whole or as seen from
-#: another group: `…/pod<uid>/…`, `…-pod<uid with _>.slice/…`.
-_GROUP = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +30,7 @@ class Occupant:
     """Pid, program name and user id of a process on a chip."""
 
     pid: int
-    #: "" when unknown
+    #: Its first 15 bytes, as the kernel keeps them; "" when unknown.
     name: str = ""
     #: Number of its user; None when unknown.
     user: int | None = None
@@ -50,98 +42,62 @@ class Occupant:
         return f"{self.pid} ({', '.join(facts)})" if facts else str(self.pid)
 
 
-class Processes:
-    """Reader of /proc, which reads in its own thread and runs one call at a time."""
+class ProcessNames:
+    """Reader of names and users, which gives up when the files do not answer."""
 
     def __init__(self, proc: Path = PROC, *, deadline_s: float = DEADLINE_S) -> None:
         """Store the arguments; read nothing yet.
 
         Args:
-            proc: Folder that `pids_of_pods` reads; `describe` always reads /proc.
-            deadline_s: Longest wait for a result of the thread. Unit: seconds.
+            proc: Folder with a folder for each process.
+            deadline_s: Longest wait for the thread. Unit: seconds.
         """
         self._proc = proc
         self._deadline_s = deadline_s
-        self._worker = Worker("processes")
-        self._last: asyncio.Future[Any] | None = None
+        self._worker = Worker("process names")
+        #: newest call that missed its deadline
+        self._late: asyncio.Future[None] | None = None
+        self._is_announced = False
 
     async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
         """Return the program name and user of each of these processes, by pid.
 
         The result has every pid. The name is "" and the user None if the agent cannot
-        see the process, or if the thread does not answer in time.
+        see the process, or if the thread does not answer in time. While a call before
+        this one has not come back, the method returns at once, without names.
         """
-        occupants = await self._call(_describe, tuple(pids))
-        return {pid: Occupant(pid=pid) for pid in pids} | (occupants or {})
+        named: list[Occupant] = []
+        if self._late is None or self._late.done():
+            call = self._worker.call(_describe, self._proc, tuple(pids), named)
+            done, _ = await asyncio.wait({call}, timeout=self._deadline_s)
+            if not done:
+                self._give_up(call)
+        occupants = {occupant.pid: occupant for occupant in tuple(named)}
+        return {pid: Occupant(pid=pid) for pid in pids} | occupants
 
-    async def pids_of_pods(
-        self, uids: Collection[str]
-    ) -> Mapping[str, tuple[int, ...]]:
-        """Return the pids of the processes in the cgroups of pods.
-
-        Args:
-            uids: UIDs of these pods.
-
-        Returns:
-            {pod UID: its 8 lowest pids, ascending}. A pod without processes is left
-            out. If the thread does not answer in time, every pod has (), for unknown.
-        """
-        pids_by_uid = await self._call(_find_pids, self._proc, frozenset(uids))
-        return dict.fromkeys(uids, ()) if pids_by_uid is None else pids_by_uid
-
-    async def _call(self, function: Callable[..., T], *args: object) -> T | None:
-        """Run a function in the thread and return its result; None after `deadline_s`.
-
-        The thread first finishes the previous call. The time for that counts towards
-        `deadline_s`.
-        """
-        until = clock.loop_s() + self._deadline_s
-        if self._last is not None and not await _is_done(self._last, until):
-            return None
-        call = self._worker.call(function, *args)
-        self._last = call
-        return call.result() if await _is_done(call, until) else None
+    def _give_up(self, call: "asyncio.Future[None]") -> None:
+        """Ask for no more names until a call has come back; say so the first time."""
+        self._late = call
+        if self._is_announced:
+            return
+        self._is_announced = True
+        reason = f"{self._proc} has not named a process for {self._deadline_s:g} s"
+        log.warning("names of processes given up", extra={"reason": reason})
 
 
-async def _is_done(call: "asyncio.Future[T]", until: float) -> bool:
-    done, _ = await asyncio.wait({call}, timeout=max(0.0, until - clock.loop_s()))
-    return bool(done)
+def _describe(proc: Path, pids: tuple[int, ...], named: list[Occupant]) -> None:
+    """Append each process that can be seen to `named`, one by one.
 
-
-def _describe(pids: tuple[int, ...]) -> dict[int, Occupant]:
-    return {occupant.pid: occupant for occupant in map(_occupant, pids)}
-
-
-def _occupant(pid: int) -> Occupant:
-    try:
-        process = psutil.Process(pid)
-        name, user = process.name(), process.uids().real
-    except psutil.Error:  # it has ended, or is not visible to the agent
-        return Occupant(pid=pid)
-    # a program's name can have any bytes
-    shown = "".join(c if c.isprintable() else "?" for c in name)
-    return Occupant(pid=pid, name=shown[:_NAME_CHARACTERS], user=user)
-
-
-def _find_pids(proc: Path, uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
-    pids_by_uid: dict[str, list[int]] = {}
-    for pid, uid in _iterate_groups(proc):
-        if uid in uids:
-            pids_by_uid.setdefault(uid, []).append(pid)
-    return {
-        uid: tuple(sorted(pids)[:_MOST_OF_A_POD]) for uid, pids in pids_by_uid.items()
-    }
-
-
-def _iterate_groups(proc: Path) -> Iterator[tuple[int, str]]:
-    """Yield (pid, UID of its pod) for each process that belongs to a pod's cgroup."""
-    for folder in proc.iterdir():
-        if not folder.name.isdecimal():
-            continue
+    A command line is not read. The kernel locks the process's memory for it, and a
+    process that hangs in a driver may have that lock for ever.
+    """
+    for pid in pids:
+        folder = proc / str(pid)
         try:
-            text = (folder / "cgroup").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # the process has just ended
+            name = (folder / "comm").read_text(encoding="utf-8", errors="replace")
+            user = folder.stat().st_uid
+        except OSError:  # it has ended, or is not visible to the agent
             continue
-        group = _GROUP.search(text)
-        if group is not None:
-            yield int(folder.name), group[1].replace("_", "-")
+        # a program's name can have any bytes
+        shown = "".join(c if c.isprintable() else "?" for c in name.rstrip("\n"))
+        named.append(Occupant(pid=pid, name=shown[:_NAME_CHARACTERS], user=user))

@@ -11,7 +11,7 @@ from typing import NoReturn
 from agent.claims import values
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger, Owner
-from agent.devices.processes import Occupant, Processes
+from agent.devices.processes import Occupant, ProcessNames
 from agent.devices.reading import Reading
 from agent.observe.announcer import Announcer
 from scheduler_core.node import chips as chip_sets
@@ -33,12 +33,12 @@ class StrayProcesses:
         store: LedgerStore,
         *,
         last_reading: Callable[[], Reading],
-        processes: Processes,
+        names: ProcessNames,
         announcer: Announcer,
     ) -> None:
         self._store = store
         self._last_reading = last_reading
-        self._processes = processes
+        self._names = names
         self._announcer = announcer
         #: {chip: loop time in seconds since which it waits for its processes}
         self._since: dict[int, float] = {}
@@ -76,7 +76,7 @@ class StrayProcesses:
         }
         new_pids = {pid for pids in users.values() for pid in pids} - by_pid.keys()
         if new_pids:
-            by_pid |= await self._processes.describe(new_pids)
+            by_pid |= await self._names.describe(new_pids)
         occupants_of = {
             chip: tuple(by_pid[pid] for pid in pids) for chip, pids in users.items()
         }

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agent.claims.events import StrayProcessesRead
-from agent.devices.processes import Occupant, Processes
+from agent.devices.processes import Occupant, ProcessNames
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file
 from agent.monitor.stray_processes import STAYS_S, StrayProcesses
@@ -21,7 +21,7 @@ IDLE = file.parse("product: atlas-800-training\n")
 pytestmark = pytest.mark.looptime
 
 
-class Known(Processes):
+class Known(ProcessNames):
     """All processes are called the same."""
 
     async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
@@ -38,7 +38,7 @@ class World(Announced):
         self.stray_processes = StrayProcesses(
             now,
             last_reading=lambda: self.reading,
-            processes=Known(),
+            names=Known(),
             announcer=self.announcer,
         )
 

@@ -1,0 +1,121 @@
+"""A process that cannot be told from its cgroup keeps only what may be its pod's."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from agent.claims.events import StrayProcessesRead
+from agent.devices.cgroups import Cgroups, PodPids
+from agent.devices.reading import Process, Reading
+from agent.devices.simulated import file
+from agent.monitor.pod_processes import PodProcesses
+from tests.agent.node import NodeLedger, pod, running
+
+IDLE = file.parse("product: atlas-800-training\n")
+HUNG = 4711
+#: A process whose cgroup cannot be read; none can be missed besides.
+ONE_HUNG = PodPids(pids={}, unread=frozenset({HUNG}))
+
+
+class Told(Cgroups):
+    """Cgroups as they are told."""
+
+    def __init__(self, found: PodPids) -> None:
+        super().__init__()
+        self.found = found
+
+    async def find(self, uids: Collection[str], *, within_s: float) -> PodPids:
+        assert within_s > 0
+        pids = {uid: pids for uid, pids in self.found.pids.items() if uid in uids}
+        return replace(self.found, pids=pids)
+
+
+class World:
+    """A node with pods `a` on chip 0 and `b` on chip 1, and what is read of it."""
+
+    def __init__(self, found: PodPids, *, sees: Collection[int] = ()) -> None:
+        """Construct it; the driver sees the process that hangs on these chips."""
+        self.now = running(pod("a", [0], 1), pod("b", [1], 2))
+        self.cgroups = Told(found)
+        uses = tuple(Process(chip=chip, pid=HUNG) for chip in sees)
+        self.reading: Reading = replace(IDLE, processes=uses)
+        self.processes = PodProcesses(
+            self.now, last_reading=lambda: self.reading, cgroups=self.cgroups
+        )
+
+    async def held_after(self, *names: str) -> tuple[int, ...]:
+        """The chips that are held after a pass, once these pods have gone."""
+        uids = frozenset(f"uid-{name}" for name in names)
+        for name in names:
+            self.now.delete(name)
+            self.now.knows_not(name)
+        pids = await self.processes.find(uids)
+        self.now.apply(StrayProcessesRead(uids=uids, pids=pids))
+        self.now.passes()
+        return self.now.affinity.held
+
+
+def come(now: NodeLedger, name: str, chip: int) -> None:
+    """A pod comes and has this chip."""
+    now.update(pod(name, [chip], chip + 1, phase="Running"))
+    assert now.mounts_for(name, chip) == (chip,)
+
+
+@pytest.mark.parametrize(
+    ("found", "sees", "held"),
+    [
+        # nothing hangs
+        (PodPids(pids={}, unread=frozenset()), (), ()),
+        (PodPids(pids={"uid-a": (7,)}, unread=frozenset()), (), (0,)),
+        # one hangs, and may be of each
+        (ONE_HUNG, (), (0, 1)),
+        # of one with this chip
+        (ONE_HUNG, (0,), (0,)),
+        (ONE_HUNG, (1,), (1,)),
+        (ONE_HUNG, (0, 1), (0, 1)),
+        # of somebody else
+        (ONE_HUNG, (5,), ()),
+        (PodPids(pids={"uid-b": (7,)}, unread=frozenset({HUNG})), (5,), (1,)),
+        # too many hang
+        (PodPids(pids={}, unread=None), (), (0, 1)),
+        (PodPids(pids={"uid-b": (7,)}, unread=None), (5,), (0, 1)),
+    ],
+)
+async def test_a_hold_stays_if_a_process_may_be_of_its_pod(
+    found: PodPids, sees: tuple[int, ...], held: tuple[int, ...]
+) -> None:
+    assert await World(found, sees=sees).held_after("a", "b") == held
+
+
+async def test_pods_that_came_after_a_process_hung_do_not_own_it() -> None:
+    world = World(ONE_HUNG)
+    before = await world.held_after("a")
+
+    come(world.now, "c", 2)
+    come(world.now, "d", 3)
+
+    assert before == (0, 1)
+    assert await world.held_after("c", "d") == (0, 1)
+    assert await world.held_after("a", "b") == (0, 1)
+
+
+async def test_a_process_that_hangs_for_a_moment_is_forgotten() -> None:
+    world = World(ONE_HUNG)
+    held = [await world.held_after("a")]
+    world.cgroups.found = PodPids(pids={}, unread=frozenset())
+    held += [await world.held_after("a")]
+    come(world.now, "c", 2)
+    world.cgroups.found = ONE_HUNG  # another process of this number
+    held += [await world.held_after("c")]
+
+    assert held == [(0, 1), (1,), (1, 2)]
+
+
+async def test_what_was_found_is_told_and_what_may_be_is_empty() -> None:
+    found = PodPids(pids={"uid-b": (7, 8)}, unread=frozenset({HUNG}))
+    world = World(found)
+
+    pids = await world.processes.find(frozenset({"uid-a", "uid-b"}))
+
+    assert pids == {"uid-a": (), "uid-b": (7, 8)}
