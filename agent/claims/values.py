@@ -31,6 +31,8 @@ class Owner:
     namespace: str
     pod: str
     container: str
+    #: uid in the name of the pod's cgroup if it is another; "" if not
+    cgroup_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +316,12 @@ def make_owner(pod: NpuPod, container: str) -> Owner:
         container: Name of the container.
     """
     return Owner(
-        uid=pod.uid, namespace=pod.namespace, pod=pod.name, container=container
+        uid=pod.uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        container=container,
+        # the kubelet runs a static pod, and the API server has a pod that mirrors it
+        cgroup_uid=pod.annotations.get(annotations.MIRROR, ""),
     )
 
 

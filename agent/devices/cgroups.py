@@ -29,8 +29,9 @@ MOST_HUNG = 4
 #: Highest number of returned processes of one pod.
 _MOST_OF_A_POD = 8
 #: Name of a pod's group with both cgroup drivers of the kubelet, whole or as seen from
-#: another group: `…/pod<uid>/…`, `…-pod<uid with _>.slice/…`.
-_GROUP = re.compile(rb"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})\b")
+#: another group: `…/pod<uid>/…`, `…-pod<uid with _>.slice/…`. The uid of a static pod
+#: has no dashes. Source: kubelet, pkg/kubelet/config/common.go, applyDefaults.
+_GROUP = re.compile(rb"pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,8 @@ class HoldEntry:
     namespace: str
     pod: str
     container: str
+    #: Uid in the name of the pod's cgroup, where it is another (`Owner.cgroup_uid`).
+    cgroup_uid: str = ""
     #: Index of the served container among the claiming pod's; -1: all.
     need: int
     #: Chips that may be mounted too; it is not certain.

@@ -191,6 +191,7 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
         namespace=owner.namespace,
         pod=owner.pod,
         container=owner.container,
+        cgroup_uid=owner.cgroup_uid,
         boot_id=boot_id,
     )
 
@@ -215,6 +216,7 @@ def restore_hold(written: HoldEntry) -> Hold:
         namespace=written.namespace,
         pod=written.pod,
         container=written.container,
+        cgroup_uid=written.cgroup_uid,
     )
     return Hold(
         sequence=written.sequence,

@@ -51,7 +51,8 @@ class PodProcesses:
             {pod uid: its 8 lowest pids, ascending}; () if a process may be of this pod
             and its cgroup cannot be read. A pod without processes is left out.
         """
-        found = await self._cgroups.find(uids, within_s=within_s)
+        cgroup_uids = {uid: _cgroup_uid(self._store.ledger, uid) for uid in uids}
+        found = await self._cgroups.find(cgroup_uids.values(), within_s=within_s)
         ledger = self._store.ledger
         suspects = uids
         if found.unread is not None:
@@ -59,7 +60,11 @@ class PodProcesses:
                 pid: self._unread.get(pid, ledger.sequence) for pid in found.unread
             }
             suspects = frozenset(u for u in uids if self._may_have_unread(ledger, u))
-        return {uid: found.pids.get(uid, ()) for uid in suspects | found.pids.keys()}
+        return {
+            uid: found.pids.get(cgroup_uid, ())
+            for uid, cgroup_uid in cgroup_uids.items()
+            if uid in suspects or cgroup_uid in found.pids
+        }
 
     def _may_have_unread(self, ledger: Ledger, uid: str) -> bool:
         """Whether a process with an unread cgroup may be of this pod."""
@@ -77,3 +82,9 @@ class PodProcesses:
         """Return the mask of chips on which the driver sees a process; 0 if on none."""
         processes = self._last_reading().processes
         return chip_sets.mask_of({used.chip for used in processes if used.pid == pid})
+
+
+def _cgroup_uid(ledger: Ledger, uid: str) -> str:
+    """Return the uid in the name of an ended pod's cgroup."""
+    owners = (hold.owner for hold in values.holds_of_pod(ledger, uid))
+    return next((owner.cgroup_uid for owner in owners if owner), "") or uid

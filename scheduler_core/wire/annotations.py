@@ -24,6 +24,8 @@ CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
 NPU_CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-npu-configuration"
 #: node of a pod that has its chips before it is bound, since Volcano binds by itself
 ALLOCATED_ON = "ascend-affinity/allocated-on"
+#: on the pod that stands for a static one: uid of the static pod, without dashes
+MIRROR = "kubernetes.io/config.mirror"
 #: predicate-time of a pod that has its chips: the largest uint64
 SERVED = 2**64 - 1
 

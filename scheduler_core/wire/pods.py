@@ -176,6 +176,7 @@ def _select_annotations(
         keys.KLT_DEV,
         keys.configuration_key(resource),
         keys.ALLOCATED_ON,
+        keys.MIRROR,
         RANK_INDEX,
         *CHOICE_KEYS,
     )

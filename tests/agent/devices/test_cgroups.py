@@ -53,7 +53,6 @@ async def test_the_processes_of_a_pod_are_found_by_its_group(proc: Path) -> None
     assert both == PodPids(pids={ONE: (9, 11), TWO: (12,)}, unread=frozenset())
 
 
-@pytest.mark.xfail(strict=True, reason="F15: the uid of a static pod has no dashes")
 @pytest.mark.parametrize(
     "group",
     [

@@ -72,6 +72,7 @@ def slow(tmp_path: Path) -> Iterator[SlowJournal]:
     journal.may_be_read.set()
 
 
+STATIC = Owner(uid="u", namespace="ns", pod="p", container="c", cgroup_uid="s")
 CONFIRMED = replace(
     HOLD,
     kubelet_ids=ids(7, 0),
@@ -84,7 +85,13 @@ CONFIRMED = replace(
 
 @pytest.mark.parametrize(
     "hold",
-    [HOLD, CONFIRMED, replace(CONFIRMED, lost=True), replace(HOLD, recreated=True)],
+    [
+        HOLD,
+        CONFIRMED,
+        replace(CONFIRMED, lost=True),
+        replace(CONFIRMED, owner=STATIC),
+        replace(HOLD, recreated=True),
+    ],
 )
 def test_a_hold_is_read_back_as_it_was_written(hold: Hold) -> None:
     assert writer.restore_hold(writer.make_entry(hold, BOOT)) == hold

@@ -119,3 +119,16 @@ async def test_what_was_found_is_told_and_what_may_be_is_empty() -> None:
     pids = await world.processes.find(frozenset({"uid-a", "uid-b"}))
 
     assert pids == {"uid-a": (), "uid-b": (7, 8)}
+
+
+async def test_what_a_static_pod_has_left_is_found_by_the_uid_of_its_group() -> None:
+    static = "2f6f5a1e0c110b9f0f3c3f3e4a4b9c7d"
+    world = World(PodPids(pids={static: (7,)}, unread=frozenset()))
+    mirror = {"kubernetes.io/config.mirror": static}
+    world.now.update(pod("c", [2], 3, phase="Running", annotations=mirror))
+    assert world.now.mounts_for("c", 2) == (2,)
+
+    held = await world.held_after("a", "c")
+
+    assert held == (1, 2)
+    assert world.now.ledger.stray_processes == {"uid-c": (7,)}
