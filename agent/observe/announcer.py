@@ -26,8 +26,6 @@ from scheduler_core.wire.faults import UpgradeReason
 
 log = logging.getLogger(__name__)
 
-#: Stands for a process that uses a chip and cannot be seen by the agent.
-_UNSEEN = Occupant(pid=0)
 #: Objects that a rival may serve or write, too: the kubelet's resource, the node's
 #: ConfigMap.
 RIVALS = ("kubelet", "configmap")
@@ -182,25 +180,18 @@ class Announcer:
     def chips_releasing(
         self, chips: Mapping[int, tuple[Occupant, ...]], *, resource: str
     ) -> None:
-        """Set the metric `releasing` to the processes still running on releasing chips.
+        """Set the metric `releasing` to the number of processes on each releasing chip.
 
         Args:
             chips: {chip: processes on it}, for all releasing chips of the resource. An
-                empty tuple means that the processes are unknown. The metric then shows
-                one process without pid and name.
+                empty tuple means that the processes are unknown, and counts as one.
             resource: Resource of the chips.
         """
         self._releasing[resource] = chips
         self._metrics.releasing.clear()
-        items = (
-            item
-            for occupants_of in self._releasing.values()
-            for item in occupants_of.items()
-        )
-        for chip, occupants in items:
-            for occupant in occupants or (_UNSEEN,):
-                pid = str(occupant.pid or "")
-                self._metrics.releasing.labels(str(chip), pid, occupant.name).set(1)
+        for occupants_of in self._releasing.values():
+            for chip, occupants in occupants_of.items():
+                self._metrics.releasing.labels(str(chip)).set(max(1, len(occupants)))
 
     def chip_still_used(
         self, chip: int, pod: str, occupants: tuple[Occupant, ...]

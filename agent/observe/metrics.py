@@ -1,8 +1,8 @@
 """Prometheus metrics of the agent: their names, labels and units.
 
-Labels have few possible values, except those of the metric `releasing`, which name a
-chip and a process. This metric is cleared before each update, so that it does not show
-processes that have ended.
+Labels have few possible values, and none names a process of the host: whoever reaches
+the pod network can read metrics. The metric `releasing` is cleared before each update,
+so that it shows only chips that are releasing.
 """
 
 from typing import Final
@@ -88,8 +88,8 @@ class Metrics:
         self.chips = self._gauge("chips", "Chips of this node", "condition")
         self.releasing = self._gauge(
             "releasing",
-            "1 for each process that keeps a chip without a pod from being free",
-            *("chip", "pid", "process"),
+            "Processes that keep a chip without a pod from being free",
+            "chip",
         )
         self.health_transitions = self._counter(
             "health_transitions", "Chips that came into a condition", "condition"

@@ -49,10 +49,10 @@ class World(Announced):
         self.now.read_chips(busy=sum(1 << chip for chip in chips))
 
     @property
-    def shown(self) -> list[dict[str, str]]:
-        """What the metric names."""
+    def shown(self) -> list[tuple[dict[str, str], float]]:
+        """What the metric says, with its labels."""
         return [
-            dict(sample.labels)
+            (dict(sample.labels), sample.value)
             for metric in self.registry.collect()
             if metric.name == "ascend_agent_releasing"
             for sample in metric.samples
@@ -81,7 +81,7 @@ async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> No
         "uid 1000) uses it. It is free as soon as that has ended"
     )
     over = "no process keeps chip 0 from being free any more"
-    assert shown == [{"chip": "0", "pid": "4711", "process": "python3"}]
+    assert shown == [({"chip": "0"}, 1)]
     assert told == [("NpuStillInUse", text)]
     assert world.events[1:] == [("NpuNoLongerInUse", over)]
     assert world.shown == []
@@ -127,16 +127,17 @@ async def test_one_that_the_driver_does_not_see_is_told_too() -> None:
         "chip 0 is not free, though pod default/train has gone: a process that cannot "
         "be seen from here uses it. It is free as soon as that has ended"
     )
-    assert world.shown == [{"chip": "0", "pid": "", "process": ""}]
+    assert world.shown == [({"chip": "0"}, 1)]
     assert world.events == [("NpuStillInUse", text)]
 
 
-@pytest.mark.xfail(strict=True, reason="F15: /metrics names processes of the host")
-async def test_the_metric_names_no_process() -> None:
+async def test_the_metric_counts_processes_and_names_none() -> None:
     world = World(confirmed())
-    world.use(0)
     world.now.delete("train")
+    uses = (Process(chip=0, pid=PID), Process(chip=0, pid=8), Process(chip=5, pid=8))
+    world.reading = replace(IDLE, processes=uses)
+    world.now.read_chips(busy=0b100001)
 
     await passing(world, 0.1)
 
-    assert world.shown == [{"chip": "0"}]
+    assert world.shown == [({"chip": "0"}, 2), ({"chip": "5"}, 1)]
