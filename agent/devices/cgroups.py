@@ -24,6 +24,8 @@ PROC = Path("/proc")
 #: A thread that reads no process for so long hangs; a thousand processes take some
 #: 20 ms. Unit: seconds.
 HANG_S = 0.2
+#: Pauses without progress, of `HANG_S` together, after which a thread hangs.
+_PAUSES = 4
 #: While so many threads hang, nothing is read.
 MOST_HUNG = 4
 #: Highest number of returned processes of one pod.
@@ -83,8 +85,7 @@ class Cgroups:
                 if not look.call.done():
                     look.is_given_up = True
                     self._hung.append(look)
-            newest = look.result()
-            found = replace(newest, pids={**found.pids, **newest.pids})
+            found = look.result()
             if not is_stuck:
                 return found
             log.warning(
@@ -108,20 +109,20 @@ class Cgroups:
     async def _follow(self, look: "_Look", until: float) -> bool:
         """Wait for the end of a look, or until a time; return whether it is stuck.
 
-        A look is stuck if its thread has read no process for `hang_s`.
+        A look is stuck if its thread has read no process for `hang_s`. Pauses without
+        progress are counted, because after a pause of the whole machine the clock alone
+        would prove nothing.
         """
-        count, since = look.count, clock.loop_s()
-        while (now := clock.loop_s()) < until:
-            if look.count != count:
-                count, since = look.count, now
-            elif now - since >= self._hang_s:
-                return True
-            pause_s = min(self._hang_s / 4, until - now)
+        count, idle_count = -1, 0
+        while idle_count < _PAUSES and (left_s := until - clock.loop_s()) > 0:
+            pause_s = min(self._hang_s / _PAUSES, left_s)
             done, _ = await asyncio.wait({look.call}, timeout=pause_s)
             if done:
                 look.call.result()
                 return False
-        return False
+            idle_count = idle_count + 1 if look.count == count else 0
+            count = look.count
+        return idle_count == _PAUSES
 
 
 class _Look:

@@ -146,6 +146,19 @@ async def test_a_caller_that_is_cancelled_leaves_no_other_waiting(proc: Path) ->
     assert found == PodPids(pids={TWO: (12,)}, unread=frozenset({15}))
 
 
+async def test_a_thread_that_was_given_up_reads_no_further(proc: Path) -> None:
+    before = threads("cgroups")
+    reader = Cgroups(proc, hang_s=LONG_S)
+    with hanging(proc, 15, "cgroup"), hanging(proc, 17, "cgroup"):
+        await reader.find([TWO], within_s=1.0)
+        let_go(first_of(proc, "15", "17") / "cgroup")
+        left = await until(
+            lambda: len(threads("cgroups") - before), lambda now: now == 0, within_s=10
+        )
+
+    assert left == 0
+
+
 async def test_a_file_that_fails_may_be_of_any_pod(proc: Path) -> None:
     add(proc, 15)
     (proc / "15" / "cgroup").mkdir()  # reading it is an error
@@ -155,7 +168,34 @@ async def test_a_file_that_fails_may_be_of_any_pod(proc: Path) -> None:
     assert found == PodPids(pids={TWO: (12,)}, unread=frozenset({15}))
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0", b"\xff\xfe\n", b"0::/\n", f"0::/kubepods/pod{ONE[:-1]}\n".encode()],
+)
+async def test_what_names_no_pod_is_of_no_pod(proc: Path, content: bytes) -> None:
+    add(proc, 15)
+    (proc / "15" / "cgroup").write_bytes(content)
+
+    found = await cgroups(proc).find([ONE], within_s=LONG_S)
+
+    assert found == PodPids(pids={ONE: (9, 11)}, unread=frozenset())
+
+
+async def test_of_a_pod_with_many_processes_the_lowest_are_told(proc: Path) -> None:
+    for pid in range(5000, 7000):
+        add(proc, pid, cgroup=GROUPS[12])
+
+    found = await cgroups(proc).find([TWO], within_s=LONG_S)
+
+    assert found.pids == {TWO: (12, *range(5000, 5007))}
+
+
 async def test_without_a_list_of_processes_nothing_is_known(tmp_path: Path) -> None:
     found = await cgroups(tmp_path / "absent").find([ONE], within_s=LONG_S)
 
     assert found == PodPids(pids={}, unread=None)
+
+
+def first_of(proc: Path, *names: str) -> Path:
+    """The one of these folders that is read first."""
+    return next(path for path in proc.iterdir() if path.name in names)

@@ -2,14 +2,18 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from agent.claims import values
 from agent.claims.events import StrayProcessesRead
 from agent.devices.cgroups import Cgroups, PodPids
+from agent.devices.processes import ProcessNames
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file
 from agent.monitor.pod_processes import PodProcesses
+from tests.agent.devices.fake_proc import hanging
 from tests.agent.node import NodeLedger, pod, running
 
 IDLE = file.parse("product: atlas-800-training\n")
@@ -62,6 +66,19 @@ def come(now: NodeLedger, name: str, chip: int) -> None:
     assert now.mounts_for(name, chip) == (chip,)
 
 
+async def test_chips_are_free_again_while_a_process_hangs(tmp_path: Path) -> None:
+    world = World(ONE_HUNG, sees=(1,))
+    with hanging(tmp_path, HUNG, "cgroup", "comm", "cmdline", "status"):
+        world.processes = PodProcesses(
+            world.now, last_reading=lambda: world.reading, cgroups=Cgroups(tmp_path)
+        )
+        names = ProcessNames(tmp_path, deadline_s=0.1)
+        await names.describe([HUNG])
+        held = [await world.held_after("a", "b") for _ in range(4)]
+
+    assert held == [(1,)] * 4
+
+
 @pytest.mark.parametrize(
     ("found", "sees", "held"),
     [
@@ -98,6 +115,17 @@ async def test_pods_that_came_after_a_process_hung_do_not_own_it() -> None:
     assert before == (0, 1)
     assert await world.held_after("c", "d") == (0, 1)
     assert await world.held_after("a", "b") == (0, 1)
+
+
+async def test_a_container_that_was_recreated_may_own_what_hung_before() -> None:
+    world = World(ONE_HUNG)
+    await world.held_after("a")
+    come(world.now, "c", 2)
+    [hold] = values.holds_of_pod(world.now.ledger, "uid-c")
+    recreated = replace(hold, recreated=True)
+    world.now.replace(values.put_holds(world.now.ledger, recreated))
+
+    assert await world.held_after("c") == (0, 1, 2)
 
 
 async def test_a_process_that_hangs_for_a_moment_is_forgotten() -> None:
