@@ -1,0 +1,48 @@
+"""An API server for the annotator of one product line, and the annotator."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from agent.claims.annotations import Patch, PatchError
+from agent.pods.annotator import Annotator
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import RESOURCE, NodeLedger
+
+SERVED = "18446744073709551615"
+
+
+class FakeApi:
+    """The pods of an API server that takes patches, or does not."""
+
+    def __init__(self, *pods: NpuPod) -> None:
+        self.pods = {each.uid: each for each in pods}
+        self.patches: list[Patch] = []
+        self.is_down = False
+        self.refused: set[str] = set()
+
+    async def send(self, patch: Patch) -> NpuPod | None:
+        await asyncio.sleep(0)
+        if patch.name in self.refused:
+            raise PatchError(f"a webhook denies the patch of {patch.name}")
+        if self.is_down:
+            raise PatchError("API server: connection refused")
+        pod = self.pods.get(patch.uid)
+        if pod is None:
+            return None
+        self.patches.append(patch)
+        annotations = {**pod.annotations, **patch.annotations}
+        self.pods[patch.uid] = replace(pod, annotations=annotations)
+        return self.pods[patch.uid]
+
+    def written(self, name: str) -> dict[str, str]:
+        annotations = self.pods[f"uid-{name}"].annotations
+        return {key: annotations.get(key, "") for key in KEYS}
+
+
+KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev")
+
+
+def annotator_of(now: NodeLedger, api: FakeApi, **more: Any) -> Annotator:
+    parts = {"send": api.send, "host_ip": lambda: "10.0.0.1", **more}
+    return Annotator(now, is_silent=lambda: False, **parts)
