@@ -1,6 +1,7 @@
 """An API server for the annotator of one product line, and the annotator."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,15 @@ class FakeApi:
         self.patches: list[Patch] = []
         self.is_down = False
         self.refused: set[str] = set()
+        #: how long a patch takes
+        self.answer_s = 0.0
+        #: (pod before a patch, pod with it) → what a webhook makes of it
+        self.webhook: Callable[[NpuPod, NpuPod], NpuPod] = lambda _before, after: after
+        #: called after each patch with what the server has then
+        self.on_patched: Callable[[NpuPod], None] = lambda _pod: None
 
     async def send(self, patch: Patch) -> NpuPod | None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.answer_s)
         if patch.name in self.refused:
             raise PatchError(f"a webhook denies the patch of {patch.name}")
         if self.is_down:
@@ -32,17 +39,23 @@ class FakeApi:
             return None
         self.patches.append(patch)
         annotations = {**pod.annotations, **patch.annotations}
-        self.pods[patch.uid] = replace(pod, annotations=annotations)
-        return self.pods[patch.uid]
+        after = self.webhook(pod, replace(pod, annotations=annotations))
+        self.pods[patch.uid] = after
+        self.on_patched(after)
+        return after
 
     def written(self, name: str) -> dict[str, str]:
         annotations = self.pods[f"uid-{name}"].annotations
         return {key: annotations.get(key, "") for key in KEYS}
 
+    def patch_count(self, name: str) -> int:
+        return sum(patch.name == name for patch in self.patches)
+
 
 KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev")
 
 
-def annotator_of(now: NodeLedger, api: FakeApi, **more: Any) -> Annotator:
-    parts = {"send": api.send, "host_ip": lambda: "10.0.0.1", **more}
+def annotator_of(now: NodeLedger, api: FakeApi | None = None, **more: Any) -> Annotator:
+    send = {} if api is None else {"send": api.send}
+    parts: dict[str, Any] = {"host_ip": lambda: "10.0.0.1", **send, **more}
     return Annotator(now, is_silent=lambda: False, **parts)

@@ -12,6 +12,7 @@ from agent import app
 from agent.settings import Settings
 from sandbox.apiclient import ApiClient, ApiStatusError, Object
 from sandbox.apiserver import ApiServer
+from sandbox.apiserver.outages import Troubles
 from sandbox.kubelet import Kubelet
 from sandbox.kubelet.profiles import NEWEST, Profile
 from scheduler_core.node import chips as chip_sets
@@ -45,7 +46,8 @@ class Site:
         self.profile = profile
         self.more = more
         self.product = product
-        self.server = ApiServer()
+        self.troubles = Troubles()
+        self.server = ApiServer(middlewares=(self.troubles.middleware(),))
         self.predicate_time = 0
         self.agent: asyncio.Task[None] | None = None
 

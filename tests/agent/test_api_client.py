@@ -59,3 +59,63 @@ async def test_a_conflict_of_writers_is_tried_again_and_another_pod_is_not() -> 
             await api.send(patch)
         assert await api.send(patch) is None
         assert await api.send(patch) is None
+
+
+F14 = pytest.mark.xfail(strict=True, reason="F14: a name is taken for a uid")
+CONFLICT, INVALID = (409, "Conflict"), (422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        pytest.param(CONFLICT, "fluid-worker-0", marks=F14),
+        pytest.param(CONFLICT, "uid", marks=F14),
+        pytest.param(CONFLICT, "metadata.uid", marks=F14),
+        pytest.param(CONFLICT, "uid.in.precondition", marks=F14),
+        (CONFLICT, "worker-0"),
+        (INVALID, "fluid-worker-0"),
+        pytest.param(INVALID, "metadata.uid", marks=F14),
+    ],
+)
+async def test_a_refusal_that_only_names_a_pod_is_tried_again(
+    name: str, status: tuple[int, str]
+) -> None:
+    patch = Patch(uid="u", namespace="ns", name=name, annotations={}, resource=RESOURCE)
+    texts = {
+        409: f'Operation cannot be fulfilled on pods "{name}": the object has been '
+        "modified; please apply your changes to the latest version and try again",
+        422: f'Pod "{name}" is invalid: metadata.annotations: Invalid value: "x"',
+    }
+    async with scripted() as script, client_of(script) as client:
+        api = ApiClient(
+            client,
+            Recorder(client, component="c"),
+            credentials=Credentials(script.url),
+            url="",
+        )
+        script.will(refusal(*status, texts[status[0]]))
+
+        with pytest.raises(PatchError, match=name):
+            await api.send(patch)
+
+
+async def test_another_pod_of_that_name_is_known_by_each_wording_of_it() -> None:
+    """The wordings are those of kube-apiserver 1.34 to 1.36 and of the sandbox."""
+    patch = Patch(uid="u", namespace="ns", name="p", annotations={}, resource=RESOURCE)
+    async with scripted() as script, client_of(script) as client:
+        api = ApiClient(
+            client,
+            Recorder(client, component="c"),
+            credentials=Credentials(script.url),
+            url="",
+        )
+        immutable = 'metadata.uid: Invalid value: "u": field is immutable'
+        replaced = "Precondition failed: UID in precondition: u, UID in object meta: v"
+        wordings = (
+            (*INVALID, f'Pod "p" is invalid: {immutable}'),
+            (*CONFLICT, f'Operation cannot be fulfilled on pods "p": {replaced}'),
+        )
+        for code, reason, text in wordings:
+            script.will(refusal(code, reason, text))
+
+            assert await api.send(patch) is None

@@ -1,0 +1,122 @@
+"""What others do to annotations that were written: each key, each way (F11)."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from agent.pods.annotator import LONGEST_PAUSE_S
+from scheduler_core.wire import annotations
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.annotating import SERVED, FakeApi, annotator_of
+from tests.agent.node import RESOURCE, NodeLedger, current, pod
+from tests.support.tasks import in_background
+
+pytestmark = pytest.mark.looptime
+
+#: Most patches of one pod in a minute, whatever becomes of them.
+MOST = 20
+OTHER_TEXT = "Ascend910-7"
+KEYS = (
+    RESOURCE,
+    annotations.PREDICATE_TIME,
+    annotations.ASCEND_REAL,
+    annotations.KLT_DEV,
+    annotations.CONFIGURATION,
+)
+
+
+#: Begins to do something to a key of the pod `train`.
+Meddler = Callable[[NodeLedger, FakeApi, str], None]
+
+
+def changed(made: NpuPod, key: str) -> NpuPod:
+    return replace(made, annotations={**made.annotations, key: OTHER_TEXT})
+
+
+def kept_out(before: NpuPod, after: NpuPod, key: str) -> NpuPod:
+    """The pod with a patch, but for one key."""
+    texts = {name: text for name, text in after.annotations.items() if name != key}
+    if key in before.annotations:
+        texts[key] = before.annotations[key]
+    return replace(after, annotations=texts)
+
+
+def drops(now: NodeLedger, api: FakeApi, key: str) -> None:
+    """A webhook takes a key out of every patch."""
+    if key == RESOURCE:  # otherwise it is right from the beginning
+        api.pods["uid-train"] = changed(api.pods["uid-train"], key)
+        now.update(api.pods["uid-train"])
+    api.webhook = lambda before, after: (
+        kept_out(before, after, key) if after.name == "train" else after
+    )
+
+
+def rewrites(_now: NodeLedger, api: FakeApi, key: str) -> None:
+    """A webhook gives a key another text."""
+    api.webhook = lambda _before, after: (
+        changed(after, key) if after.name == "train" else after
+    )
+
+
+def undoes(after_s: float) -> Meddler:
+    """Another controller changes a key so long after each patch."""
+
+    def begin(now: NodeLedger, api: FakeApi, key: str) -> None:
+        def undo() -> None:
+            api.pods["uid-train"] = changed(api.pods["uid-train"], key)
+            now.update(api.pods["uid-train"])
+
+        def see(patched: NpuPod) -> None:
+            if patched.name == "train":
+                asyncio.get_running_loop().call_later(after_s, undo)
+
+        api.on_patched = see
+
+    return begin
+
+
+def end(api: FakeApi) -> None:
+    """Nobody meddles any more."""
+    api.webhook = lambda _before, after: after
+    api.on_patched = lambda _made: None
+
+
+MEDDLERS = {
+    "dropped": drops,
+    "rewritten": rewrites,
+    "undone at once": undoes(0.001),
+    "undone soon": undoes(0.3),
+    "undone later": undoes(2.5),
+}
+
+
+@pytest.mark.xfail(strict=True, reason="F11: no pause between writes that do not last")
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("meddles", MEDDLERS.values(), ids=MEDDLERS)
+async def test_a_write_that_does_not_last_has_pauses_and_holds_up_no_other_pod(
+    key: str,
+    meddles: Meddler,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    train, other = pod("train", [0], 1), pod("other", [1], 2)
+    now, api = current(train, other), FakeApi(train, other)
+    api.answer_s = 0.01
+    now.mounts_for("train", 0)
+    meddles(now, api, key)
+    async with in_background(annotator_of(now, api).run()):
+        await asyncio.sleep(30)
+        now.mounts_for("other", 1)
+        await asyncio.sleep(1)
+        others = api.written("other")
+        await asyncio.sleep(29)
+        count = api.patch_count("train")
+        end(api)
+        await asyncio.sleep(LONGEST_PAUSE_S + 3)
+
+    assert count <= MOST
+    assert others["predicate-time"] == SERVED
+    assert set(api.written("train").values()) == {"Ascend910-0", SERVED}
+    assert now.written() == {}
+    assert any(key in str(vars(record)) for record in caplog.records)
