@@ -86,9 +86,7 @@ class ApiClient:
         except NotFoundError:
             return None
         except KubeError as error:
-            # A conflict about the uid: another pod has the name. Any other conflict:
-            # concurrent writes, after which the server gives up with the same code.
-            if isinstance(error, ConflictError) and "uid" in error.message.lower():
+            if isinstance(error, ConflictError) and pods.names_other_uid(error):
                 return None
             raise PatchError(f"{patch.namespace}/{patch.name}: {error}") from error
         return pods.npu_pod(pod, patch.resource)

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kube.client import Client, object_path, send_patch
-from kube.errors import ConflictError, InvalidError
+from kube.errors import ApiError, ConflictError, InvalidError
 from kube.objects import Container, Env, Meta, Pod, decode, encode
 from scheduler_core.wire import pods as wire
 
 #: Deadline of a bind; seconds. The request names it, and the API server ends the
 #: request after it.
 BIND_S = 10.0
+#: Texts in refusals of a write that names another UID: of a patch (422), and of a
+#: precondition (409). Names of objects have neither colons nor spaces.
+_OTHER_UID_TEXTS = ("metadata.uid: ", "UID in precondition: ")
 
 
 class PodIdentity(Protocol):
@@ -109,12 +112,25 @@ async def patch_annotations(
     except InvalidError as error:
         # kube-apiserver answers 422 ("immutable") for another UID in a patch, and 409
         # in a Binding. Callers get ConflictError for both.
-        if "metadata.uid" not in error.message:
+        if not names_other_uid(error):
             raise
         raise ConflictError(
             409, "Conflict", error.message, request_line=f"PATCH {path}"
         ) from error
     return decode(answer, Pod, path)
+
+
+def names_other_uid(error: ApiError) -> bool:
+    """Return whether a write was refused because the object has another UID.
+
+    Any other conflict (409) comes from concurrent writes, after which the same write
+    may succeed.
+
+    Source:
+        kube-apiserver: `ValidateObjectMetaAccessorUpdate`,
+        `storage.Preconditions.Check`.
+    """
+    return any(text in error.message for text in _OTHER_UID_TEXTS)
 
 
 async def bind(

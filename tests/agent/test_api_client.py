@@ -51,7 +51,7 @@ async def test_a_conflict_of_writers_is_tried_again_and_another_pod_is_not() -> 
         )
         script.will(
             refusal(409, "Conflict", "the object has been modified"),
-            refusal(409, "Conflict", "Precondition failed: UID in precondition: u"),
+            refusal(409, "Conflict", "Precondition failed: UID in precondition: u, …"),
             refusal(422, "Invalid", "metadata.uid: Invalid value: field is immutable"),
         )
 
@@ -61,20 +61,19 @@ async def test_a_conflict_of_writers_is_tried_again_and_another_pod_is_not() -> 
         assert await api.send(patch) is None
 
 
-F14 = pytest.mark.xfail(strict=True, reason="F14: a name is taken for a uid")
 CONFLICT, INVALID = (409, "Conflict"), (422, "Invalid")
 
 
 @pytest.mark.parametrize(
     ("status", "name"),
     [
-        pytest.param(CONFLICT, "fluid-worker-0", marks=F14),
-        pytest.param(CONFLICT, "uid", marks=F14),
-        pytest.param(CONFLICT, "metadata.uid", marks=F14),
-        pytest.param(CONFLICT, "uid.in.precondition", marks=F14),
+        (CONFLICT, "fluid-worker-0"),
+        (CONFLICT, "uid"),
+        (CONFLICT, "metadata.uid"),
+        (CONFLICT, "uid.in.precondition"),
         (CONFLICT, "worker-0"),
         (INVALID, "fluid-worker-0"),
-        pytest.param(INVALID, "metadata.uid", marks=F14),
+        (INVALID, "metadata.uid"),
     ],
 )
 async def test_a_refusal_that_only_names_a_pod_is_tried_again(
