@@ -88,7 +88,10 @@ class ApiClient:
         except KubeError as error:
             if isinstance(error, ConflictError) and pods.names_other_uid(error):
                 return None
-            raise PatchError(f"{patch.namespace}/{patch.name}: {error}") from error
+            raise PatchError(
+                f"{patch.namespace}/{patch.name}: {error}",
+                retry_after_s=error.retry_after_s,
+            ) from error
         return pods.npu_pod(pod, patch.resource)
 
     async def kubelet_pods(self, node: str, resource: str) -> Iterable[NpuPod]:

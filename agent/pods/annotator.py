@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 #: Patches sent at once.
 AT_ONCE = 8
 #: Longest pause after a failed patch, so that annotations are right soon after the API
-#: server is back. Unit: seconds.
+#: server is back. A pause that the server asks for may be longer. Unit: seconds.
 LONGEST_PAUSE_S = 10.0
 
 
@@ -178,7 +178,7 @@ class Annotator:
     def _delay(self, patch: Patch, error: PatchError) -> None:
         delay = self._delays.get(patch.uid)
         backoff = delay.backoff if delay else self._new_backoff()
-        pause_s = backoff.next_s()
+        pause_s = backoff.next_s(error.retry_after_s)
         self._delays[patch.uid] = _Delay(backoff, clock.loop_s() + pause_s)
         log.warning(
             "annotations not written yet",

@@ -81,11 +81,7 @@ async def events(_bed: Bed, client: Client) -> AsyncIterator[None]:
 @pytest.mark.parametrize(
     ("resource", "writer"),
     [
-        pytest.param(
-            "pods",
-            annotations,
-            marks=pytest.mark.xfail(strict=True, reason="F15: Retry-After is lost"),
-        ),
+        ("pods", annotations),
         ("configmaps", reports),
         ("nodes", reports),
         ("events", events),
