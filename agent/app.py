@@ -157,6 +157,7 @@ class Agent:
                 configmap_namespace=settings.namespace,
             ).reference,
             on_configmap=self._apply_configmap,
+            on_host_ip=self._wake_annotators,
             namespace=settings.namespace,
         )
         # until all plugins have looked for a rival, which would write the ConfigMap
@@ -312,6 +313,11 @@ class Agent:
     def _apply_configmap(self, data: Mapping[str, str] | None) -> None:
         for line in self._lines:
             line.chip_monitor.apply_configmap(data)
+
+    def _wake_annotators(self) -> None:
+        """Have the address of the node written into the configuration of its pods."""
+        for line in self._lines:
+            line.store.wake()
 
     def _update_silence(self) -> None:
         """Let the reporter write to the API server unless a product line has a rival.

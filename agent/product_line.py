@@ -68,7 +68,7 @@ class NodeServices:
     cgroups: Cgroups
     process_names: ProcessNames
     mount: MountMethod
-    #: Returns the node's InternalIP; "" while it is not known.
+    #: Returns the node's last known InternalIP; "" while none is known.
     host_ip: Callable[[], str]
     #: Returns the last reading of each product line.
     readings: Callable[[], Sequence[Reading]]

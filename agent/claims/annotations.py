@@ -55,7 +55,8 @@ def plan_patches(
 
     Args:
         host_ip: The node's InternalIP. It goes into the annotation from which training
-            programs make their rank table (`annotations.configuration_key`).
+            programs make their rank table (`annotations.configuration_key`). "" while
+            it is unknown: then no patch has this annotation.
         addresses: Addresses of the node and its chips, for the same annotation.
         unsure: Uids of pods whose annotations in the ledger may be out of date: the pod
             is deleted, or the outcome of an earlier patch is unknown.
@@ -142,7 +143,9 @@ def _mounted_keys(
     """Return {annotation key: text} of the annotations about a pod's mounted chips.
 
     The result is empty until each app container and sidecar of the pod owns a hold. It
-    has only the device ids if it is uncertain which chips are mounted.
+    has only the device ids if it is uncertain which chips are mounted. It has no
+    configuration while `host_ip` is "": a reader waits for a missing configuration, and
+    takes a wrong one for the truth.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     if not holds or not _is_served(ledger, pod):
@@ -155,6 +158,8 @@ def _mounted_keys(
     keys[annotations.ASCEND_REAL] = annotations.render_chips(
         chips, ledger.product, lexicographic=True
     )
+    if not host_ip:
+        return keys
     key = annotations.configuration_key(ledger.product.resource)
     keys[key] = configuration.render(
         pod_name=pod.name,

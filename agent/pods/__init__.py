@@ -12,5 +12,5 @@ Open `reconciler` first: it asks the kubelet which pod has which device ids.
 
 Decision records in docs/adr: 7 (Get confirms, List only when idle), 14 (two pods in
 turn can have one name, and pod-resources shows no UID), 16 (a choice of chips does not
-wait for patches).
+wait for patches), 31 (a pod's configuration waits for the node's address).
 """

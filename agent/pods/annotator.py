@@ -63,7 +63,9 @@ class Annotator:
         Args:
             store: Ledger of the product line.
             send: Sends one patch of a pod's annotations to the API server.
-            host_ip: Returns the node's InternalIP; "" while it is not known.
+            host_ip: Returns the node's last known InternalIP; "" while none is known.
+                The configuration of pods is not written then. After a change of the
+                result, the caller wakes `store`.
             is_silent: Returns whether another device plugin serves this product line
                 and annotates its pods. While the result is true, no patch is sent.
             addresses: Returns the addresses of node and chips that the driver has

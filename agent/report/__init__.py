@@ -12,5 +12,6 @@ Open `content` first: `NodeReport` is everything that both objects say about the
 `owner` finds the DaemonSet that owns the ConfigMap.
 
 Decision records in docs/adr: 12 (another device plugin is left alone), 26 (each product
-line of a node is a resource), 27 (one agent for all product lines).
+line of a node is a resource), 27 (one agent for all product lines), 31 (a pod's
+configuration waits for the address that `reporter` reads from the Node).
 """

@@ -50,6 +50,7 @@ class Reporter:
         on_rival: Callable[[str], None],
         owner: Callable[[], Awaitable[OwnerReference | None]],
         on_configmap: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
+        on_host_ip: Callable[[], None] = lambda: None,
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
         """Construct without a request to the API server.
@@ -70,6 +71,7 @@ class Reporter:
                 raise KubeError.
             on_configmap: Called with the data of each version of the ConfigMap that the
                 watch shows, oldest first; called with None when there is no ConfigMap.
+            on_host_ip: Called when `host_ip` has changed.
             namespace: Namespace of the ConfigMap.
         """
         self._client = client
@@ -81,6 +83,8 @@ class Reporter:
         self._on_rival = on_rival
         self._owner = owner
         self._on_configmap = on_configmap
+        self._on_host_ip = on_host_ip
+        self._host_ip = ""
         #: Set once the ConfigMap was read or found absent; nothing is written before.
         self.configmap_known = asyncio.Event()
         self._state = schedule.State(me=writer, heartbeat_s=heartbeat_s)
@@ -133,8 +137,8 @@ class Reporter:
 
     @property
     def host_ip(self) -> str:
-        """The node's InternalIP; "" while the Node object is not known."""
-        return self._node.internal_ip if self._node is not None else ""
+        """The node's last known InternalIP; "" while none is known."""
+        return self._host_ip
 
     def problem(self) -> str | None:
         """Return why `mindx-dl-deviceinfo-<node>` lacks this agent's report, or None.
@@ -303,12 +307,25 @@ class Reporter:
     def _node_changed(self, change: Change[Node]) -> None:
         match change:
             case Upserted(obj):
+                self._learn_host_ip(obj)
                 self._node = obj
             case Deleted():
                 self._node = None
             case Synced():
                 return
         self._node_woken.set()
+
+    def _learn_host_ip(self, node: Node) -> None:
+        """Set `host_ip` to the Node's InternalIP if the Node has one.
+
+        A Node without one is no news about the machine: a kubelet that registers its
+        Node again, or a cloud's controller, may add the address later.
+        """
+        if node.internal_ip not in ("", self._host_ip):
+            self._host_ip = node.internal_ip
+            self._on_host_ip()
+        if not self._host_ip and self._node is None:  # once for each Node
+            log.warning("node has no InternalIP yet", extra={"node": self._node_name})
 
     async def _keep_node(self) -> None:
         backoff = Backoff(cap_s=_LONGEST_PAUSE_S)

@@ -59,6 +59,8 @@ class World:
     registry: CollectorRegistry
     clock: Time
     told: list[str] = field(default_factory=list)
+    #: each address of the node that it has learnt
+    host_ips: list[str] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"ascend_agent_{name}", labels) or 0.0
@@ -105,6 +107,7 @@ async def reporting(
         wall_s=clock,
         on_rival=(told := list[str]()).append,
         owner=nobody,
+        on_host_ip=lambda: world.host_ips.append(reporter.host_ip),
     )
     world = World(client, reporter, registry, clock, told)
     async with in_background(reporter.run()):

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from sandbox.apiclient import Changed, Object
 from sandbox.apiserver.outages import Trouble, What
 from scheduler_core.wire import annotations
@@ -40,7 +38,6 @@ class Addresses:
                 self.told.append(found)
 
 
-@pytest.mark.xfail(strict=True, reason="F2: an unknown address is written")
 async def test_an_agent_that_starts_while_the_node_is_refused_leaves_addresses_alone(
     site: Site,
 ) -> None:

@@ -192,7 +192,9 @@ def _into_ledger(content: bytes) -> object:
             ledger, _ = ledgers.step(_ledger(standalone=standalone), PodUpdated(found))
             asked = AllocateAsked(ids(1), last_call=True)
             ledger, said = ledgers.step(ledger, asked)
-            patches = annotations.plan_patches(ledger, host_ip="", unsure=frozenset())
+            patches = annotations.plan_patches(
+                ledger, host_ip="10.0.0.1", unsure=frozenset()
+            )
             made += [occupancy.list_devices(ledger), patches, said]
             confirm.pods_to_read(ledger, thorough=True)
     return made

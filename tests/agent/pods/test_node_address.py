@@ -40,12 +40,10 @@ BEFORE = {
 }
 
 
-F2 = pytest.mark.xfail(strict=True, reason="F2: an unknown address is written")
 CASES = [
     pytest.param(
         course,
         before,
-        marks=[F2] if UNKNOWN in course and name != "without an address" else [],
         id=f"{name}, {' then '.join(course)}",
     )
     for course in COURSES
