@@ -14,6 +14,7 @@ from agent.claims.annotations import Basis, Patch, PatchError
 from agent.claims.events import PodUpdated
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
+from kube.write_history import WriteHistory
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -35,10 +36,12 @@ SendPatch = Callable[[Patch], Awaitable[NpuPod | None]]
 
 @dataclass(slots=True)
 class _Delay:
-    """Back-off of a pod whose patch failed, and the time at which to patch it again."""
+    """Back-off of a pod whose annotations are not right, and when to patch it again."""
 
     backoff: Backoff
     until_s: float  #: loop time
+    #: whether the outcome of the last patch is unknown
+    is_unsure: bool = True
 
 
 class Annotator:
@@ -80,8 +83,10 @@ class Annotator:
         self._new_backoff = new_backoff
         #: uids of deleted pods that the watch still shows
         self._deleted: frozenset[str] = frozenset()
-        #: {uid of a pod whose patch failed: its back-off}
+        #: {uid of a pod whose patch failed or did not last: its back-off}
         self._delays: dict[str, _Delay] = {}
+        #: {uid of a patched pod: its patches}
+        self._histories: dict[str, WriteHistory] = {}
         #: host IP and addresses for which `_correct` holds
         self._node_addresses: tuple[str, Addresses] | None = None
         #: {uid of a pod with correct annotations: what they were computed from}
@@ -90,8 +95,9 @@ class Annotator:
     async def run(self) -> NoReturn:
         """Patch pods' annotations after each change of the ledger, until cancelled.
 
-        A failed patch is sent again when the pod's back-off has ended. No patch is sent
-        while another device plugin serves the product line.
+        A failed patch is sent again when the pod's back-off has ended. So is one whose
+        annotations the API server does not keep, or another program changes again. No
+        patch is sent while another device plugin serves the product line.
         """
         while True:
             version = self._store.version
@@ -107,8 +113,8 @@ class Annotator:
     async def run_once(self) -> int:
         """Send at most AT_ONCE patches of pods' annotations; return how many were sent.
 
-        A patch that fails is counted too. Its pod gets no patch until the pod's
-        back-off has ended.
+        A patch that fails or does not last is counted too. Its pod gets no patch until
+        the pod's back-off has ended.
         """
         self._deleted &= self._store.ledger.pods.keys()
         due_s = clock.loop_s() + clock.EARLY_S
@@ -134,7 +140,8 @@ class Annotator:
             ledger,
             host_ip=host_ip,
             addresses=addresses,
-            unsure=self._deleted | self._delays.keys(),
+            unsure=self._deleted
+            | {uid for uid, delay in self._delays.items() if delay.is_unsure},
             up_to_date=self._correct.keys(),
         )
 
@@ -152,6 +159,8 @@ class Annotator:
             u: annotations.get_basis(ledger, u)
             for u in annotations.uids_to_annotate(ledger)
         }
+        for uid in self._histories.keys() - bases.keys():
+            del self._histories[uid]
         self._correct = {
             uid: basis
             for uid, basis in bases.items()
@@ -168,10 +177,12 @@ class Annotator:
             self._delay(patch, error)
             return
         self._delays.pop(patch.uid, None)
-        known_pod = self._store.ledger.pods.get(patch.uid)
         if pod is None:
             self._deleted |= {patch.uid}
-        elif known_pod is not None:
+            return
+        self._delay_if_undone(patch, pod)
+        known_pod = self._store.ledger.pods.get(patch.uid)
+        if known_pod is not None:
             # only the annotations: the watch may have shown the pod's end since
             self._store.apply(
                 PodUpdated(replace(known_pod, annotations=pod.annotations))
@@ -186,3 +197,19 @@ class Annotator:
             "annotations not written yet",
             extra={"reason": str(error), "retry_in_s": round(pause_s, 2)},
         )
+
+    def _delay_if_undone(self, patch: Patch, answer: NpuPod) -> None:
+        """Delay the pod's next patch if annotations in `patch` do not last.
+
+        `answer` is the patched pod.
+        """
+        if patch.uid not in self._histories:
+            title = f"pod {patch.namespace}/{patch.name}"
+            self._histories[patch.uid] = WriteHistory(title)
+        pause_s = self._histories[patch.uid].add(patch.annotations, answer.annotations)
+        if pause_s:
+            # not unsure: the answer shows which annotations the pod has
+            until_s = clock.loop_s() + pause_s
+            self._delays[patch.uid] = _Delay(
+                self._new_backoff(), until_s, is_unsure=False
+            )

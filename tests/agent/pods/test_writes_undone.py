@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.pods.annotator import LONGEST_PAUSE_S
+from kube.write_history import FREE_REPEATS, LONGEST_PAUSE_S, UNDONE_WITHIN_S
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.annotating import SERVED, FakeApi, annotator_of
@@ -92,7 +92,6 @@ MEDDLERS = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="F11: no pause between writes that do not last")
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("meddles", MEDDLERS.values(), ids=MEDDLERS)
 async def test_a_write_that_does_not_last_has_pauses_and_holds_up_no_other_pod(
@@ -120,3 +119,57 @@ async def test_a_write_that_does_not_last_has_pauses_and_holds_up_no_other_pod(
     assert set(api.written("train").values()) == {"Ascend910-0", SERVED}
     assert now.written() == {}
     assert any(key in str(vars(record)) for record in caplog.records)
+
+
+async def test_a_key_that_is_never_kept_holds_up_no_swap() -> None:
+    """Its pod's claim is known all the while, so others may rely on it."""
+    first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
+    now, api = current(first, second), FakeApi(first, second)
+    api.answer_s = 0.01
+    api.webhook = lambda before, after: kept_out(before, after, annotations.KLT_DEV)
+    now.mounts_for("second", 0, 1)
+    async with in_background(annotator_of(now, api).run()):
+        await asyncio.sleep(5)
+
+    assert api.written("first")[RESOURCE] == "Ascend910-2,Ascend910-3"
+    assert api.written("second")[RESOURCE] == "Ascend910-0,Ascend910-1"
+
+
+async def test_what_the_watch_shows_late_is_written_again_at_once_and_blames_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    train = pod("train", [0])
+    now, api = current(train), FakeApi(train)
+    now.mounts_for("train", 0)
+    async with in_background(annotator_of(now, api).run()):
+        for _ in range(FREE_REPEATS):
+            await asyncio.sleep(0.05)
+            now.update(train)  # a version from before the patch
+        await asyncio.sleep(0.05)
+        count = api.patch_count("train")
+        known = now.ledger.pods["uid-train"].annotations
+
+    assert count == 1 + FREE_REPEATS
+    assert known == api.pods["uid-train"].annotations
+    assert caplog.records == []
+
+
+async def test_what_is_undone_after_a_long_time_is_written_again_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As by a person, or by a controller that looks each few minutes."""
+    train = pod("train", [0])
+    now, api = current(train), FakeApi(train)
+    now.mounts_for("train", 0)
+    async with in_background(annotator_of(now, api).run()):
+        await asyncio.sleep(1)
+        for _ in range(10):
+            await asyncio.sleep(UNDONE_WITHIN_S)
+            api.pods["uid-train"] = changed(
+                api.pods["uid-train"], annotations.ASCEND_REAL
+            )
+            now.update(api.pods["uid-train"])
+            await asyncio.sleep(0.05)
+            assert now.written() == {}
+
+    assert caplog.records == []
