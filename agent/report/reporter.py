@@ -19,6 +19,7 @@ from kube.client import Client
 from kube.errors import KubeError, NotFoundError
 from kube.objects import ConfigMap, Node, OwnerReference
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
+from kube.write_history import WriteHistory
 from scheduler_core.wire import deviceinfo
 from service import clock
 from service.backoff import Backoff
@@ -93,6 +94,7 @@ class Reporter:
         #: Loop time in seconds of the oldest change that is not written yet.
         self._changed_at: float | None = None
         self._node: Node | None = None
+        self._node_history = WriteHistory(f"node {node}")
         self._node_woken = asyncio.Event()
         only_ours = {"fieldSelector": f"metadata.name={self._name}"}
         #: Public for their metrics: restarts, last_event_s, synced.
@@ -333,24 +335,37 @@ class Reporter:
             await self._node_woken.wait()
             self._node_woken.clear()
             try:
-                await self._mark_node()
+                await asyncio.sleep(await self._mark_node())
                 backoff.reset()
             except KubeError as error:
                 await asyncio.sleep(_pause_after(error, backoff, "node not marked"))
                 self._node_woken.set()
 
-    async def _mark_node(self) -> None:
-        """Patch the Node if its labels or annotations differ from the latest report."""
+    async def _mark_node(self) -> float:
+        """Patch the Node if its labels or annotations differ from the latest report.
+
+        Returns:
+            Pause until the next patch, above 0 if this one does not last. Unit:
+            seconds.
+
+        Raises:
+            KubeError: The Node is not patched; try again.
+        """
         if self._node is None or self._report is None or not self._is_ours:
-            return
+            return 0.0
         patch = content.node_patch(self._node, content.node_marks(self._report))
-        if patch:
-            self._node = await nodes.patch(
-                self._client,
-                self._node_name,
-                labels=patch.labels,
-                annotations=patch.annotations,
-            )
+        if not patch:
+            return 0.0
+        self._node = await nodes.patch(
+            self._client,
+            self._node_name,
+            labels=patch.labels,
+            annotations=patch.annotations,
+        )
+        return self._node_history.add(
+            {**patch.annotations, **patch.labels},
+            {**self._node.annotations, **self._node.labels},
+        )
 
 
 def _pause_after(error: KubeError, backoff: Backoff, text: str) -> float:

@@ -7,6 +7,7 @@ import pytest
 from agent.report import content
 from kube import nodes
 from kube.client import Client
+from kube.write_history import LONGEST_PAUSE_S
 from tests.agent.reporting import ONE, create_node, reporting
 from tests.kube.fire import Bed, served
 from tests.support.tasks import in_background
@@ -34,7 +35,6 @@ class Rival:
 
 
 @pytest.mark.looptime
-@pytest.mark.xfail(strict=True, reason="F11: no pause between writes that do not last")
 @pytest.mark.parametrize("each_s", [0.02, 1.0])
 @pytest.mark.parametrize("text", [None, "theirs"])
 async def test_labels_that_do_not_last_are_written_with_pauses(
@@ -49,7 +49,7 @@ async def test_labels_that_do_not_last_are_written_with_pauses(
             await world.node_with(lambda node: LABEL in node.labels)
             async with in_background(rival.run(each_s)):
                 await asyncio.sleep(60)
-            await asyncio.sleep(15)
+            await asyncio.sleep(LONGEST_PAUSE_S)
             node = await nodes.get(client, "node-1")
 
     assert 1 < rival.count <= MOST
