@@ -95,6 +95,24 @@ def agreed(cluster: Cluster) -> Problems:
     return tuple(problems)
 
 
+def configured(cluster: Cluster) -> Problems:
+    """Compare each confirmed pod's configuration with its mounts and its node.
+
+    Operators make rank tables of it.
+    """
+    addresses = {node.name: node.address for node in cluster.nodes}
+    return tuple(
+        f"{pod.name}: {what} should be {expected}, its configuration says {found}"
+        for pod in cluster.pods
+        if pod.phase == "Running" and pod.is_confirmed
+        for what, expected, found in (
+            ("devices", _text(cluster.mounted(pod.uid)), _text(pod.configured)),
+            ("its node's address", addresses[pod.node], pod.host_ip or "none"),
+        )
+        if expected != found
+    )
+
+
 def as_chosen(cluster: Cluster, choices: Choices) -> Problems:
     """Compare the chip sets mounted on each node with those that bind chose.
 

@@ -26,6 +26,9 @@ class PodFacts:
     real: Chips
     #: whether predicate-time says that it has been served
     is_confirmed: bool
+    #: by its configuration: the devices, and the address of its node
+    configured: Chips = ()
+    host_ip: str = ""
     #: why it failed, if it did
     message: str = ""
 
@@ -58,7 +61,8 @@ class NodeFacts:
     """A node, as three sources tell."""
 
     name: str
-    #: Node object, status
+    #: Node object, status; the address is its InternalIP
+    address: str
     capacity: int
     allocatable: int
     #: ids that the kubelet takes for healthy, by pod-resources

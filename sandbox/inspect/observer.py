@@ -22,6 +22,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 REAL = "huawei.com/AscendReal"
 PREDICATE_TIME = "predicate-time"
+CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
 
 #: What predicate-time says of a pod that has been served: 2^64 - 1.
 _SERVED = str(2**64 - 1)
@@ -57,6 +58,7 @@ def pod_facts(item: Object) -> PodFacts:
     meta, spec, status = item["metadata"], item["spec"], item.get("status", {})
     annotations = meta.get("annotations") or {}
     limits = [c.get("resources", {}).get("limits", {}) for c in spec["containers"]]
+    configuration = json.loads(annotations.get(CONFIGURATION, "{}"))
     return PodFacts(
         uid=meta["uid"],
         name=meta["name"],
@@ -66,6 +68,10 @@ def pod_facts(item: Object) -> PodFacts:
         claimed=_chips(annotations, RESOURCE),
         real=_chips(annotations, REAL),
         is_confirmed=annotations.get(PREDICATE_TIME) == _SERVED,
+        configured=_sorted(
+            device["device_id"] for device in configuration.get("devices", ())
+        ),
+        host_ip=configuration.get("host_ip", ""),
         message=status.get("message", ""),
     )
 
@@ -92,8 +98,10 @@ async def node(world: World, name: str) -> NodeFacts:
     published = (await world.api.get(config_map_path(name)))["data"]
     device_list = json.loads(published["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     affinity = json.loads(published.get("AscendAffinity", "{}"))
+    addresses = {each["type"]: each["address"] for each in status["addresses"]}
     return NodeFacts(
         name=name,
+        address=addresses["InternalIP"],
         capacity=int(status["capacity"].get(RESOURCE, 0)),
         allocatable=int(status["allocatable"].get(RESOURCE, 0)),
         listed=await listed(world, name),

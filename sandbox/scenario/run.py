@@ -102,6 +102,7 @@ def _missing(cluster: Cluster, expected: Expect) -> Iterator[str]:
         yield from _of_pods(cluster, expected.pods, expected)
     if expected.agreed:
         yield from checks.paired(cluster).problems
+        yield from checks.configured(cluster)
         yield from checks.agreed(cluster)
     if expected.node is None:
         return

@@ -3,12 +3,14 @@
 from sandbox.inspect.facts import Chips, Choice, Cluster, Mount, NodeFacts, PodFacts
 
 ALL = tuple(range(8))
+ADDRESS = "192.0.2.1"
 
 
 def node(name: str = "n", *, held: Chips = (), unhealthy: Chips = ()) -> NodeFacts:
     healthy = tuple(chip for chip in ALL if chip not in unhealthy)
     return NodeFacts(
         name=name,
+        address=ADDRESS,
         capacity=8,
         allocatable=len(healthy),
         listed=healthy,
@@ -29,6 +31,8 @@ def pod(name: str, *chips: int, on: str = "n") -> PodFacts:
         claimed=chips,
         real=chips,
         is_confirmed=True,
+        configured=chips,
+        host_ip=ADDRESS,
     )
 
 

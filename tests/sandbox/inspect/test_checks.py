@@ -79,6 +79,20 @@ def test_a_config_map_that_lags_behind_disagrees() -> None:
     )
 
 
+def test_a_configuration_has_what_is_mounted_and_the_nodes_address() -> None:
+    right = cluster(node(), pod("a", 0, 1), mount("a", 0, 1))
+    wrong = replace(pod("a", 0, 1), configured=(2, 3), host_ip="")
+    pending = replace(wrong, name="b", phase="Pending")
+    unconfirmed = replace(wrong, name="c", is_confirmed=False)
+    seen = cluster(node(), wrong, pending, unconfirmed, mount("a", 0, 1))
+
+    assert checks.configured(right) == ()
+    assert checks.configured(seen) == (
+        "a: devices should be 0,1, its configuration says 2,3",
+        "a: its node's address should be 192.0.2.1, its configuration says none",
+    )
+
+
 def test_equal_pods_may_swap_their_sets() -> None:
     seen = cluster(
         pod("a", 2, 3), mount("a", 2, 3), pod("b", 0, 1), mount("b", 0, 1, ids=(0, 7))
