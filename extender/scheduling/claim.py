@@ -65,12 +65,15 @@ def _of_whole_node(
 ) -> dict[str, str]:
     """Return {annotation key: configuration} for a pod with all chips of its node.
 
-    Return {} for any other pod, and if the network addresses of the chips are unknown.
+    Return {} for any other pod, and if the address of the node or the network addresses
+    of the chips are unknown. The agent then writes it later.
     """
     if reservation.chips.bit_count() != resource_state.allocatable:
         return {}
     addresses = resource_state.addresses()
     if addresses is None or chips.mask_of(addresses.chips) != reservation.chips:
+        return {}
+    if not resource_state.node_info.address:
         return {}
     text = configuration.render(
         pod_name=pod.name,

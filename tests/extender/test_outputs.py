@@ -188,3 +188,12 @@ def test_a_node_whose_addresses_cannot_be_read_has_a_configuration_later() -> No
     made = bind(cache, pod("p", count=1), "n1")
 
     assert annotations.CONFIGURATION not in made.annotations
+
+
+def test_a_node_without_an_address_has_a_configuration_later() -> None:
+    cache = empty()
+    add_node(cache, "n1", address="", superpod=3, addresses=PARAMETER_PLANE)
+
+    made = bind(cache, pod("p", count=8), "n1")
+
+    assert annotations.CONFIGURATION not in made.annotations

@@ -117,10 +117,13 @@ def add_node(
 
 
 def superpods(**ids: int) -> Cache:
-    """Nodes of A3 servers, each in the SuperPoD with this id."""
+    """Nodes of A3 servers, each in the SuperPoD with this id.
+
+    Their addresses are 10.0.0.1 and so on.
+    """
     cache = empty()
-    for name, superpod in ids.items():
-        add_node(cache, name, A3, superpod=superpod)
+    for number, (name, superpod) in enumerate(ids.items(), start=1):
+        add_node(cache, name, A3, superpod=superpod, address=f"10.0.0.{number}")
     return cache
 
 
