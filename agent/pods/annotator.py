@@ -5,7 +5,7 @@ An Allocate never waits for these patches, because it is answered from the ledge
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -40,8 +40,9 @@ class _Delay:
 
     backoff: Backoff
     until_s: float  #: loop time
-    #: whether the outcome of the last patch is unknown
-    is_unsure: bool = True
+    #: {key: text} of a patch that did not last; None if the patch failed, so that its
+    #: outcome is unknown
+    undone: Mapping[str, str] | None = None
 
 
 class Annotator:
@@ -114,7 +115,8 @@ class Annotator:
         """Send at most AT_ONCE patches of pods' annotations; return how many were sent.
 
         A patch that fails or does not last is counted too. Its pod gets no patch until
-        the pod's back-off has ended.
+        the pod's back-off has ended. But after a patch that did not last, annotations
+        that this patch did not have are sent at once.
         """
         self._deleted &= self._store.ledger.pods.keys()
         due_s = clock.loop_s() + clock.EARLY_S
@@ -126,11 +128,19 @@ class Annotator:
                 del self._delays[uid]
             patches = self._patches()
         batch = [
-            patch for patch in patches if patch.uid not in self._deleted | waiting
+            patch
+            for patch in patches
+            if patch.uid not in self._deleted
+            and not (patch.uid in waiting and self._has_to_wait(patch))
         ][:AT_ONCE]
         # wait for all, even if one fails: no patch may arrive after a later one
         await asyncio.gather(*(self._patch(patch) for patch in batch))
         return len(batch)
+
+    def _has_to_wait(self, patch: Patch) -> bool:
+        """Whether `patch` must wait for the end of its pod's back-off."""
+        undone = self._delays[patch.uid].undone
+        return undone is None or patch.annotations.items() <= undone.items()
 
     def _patches(self) -> tuple[Patch, ...]:
         ledger = self._store.ledger
@@ -141,7 +151,7 @@ class Annotator:
             host_ip=host_ip,
             addresses=addresses,
             unsure=self._deleted
-            | {uid for uid, delay in self._delays.items() if delay.is_unsure},
+            | {uid for uid, delay in self._delays.items() if delay.undone is None},
             up_to_date=self._correct.keys(),
         )
 
@@ -208,8 +218,7 @@ class Annotator:
             self._histories[patch.uid] = WriteHistory(title)
         pause_s = self._histories[patch.uid].add(patch.annotations, answer.annotations)
         if pause_s:
-            # not unsure: the answer shows which annotations the pod has
             until_s = clock.loop_s() + pause_s
             self._delays[patch.uid] = _Delay(
-                self._new_backoff(), until_s, is_unsure=False
+                self._new_backoff(), until_s, undone=patch.annotations
             )

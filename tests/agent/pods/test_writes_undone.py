@@ -135,6 +135,25 @@ async def test_a_key_that_is_never_kept_holds_up_no_swap() -> None:
     assert api.written("second")[RESOURCE] == "Ascend910-0,Ascend910-1"
 
 
+@pytest.mark.parametrize("key", [annotations.KLT_DEV, annotations.CONFIGURATION])
+async def test_a_key_that_is_never_kept_holds_up_no_news_of_its_pod(key: str) -> None:
+    train, host_ips = pod("train", [0]), ["10.0.0.1"]
+    now, api = current(train), FakeApi(train)
+    api.answer_s = 0.01
+    now.mounts_for("train", 0)
+    drops(now, api, key)
+    annotator = annotator_of(now, api, host_ip=lambda: host_ips[-1])
+    async with in_background(annotator.run()):
+        await asyncio.sleep(10 * LONGEST_PAUSE_S)
+        end(api)
+        host_ips.append("10.0.0.2")
+        now.wake()
+        await asyncio.sleep(0.1)
+
+    text = api.pods["uid-train"].annotations[annotations.CONFIGURATION]
+    assert '"host_ip":"10.0.0.2"' in text
+
+
 async def test_what_the_watch_shows_late_is_written_again_at_once_and_blames_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
