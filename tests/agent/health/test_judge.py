@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from agent.devices.reading import ChipFault, Level
 from agent.devices.simulated import file
 from agent.health.escalation import Kind, Upgrade
@@ -108,6 +110,18 @@ def test_a_network_that_flaps_too_often_takes_out_the_chip() -> None:
     assert found == (
         ChipFault(chip=3, code="81078603", level=Level.NOT_HANDLED, network=True),
         ChipFault(chip=3, code="81078603", level=Level.MANUALLY_SEPARATE, since_ms=7),
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="7: a fault of the network separates no chip")
+def test_a_network_fault_is_not_the_separation_of_its_chip() -> None:
+    link = ChipFault(
+        chip=5, code="81078603", level=Level.MANUALLY_SEPARATE, network=True
+    )
+
+    assert judged(link, separated=[5]) == (
+        link,
+        ChipFault(chip=5, code="", level=Level.MANUALLY_SEPARATE),
     )
 
 

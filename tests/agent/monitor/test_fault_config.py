@@ -85,6 +85,17 @@ async def test_one_that_is_wrong_changes_nothing_and_is_told(world: World) -> No
     assert world.told == ["", UNUSABLE]
 
 
+@pytest.mark.xfail(strict=True, reason="7: one wrong value, and nothing is used")
+async def test_what_is_understood_is_used_and_the_rest_is_named(world: World) -> None:
+    codes = {"NotHandleFaultCodes": ["80E3A201", "x"], "NewLevelCodes": ["80E01801"]}
+    await world.create({"faultCode.json": json.dumps(codes)})
+    await until(lambda: len(world.told) == 1)
+
+    assert world.applied == [fault_config.parse(MILD)]
+    assert "faultCode.json.NotHandleFaultCodes[1]: expected" in world.told[0]
+    assert "faultCode.json.NewLevelCodes: no such key" in world.told[0]
+
+
 async def test_without_it_the_built_in_one_holds_again(world: World) -> None:
     await world.create(MILD)
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{fault_config.NAME}"

@@ -1,0 +1,103 @@
+"""Fault events that come faster than the driver is looked at."""
+
+import pytest
+
+from tests.agent.monitor.faulty_node import CHIP, FaultyNode
+
+#: The built-in rule: three times a day separate the chip.
+HBM = "80E18005"
+
+F10 = pytest.mark.xfail(strict=True, reason="F10: a code and look count once")
+
+
+@F10
+def test_each_one_off_event_counts() -> None:
+    node = FaultyNode()
+    raised = []
+    for _ in range(10):
+        node.now += 0.8
+        node.send(HBM)
+        node.look()
+        raised.append(node.raised)
+
+    assert raised == [set(), set(), *[{"FaultFrequency"}] * 8]
+    assert node.out == (CHIP,)
+
+
+@F10
+def test_a_code_that_flaps_between_two_looks_counts_each_time() -> None:
+    node = FaultyNode()
+    for _ in range(3):
+        node.send(HBM)
+        node.send(HBM, is_over=True)
+    node.look()
+
+    assert node.raised == {"FaultFrequency"}
+
+
+@F10
+def test_events_of_a_chip_whose_codes_cannot_be_read_count_later() -> None:
+    node = FaultyNode()
+    node.library.mute = {CHIP}
+    for _ in range(3):
+        node.now += 1.0
+        node.send(HBM)
+        node.look()
+    assert node.raised == set()
+
+    node.library.mute = set()
+    node.look()
+
+    assert node.raised == {"FaultFrequency"}
+
+
+def test_a_reading_that_is_judged_twice_counts_once() -> None:
+    node = FaultyNode()
+    for _ in range(2):
+        node.now += 5.0
+        node.send(HBM)
+        node.look()
+        node.chip_monitor.judge_again()
+        node.chip_monitor.judge_again()
+
+    assert node.raised == set()
+
+
+@pytest.mark.parametrize("is_event_first", [pytest.param(True, marks=F10), False])
+def test_an_event_and_the_list_of_codes_tell_of_one_fault(
+    *, is_event_first: bool
+) -> None:
+    node = FaultyNode()
+    for _ in range(2):
+        node.now += 100.0
+        if is_event_first:
+            node.send(HBM)
+        else:
+            node.list_code(HBM, is_listed=True)
+        node.look()
+        node.now += 1.0
+        if is_event_first:
+            node.look()  # the list lags behind the event
+            node.list_code(HBM, is_listed=True)
+        else:
+            node.send(HBM)
+        node.now += 0.5
+        node.look()
+        node.now += 10.0
+        node.list_code(HBM, is_listed=False)
+        node.look()
+
+    assert node.raised == set()
+    node.send(HBM)
+    node.look()
+    assert node.raised == {"FaultFrequency"}
+
+
+def test_without_events_each_appearance_in_the_list_counts() -> None:
+    node = FaultyNode()
+    for is_listed in (True, False, True, False, True):
+        node.now += 1.0
+        node.list_code(HBM, is_listed=is_listed)
+        node.look()
+
+    assert node.raised == {"FaultFrequency"}
