@@ -55,8 +55,10 @@ class ChipFault:
     severity: int | None = None
     #: True for a fault of the parameter-plane network, False for one of the chip.
     network: bool = False
-    #: When it was first seen. Unit: Unix milliseconds.
+    #: When it was first seen, or when it began again. Unit: Unix milliseconds.
     since_ms: int = 0
+    #: Events of its begin since it was last absent; 0 when the driver sent none.
+    count: int = 0
 
     @property
     def seriousness(self) -> Level:

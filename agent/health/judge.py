@@ -12,17 +12,19 @@ in four cases:
     of the chip has the level ManuallySeparateNPU
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from agent.devices.reading import ChipFault, Level, Reading, worst
 from agent.health import codes
-from agent.health.escalation import Key, Upgrade
+from agent.health.code_history import Presence
+from agent.health.escalation import Key
 from agent.health.levels import Table
+from agent.health.upgrades import Upgrade
 
 
-def keys_under_rules(reading: Reading) -> frozenset[Key]:
-    """Return (chip, fault code) of each fault to which the driver gave no level.
+def presences_under_rules(reading: Reading) -> Mapping[Key, Presence]:
+    """Return {(chip, fault code): presence} of faults without a level of the driver.
 
     Frequency and duration rules may raise only the levels of these faults. The codes
     are in upper case and have no leading zeros.
@@ -30,11 +32,13 @@ def keys_under_rules(reading: Reading) -> frozenset[Key]:
     Args:
         reading: Reading of the driver, before `apply_levels`.
     """
-    return frozenset(
-        (fault.chip, codes.canonical(fault.code))
+    return {
+        (fault.chip, codes.canonical(fault.code)): Presence(
+            count=fault.count, since_ms=fault.since_ms
+        )
         for fault in reading.faults
         if fault.level is None
-    )
+    }
 
 
 def apply_levels(

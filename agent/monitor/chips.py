@@ -20,10 +20,11 @@ from agent.devices.poller import Observation
 from agent.devices.reading import Level, Reading
 from agent.health import codes, escalation, rules, separation, switches
 from agent.health.conditions import Health, ReadingTaken, is_stable, step
-from agent.health.escalation import Kind, Upgrade, UpgradeEnded, UpgradeStarted
+from agent.health.escalation import UpgradeEnded, UpgradeStarted
 from agent.health.findings import MOST_CHANGES, Change, Findings, SeparatedNames
-from agent.health.judge import apply_levels, keys_under_rules
+from agent.health.judge import apply_levels, presences_under_rules
 from agent.health.rules import FaultConfig
+from agent.health.upgrades import Kind, Upgrade
 from agent.observe.announcer import Announcer
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
@@ -281,7 +282,7 @@ class ChipMonitor:
         """
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
-            present=keys_under_rules(self._raw),
+            present=presences_under_rules(self._raw),
             config=self._config,
             now_ms=self._clocks.wall_ms(),
         )

@@ -74,9 +74,9 @@ class Worker:
             chip_reader = self._load(order["library"])
         sent: Survey | str = ""
         while True:
-            self._pass_events(chip_reader)
+            has_events = self._pass_events(chip_reader)
             survey = self._survey(chip_reader)
-            if survey != sent:
+            if has_events or survey != sent:
                 self._send(survey)
                 sent = survey
             if self._sleep(LOOK_EACH_S):
@@ -118,12 +118,15 @@ class Worker:
         with suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 
-    def _pass_events(self, chip_reader: ChipReader) -> None:
+    def _pass_events(self, chip_reader: ChipReader) -> bool:
+        """Pass the queued events to `chip_reader`; return whether there was any."""
+        has_events = bool(self._events)
         with suppress(BlockingIOError):
             os.read(self._wake_read, _MOST_EVENTS)
         while self._events:
             logic_id, code, is_over = self._events.popleft()
             chip_reader.add_event(logic_id, code, is_over=is_over)
+        return has_events
 
     def _sleep(self, for_s: float) -> bool:
         """Wait at most `for_s` for a fault event; return whether the agent ended."""

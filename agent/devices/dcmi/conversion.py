@@ -52,6 +52,8 @@ class Conversion:
         #: {physical id of a chip seen so far: its row of the product table}
         self._rows: dict[int, Product] = {}
         self._since_ms: dict[tuple[int, int], int] = {}
+        #: {(physical id, code): its events since it was last absent}
+        self._event_counts: dict[tuple[int, int], int] = {}
 
     def reading(self, survey: Survey, now_ms: int) -> Reading:
         """Convert `survey` to a reading; a chip that was not read keeps its last state.
@@ -71,6 +73,7 @@ class Conversion:
         rows = {chip: self._row_of(look.identity) for chip, look in states.items()}
         self._rows |= {chip: row for chip, row in rows.items() if row is not None}
         states = {chip: look for chip, look in states.items() if rows[chip] is not None}
+        self._count_events(states)
         unread = self._carry_over(states, survey)
         self._last_states |= states
         self._date(states.values(), now_ms)
@@ -207,15 +210,33 @@ class Conversion:
         """Store the start time of each fault in `states`; forget those of other faults.
 
         A fault without a stored time gets the time of its event, or `now_ms` if it had
-        no event.
+        no event. So does a fault that has been over and began again.
         """
-        self._since_ms = {
-            (look.identity.physical_id, code.code): self._since_ms.get(
-                (look.identity.physical_id, code.code),
-                now_ms if code.at_ms is None else code.at_ms,
-            )
-            for look in states
-            for code in look.codes
+        old_since_ms = self._since_ms
+        self._since_ms = {}
+        for look in states:
+            for code in look.codes:
+                key = look.identity.physical_id, code.code
+                event_ms = now_ms if code.at_ms is None else code.at_ms
+                self._since_ms[key] = (
+                    event_ms if code.has_been_over else old_since_ms.get(key, event_ms)
+                )
+
+    def _count_events(self, states: Mapping[int, ChipState]) -> None:
+        """Add the new events of each fault; forget those of faults that have gone.
+
+        Args:
+            states: {physical id: state} as surveyed, without earlier values.
+        """
+        known_chips = {chip for chip, state in states.items() if not state.unread}
+        self._event_counts = {
+            key: count
+            for key, count in self._event_counts.items()
+            if key[0] not in known_chips
+        } | {
+            (chip, code.code): self._event_counts.get((chip, code.code), 0) + code.count
+            for chip in known_chips
+            for code in states[chip].codes
         }
 
     def _fault(self, chip: int, code: Code) -> ChipFault:
@@ -225,6 +246,7 @@ class Conversion:
             severity=code.severity,
             network=code.code in NETWORK_CODES,
             since_ms=self._since_ms[chip, code.code],
+            count=self._event_counts.get((chip, code.code), 0),
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ left out. If any other value cannot be read, only that value is missing.
 """
 
 from collections.abc import Callable, Container
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,7 +29,7 @@ DROPPED = 0x40F84E00
 NETWORK_EACH_S = 5.0
 #: Time between two reads of identities; addresses can be reconfigured. Unit: seconds.
 IDENTITIES_EACH_S = 60.0
-#: Highest number of codes whose severity is remembered.
+#: Highest number of codes whose events are remembered.
 _MOST_SEVERITIES = 1024
 
 T = TypeVar("T")
@@ -58,16 +59,19 @@ class ChipReader:
         self._networks_at = float("-inf")
         #: {(logic id, code): code with severity and time of its event}
         self._event_codes: dict[tuple[int, int], Code] = {}
-        #: {(logic id, code): code} of events since the last survey
+        #: {(logic id, code): code} of events since the chip's codes were last read
         self._pulses: dict[tuple[int, int], Code] = {}
+        #: {(logic id, code): True} of faults that an event said to be over
+        self._over: dict[tuple[int, int], bool] = {}
 
     def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
         """Store a fault event, so that the next `read_chips` reports the fault.
 
         The fault is reported even if it has ended by then, with the event's severity
-        and time. But it is not reported if the chip's codes cannot be read in that
-        call. Later calls use this severity and time as long as libdcmi lists the code.
-        An event about the end of a fault is ignored: `read_chips` sees the end itself.
+        and time, and with the number of its events. If the chip's codes cannot be read
+        in that call, a later call reports it. Further calls use this severity and time
+        as long as libdcmi lists the code. An event about the end of a fault only
+        matters if the fault begins again: `read_chips` sees the end itself.
 
         Args:
             logic_id: Logic id of the chip.
@@ -76,12 +80,13 @@ class ChipReader:
         """
         key = (logic_id, code.code)
         if is_over:
+            _store(self._over, key, value=True)
             return
-        self._pulses[key] = code
-        self._event_codes.pop(key, None)
-        self._event_codes[key] = code
-        if len(self._event_codes) > _MOST_SEVERITIES:
-            del self._event_codes[next(iter(self._event_codes))]
+        earlier = self._pulses.get(key, Code(code=code.code))
+        has_been_over = self._over.pop(key, False) or earlier.has_been_over
+        pulse = replace(code, count=earlier.count + 1, has_been_over=has_been_over)
+        _store(self._pulses, key, pulse)
+        _store(self._event_codes, key, code)
 
     def read_chips(self) -> Survey:
         """Return the states of all chips of the node.
@@ -103,24 +108,15 @@ class ChipReader:
                 for identity in self._identities
             }
             self._networks_at = now
-        pulses, self._pulses = self._pulses, {}
-        states = (self._chip(identity, pulses) for identity in self._identities)
+        states = (self._chip(identity) for identity in self._identities)
         return Survey(
             chips=tuple(state for state in states if state is not None),
             unidentified=self._unidentified,
             driver_version=self._version,
         )
 
-    def _chip(
-        self, identity: Identity, pulses: dict[tuple[int, int], Code]
-    ) -> ChipState | None:
-        """Return the state of one chip; None if the driver no longer has that chip.
-
-        Args:
-            identity: Ids and model of the chip, as read before.
-            pulses: {(logic id, fault code): fault} of all chips, from the fault events
-                since the previous `read_chips`.
-        """
+    def _chip(self, identity: Identity) -> ChipState | None:
+        """Return the state of one chip; None if the driver no longer has that chip."""
         card, device, logic_id = identity.card, identity.device, identity.logic_id
         network = self._networks.get(logic_id)
         try:
@@ -133,9 +129,8 @@ class ChipReader:
             code: self._event_codes.get((logic_id, code), Code(code=code))
             for code in polled
         }
-        for (chip_id, number), code in pulses.items():
-            if chip_id == logic_id:
-                codes[number] = code
+        for key in [key for key in self._pulses if key[0] == logic_id]:
+            codes[key[1]] = self._pulses.pop(key)
         self._forget(logic_id, codes.keys())
         pids, unread = self._pids(card, device)
         return ChipState(
@@ -166,11 +161,10 @@ class ChipReader:
 
     def _forget(self, logic_id: int, reported: Container[int]) -> None:
         """Delete a chip's stored fault events whose code is not in `reported`."""
-        self._event_codes = {
-            key: code
-            for key, code in self._event_codes.items()
-            if key[0] != logic_id or key[1] in reported
-        }
+        for events in (self._event_codes, self._over):
+            for key in [key for key in events if key[0] == logic_id]:
+                if key[1] not in reported:
+                    del events[key]
 
     def _network(self, identity: Identity) -> int | None:
         return _call_or(self._library.network, None, identity.card, identity.device)
@@ -247,6 +241,14 @@ class ChipReader:
             if cpu_list == cpus:
                 return int(node.name.removeprefix("node"))
         return None
+
+
+def _store(events: dict[tuple[int, int], T], key: tuple[int, int], value: T) -> None:
+    """Store an event as the newest; forget the oldest beyond `_MOST_SEVERITIES`."""
+    events.pop(key, None)
+    events[key] = value
+    if len(events) > _MOST_SEVERITIES:
+        del events[next(iter(events))]
 
 
 def _call_or(function: Callable[..., T], otherwise: T, *place: int) -> T:

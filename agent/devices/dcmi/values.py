@@ -15,6 +15,10 @@ class Code:
     severity: int | None = None
     #: time of its event; None when only polling showed it. Unit: Unix milliseconds
     at_ms: int | None = None
+    #: events of its begin since the chip's codes were last read
+    count: int = 0
+    #: whether an event said, before the last of these, that the fault was over
+    has_been_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

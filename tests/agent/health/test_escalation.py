@@ -8,31 +8,31 @@ from hypothesis import strategies as st
 
 from agent.devices.reading import Level
 from agent.health import escalation
+from agent.health.code_history import CodeHistory, Presence
 from agent.health.escalation import (
-    CodeHistory,
     Effect,
     FaultsRead,
-    Kind,
     SeparationLifted,
     State,
-    Upgrade,
     UpgradeEnded,
     UpgradesRestored,
     UpgradeStarted,
 )
 from agent.health.rules import DEFAULT, Duration, Frequency
+from agent.health.upgrades import Kind, Upgrade
 
 LINK = "81078603"
 HBM = "80E01801"
+FLAPPING = "80E18005"
 KEY = (3, HBM)
+OFTEN = Frequency(window_s=100, times=3, level=Level.MANUALLY_SEPARATE, release_s=200)
 ALL = frozenset(range(8))
 CONFIG = replace(
     DEFAULT,
     frequency={
         HBM: Frequency(window_s=100, times=2, level=Level.MANUALLY_SEPARATE),
-        LINK: Frequency(
-            window_s=100, times=3, level=Level.MANUALLY_SEPARATE, release_s=200
-        ),
+        LINK: OFTEN,
+        FLAPPING: OFTEN,
     },
     duration={LINK: Duration(timeout_s=20, recover_s=60, level=Level.PRE_SEPARATE)},
 )
@@ -41,7 +41,7 @@ CONFIG = replace(
 def looked(*codes: str, chips: frozenset[int] = ALL, now: float = 0) -> FaultsRead:
     return FaultsRead(
         chips=chips,
-        present=frozenset((3, code) for code in codes),
+        present={(3, code): Presence() for code in codes},
         config=CONFIG,
         now_ms=int(now * 1000),
     )
@@ -88,7 +88,7 @@ def test_a_code_that_stays_has_come_once() -> None:
 
 
 def test_a_code_that_returns_after_its_window_has_come_once() -> None:
-    assert told((0, HBM), (10, ""), (100, HBM)) == []
+    assert told((0, HBM), (10, ""), (100.1, HBM)) == []
 
 
 def test_without_a_release_window_time_does_not_release() -> None:
@@ -98,10 +98,10 @@ def test_without_a_release_window_time_does_not_release() -> None:
 
 
 def test_with_one_a_code_that_stays_away_for_longer_releases() -> None:
-    often = upgrade(LINK, Kind.FREQUENCY, 40)
+    often = upgrade(FLAPPING, Kind.FREQUENCY, 40)
 
     assert told(
-        *((0, LINK), (10, ""), (20, LINK), (30, ""), (40, LINK), (50, "")),
+        *((0, FLAPPING), (10, ""), (20, FLAPPING), (30, ""), (40, FLAPPING), (50, "")),
         *((250, ""), (250.1, "")),
     ) == [(40, UpgradeStarted(often)), (250.1, UpgradeEnded(often))]
 
@@ -133,7 +133,7 @@ def test_of_a_chip_that_is_silent_nothing_is_learnt() -> None:
 
     assert effects == ()
     assert state.histories[KEY] == CodeHistory(
-        is_present=True, since=0.0, arrivals_s=(0.0,)
+        presence=Presence(), since=0.0, occurrences_s=(0.0,), listed_s=0.0
     )
 
 
@@ -173,7 +173,16 @@ def test_what_was_in_force_before_a_restart_eases_as_if_its_code_had_just_gone()
     state, effects = escalation.step(state, looked(), 160.0)
     assert (state.upgrades, effects) == ((LONG,), ())
     state, effects = escalation.step(state, looked(), 160.1)
-    assert (state, effects) == (State(), (UpgradeEnded(LONG),))
+    assert (state.upgrades, effects) == ((), (UpgradeEnded(LONG),))
+
+
+def test_an_overdue_fault_that_a_restart_finds_has_occurred_once() -> None:
+    state, _ = escalation.step(State(), UpgradesRestored((LONG,)), 0.0)
+    state, _ = escalation.step(state, looked(LINK), 1.0)
+    state, _ = escalation.step(state, looked(LINK), 50.0)
+
+    assert state.upgrades == (LONG,)
+    assert state.histories[3, LINK].occurrences_s == (0.0,)
 
 
 def test_a_rule_that_is_taken_away_takes_its_level_with_it_but_releases_nobody() -> (
@@ -194,7 +203,7 @@ def test_nothing_is_remembered_of_a_code_from_which_nothing_can_follow() -> None
     state, _ = escalation.step(state, looked(), 10.0)
     assert KEY in state.histories
 
-    state, _ = escalation.step(state, looked(), 100.0)
+    state, _ = escalation.step(state, looked(), 100.1)
 
     assert state == State()
 
@@ -222,8 +231,9 @@ def test_a_flapping_chip(steps: list[tuple[float, str]]) -> None:
         assert in_force == set(state.upgrades)
         assert len(state.histories) <= 2
         assert all(
-            sum(at > now - 100 for at in course.arrivals_s) == len(course.arrivals_s)
-            for course in state.histories.values()
+            at >= now - 100
+            for history in state.histories.values()
+            for at in history.occurrences_s
         )
     # left alone, all that has a way back walks it
     for quiet in (1000.0, 2000.0):

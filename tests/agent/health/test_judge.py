@@ -7,9 +7,10 @@ import pytest
 
 from agent.devices.reading import ChipFault, Level
 from agent.devices.simulated import file
-from agent.health.escalation import Kind, Upgrade
-from agent.health.judge import apply_levels, keys_under_rules
+from agent.health.code_history import Presence
+from agent.health.judge import apply_levels, presences_under_rules
 from agent.health.levels import BUILT_IN
+from agent.health.upgrades import Kind, Upgrade
 
 GOOD = file.parse("product: atlas-800-training\n")
 
@@ -133,8 +134,10 @@ def test_a_chip_separated_by_hand_has_a_fault_without_a_code() -> None:
 
 def test_rules_are_applied_to_codes_whose_level_nobody_gave() -> None:
     faults = (
-        ChipFault(chip=1, code="020001002"),
+        ChipFault(chip=1, code="020001002", count=2, since_ms=7),
         ChipFault(chip=2, code="80E01801", level=Level.SEPARATE),
     )
 
-    assert keys_under_rules(replace(GOOD, faults=faults)) == {(1, "20001002")}
+    assert presences_under_rules(replace(GOOD, faults=faults)) == {
+        (1, "20001002"): Presence(count=2, since_ms=7)
+    }

@@ -7,10 +7,7 @@ from tests.agent.monitor.faulty_node import CHIP, FaultyNode
 #: The built-in rule: three times a day separate the chip.
 HBM = "80E18005"
 
-F10 = pytest.mark.xfail(strict=True, reason="F10: a code and look count once")
 
-
-@F10
 def test_each_one_off_event_counts() -> None:
     node = FaultyNode()
     raised = []
@@ -24,7 +21,6 @@ def test_each_one_off_event_counts() -> None:
     assert node.out == (CHIP,)
 
 
-@F10
 def test_a_code_that_flaps_between_two_looks_counts_each_time() -> None:
     node = FaultyNode()
     for _ in range(3):
@@ -35,7 +31,6 @@ def test_a_code_that_flaps_between_two_looks_counts_each_time() -> None:
     assert node.raised == {"FaultFrequency"}
 
 
-@F10
 def test_events_of_a_chip_whose_codes_cannot_be_read_count_later() -> None:
     node = FaultyNode()
     node.library.mute = {CHIP}
@@ -63,7 +58,7 @@ def test_a_reading_that_is_judged_twice_counts_once() -> None:
     assert node.raised == set()
 
 
-@pytest.mark.parametrize("is_event_first", [pytest.param(True, marks=F10), False])
+@pytest.mark.parametrize("is_event_first", [True, False])
 def test_an_event_and_the_list_of_codes_tell_of_one_fault(
     *, is_event_first: bool
 ) -> None:

@@ -38,8 +38,6 @@ BOTH = {"FaultFrequency": [EASING], "FaultDuration": [LASTING]}
 OFTEN, NOT_OFTEN = "+FaultFrequency", "-FaultFrequency"
 LONG, NOT_LONG = "+FaultDuration", "-FaultDuration"
 
-F10 = pytest.mark.xfail(strict=True, reason="F10: not what the reference counts")
-
 
 class Case(NamedTuple):
     """Rules, events of one code, and the changes of raised levels."""
@@ -239,37 +237,8 @@ CASES = [
 ]
 
 
-ALWAYS_OTHERWISE = {
-    "each one-off counts, however fast",
-    "a begin counts although the code is there",
-    "an event as old as the window still counts",
-    "after a release counting begins with none",
-    "while the level is raised nothing is counted",
-    "also one whose end is seen too late",
-    "with a duration rule short faults do not count",
-    "with a duration rule each overdue fault counts",
-    "one that is overdue again before it has recovered counts once",
-    "with a duration rule the release window begins with the recovery",
-}
-OTHERWISE_EACH_SECOND = ALWAYS_OTHERWISE | {
-    "a code that flaps within a second counts each time",
-    "a code that flaps is not overdue",
-}
-PARAMETERS = [
-    pytest.param(
-        case,
-        is_woken,
-        id=f"{case.name}-{'woken' if is_woken else 'each-second'}",
-        marks=[F10]
-        if case.name in (ALWAYS_OTHERWISE if is_woken else OTHERWISE_EACH_SECOND)
-        else [],
-    )
-    for case in CASES
-    for is_woken in (True, False)
-]
-
-
-@pytest.mark.parametrize(("case", "is_woken"), PARAMETERS)
+@pytest.mark.parametrize("is_woken", [True, False], ids=["woken", "each-second"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_verdict_is_the_references(case: Case, *, is_woken: bool) -> None:
     node = FaultyNode({"faultCustomization.json": json.dumps(case.rules)})
 
