@@ -130,9 +130,14 @@ def _apply_upgrade(
 def _separation_faults(
     faults: Iterable[ChipFault], separated: frozenset[int]
 ) -> list[ChipFault]:
-    """Return a ManuallySeparateNPU fault for each separated chip that has none."""
+    """Return a ManuallySeparateNPU fault for each separated chip that has none.
+
+    A network fault does not count: it leaves its chip in service at any level.
+    """
     explained = {
-        fault.chip for fault in faults if fault.level is Level.MANUALLY_SEPARATE
+        fault.chip
+        for fault in faults
+        if fault.level is Level.MANUALLY_SEPARATE and not fault.network
     }
     return [
         ChipFault(chip=chip, code="", level=Level.MANUALLY_SEPARATE)

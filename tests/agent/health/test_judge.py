@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from agent.devices.reading import ChipFault, Level
 from agent.devices.simulated import file
 from agent.health.code_history import Presence
@@ -114,7 +112,6 @@ def test_a_network_that_flaps_too_often_takes_out_the_chip() -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="7: a fault of the network separates no chip")
 def test_a_network_fault_is_not_the_separation_of_its_chip() -> None:
     link = ChipFault(
         chip=5, code="81078603", level=Level.MANUALLY_SEPARATE, network=True
