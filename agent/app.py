@@ -253,6 +253,7 @@ class Agent:
             mode=self._settings.mode,
             waiting_for=self._ready(),
             driver_problem=self._driver_monitor.problem,
+            fault_config_problem=self._fault_config_watch.problem,
             ledger=line.store.ledger,
             reading=line.chip_monitor.reading,
             health=line.chip_monitor.health,

@@ -6,18 +6,26 @@
     PollInterval              MindCluster's interval between reads; not used here
 
 For each absent `.json` key, built-in levels or rules apply. Other keys of the ConfigMap
-are ignored. Inside the JSON texts an unknown key is an error: a mistyped key there
-would make a fault look harmless. All errors are reported at once.
+are ignored. Inside the JSON texts an unknown key is a problem: a mistyped key there
+would make a fault look harmless. All problems are reported at once, and the rest of the
+configuration is used:
+
+    unknown key                     ignored
+    wrong code, or list of codes    left out
+    rule with a wrong value         left out, because half a rule is another rule
+    text or list of rules that      what its key last said stays in force
+      is none
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from agent.devices.reading import Level
 from agent.health import rules, switches
-from agent.health.levels import BUILT_IN, Table, make_table
-from agent.health.rules import Duration, FaultConfig, Frequency
+from agent.health.levels import Table, make_table
+from agent.health.rules import DEFAULT, Duration, FaultConfig, Frequency
 from scheduler_core.documents.parsers import (
     json_text,
     listing,
@@ -27,7 +35,13 @@ from scheduler_core.documents.parsers import (
     whole,
     word,
 )
-from scheduler_core.documents.reader import Part, read
+from scheduler_core.documents.reader import (
+    Fields,
+    Parser,
+    Part,
+    WrongError,
+    read_partly,
+)
 
 T = TypeVar("T")
 #: (fault codes, rule)
@@ -67,36 +81,65 @@ _LEVEL = word(_LEVELS)
 _POLL = matching(re.compile(r"\s*\d{1,6}\s*").fullmatch, "a whole number of seconds")
 
 
-def parse(data: Mapping[str, str]) -> FaultConfig:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """Fault configuration as far as it was understood, and what was not."""
+
+    config: FaultConfig
+    #: Place, expectation and finding of each part that is not used.
+    problems: tuple[str, ...] = ()
+
+
+def parse(data: Mapping[str, str], before: FaultConfig = DEFAULT) -> Parsed:
     """Return the fault levels and rules from the data of `mindx-dl-fault-config`.
 
     Args:
         data: Data of the ConfigMap. Built-in levels or rules apply for an absent key.
             A key that this module does not know is ignored.
-
-    Raises:
-        DocumentError: The data has at least one error.
+        before: Configuration that is in force, for texts that cannot be parsed.
     """
     known = {key: data[key] for key in _KEYS if key in data}
-    return read(known, _read_config, is_null_absent=True)
+    config, problems = read_partly(
+        known, lambda part: _read_config(part, before), is_null_absent=True
+    )
+    return Parsed(config=config, problems=problems)
 
 
-def _read_config(part: Part) -> FaultConfig:
+def _read_config(part: Part, before: FaultConfig) -> FaultConfig:
     fields = part.fields(*_KEYS)
-    frequency, duration = fields.get(
+    frequency, duration = _read_or(
+        fields,
         CUSTOM_KEY,
-        json_text(_read_custom, _MOST),
-        (rules.FREQUENCY, rules.DURATION),
+        json_text(lambda custom: _read_custom(custom, before), _MOST),
+        absent=(DEFAULT.frequency, DEFAULT.duration),
+        wrong=(before.frequency, before.duration),
     )
     fields.get(POLL_KEY, _POLL, "")
     return FaultConfig(
-        table=fields.get(CODES_KEY, json_text(_read_codes, _MOST), BUILT_IN),
+        table=_read_or(
+            fields,
+            CODES_KEY,
+            json_text(_read_codes, _MOST),
+            absent=DEFAULT.table,
+            wrong=before.table,
+        ),
         frequency=frequency,
         duration=duration,
-        switch=fields.get(
-            SWITCH_KEY, json_text(_read_switches, _MOST), switches.BUILT_IN
+        switch=_read_or(
+            fields,
+            SWITCH_KEY,
+            json_text(_read_switches, _MOST),
+            absent=DEFAULT.switch,
+            wrong=before.switch,
         ),
     )
+
+
+def _read_or(fields: Fields, key: str, parser: Parser[T], *, absent: T, wrong: T) -> T:
+    """Return the value of a key, or one of two others if it is absent or wrong."""
+    if fields.values.get(key) is None:
+        return absent
+    return fields.need(key, parser, wrong)
 
 
 def _read_codes(part: Part) -> Table:
@@ -119,7 +162,7 @@ def _read_switches(part: Part) -> Mapping[str, switches.SwitchLevel]:
 
 
 def _read_custom(
-    part: Part,
+    part: Part, before: FaultConfig
 ) -> tuple[Mapping[str, Frequency], Mapping[str, Duration]]:
     """Read the rules.
 
@@ -128,29 +171,53 @@ def _read_custom(
     """
     fields = part.fields("GraceTolerance", "FaultFrequency", "FaultDuration")
     fields.get("GraceTolerance", _GRACE, None)
-    frequency = fields.get("FaultFrequency", listing(_read_frequency), ())
-    duration = fields.get("FaultDuration", listing(_read_duration), ())
-    return rules.index_by_code(frequency), rules.index_by_code(duration)
+    return (
+        _read_or(
+            fields,
+            "FaultFrequency",
+            _by_code(_read_frequency),
+            absent={},
+            wrong=before.frequency,
+        ),
+        _read_or(
+            fields,
+            "FaultDuration",
+            _by_code(_read_duration),
+            absent={},
+            wrong=before.duration,
+        ),
+    )
+
+
+def _by_code(rule: Parser[_Rule[T]]) -> Parser[Mapping[str, T]]:
+    """Return the parser of a list of rules, which leaves out wrong ones."""
+    read_rules = listing(rule)
+    return lambda part: rules.index_by_code(read_rules(part))
 
 
 def _read_frequency(part: Part) -> _Rule[Frequency]:
     fields = part.fields(
         *("EventId", "TimeWindow", "Times", "FaultHandling", "ReleaseTimeWindow")
     )
-    level = fields.need("FaultHandling", _LEVEL, Level.SEPARATE)
-    release = fields.at("ReleaseTimeWindow")
-    release_s = 0
-    if release.value not in (None, 0):
-        release_s = fields.get("ReleaseTimeWindow", whole(60, 2**32 - 1), 0)
-    elif level is not Level.MANUALLY_SEPARATE:
-        release.wrong("60 or more, for a level that no person takes back", 0)
-    rule = Frequency(
-        window_s=fields.need("TimeWindow", whole(60, 864000), 60),
-        times=fields.need("Times", whole(1, 100), 1),
-        level=level,
-        release_s=release_s,
+    level = fields.need("FaultHandling", _LEVEL, None)
+    window_s = fields.need("TimeWindow", whole(60, 864000), None)
+    times = fields.need("Times", whole(1, 100), None)
+    codes = fields.need("EventId", _CHIP_CODES, None)
+    release_s = _read_release(fields.at("ReleaseTimeWindow"), level)
+    if level is None or window_s is None or times is None or codes is None:
+        raise WrongError
+    return codes, Frequency(
+        window_s=window_s, times=times, level=level, release_s=release_s
     )
-    return fields.get("EventId", _CHIP_CODES, ()), rule
+
+
+def _read_release(part: Part, level: Level | None) -> int:
+    """Read the release window of a level; 0 for a level that only people take back."""
+    if part.value not in (None, 0):
+        return whole(60, 2**32 - 1)(part)
+    if level not in (Level.MANUALLY_SEPARATE, None):
+        raise part.wrong("60 or more, for a level that no person takes back", 0)
+    return 0
 
 
 def _read_timed_level(part: Part) -> Level:
@@ -162,9 +229,10 @@ def _read_timed_level(part: Part) -> Level:
 
 def _read_duration(part: Part) -> _Rule[Duration]:
     fields = part.fields("EventId", "FaultTimeout", "RecoverTimeout", "FaultHandling")
-    rule = Duration(
-        timeout_s=fields.need("FaultTimeout", whole(0, 600), 0),
-        recover_s=fields.need("RecoverTimeout", whole(0, 86400), 0),
-        level=fields.need("FaultHandling", _read_timed_level, Level.SEPARATE),
-    )
-    return fields.get("EventId", _CHIP_CODES, ()), rule
+    level = fields.need("FaultHandling", _read_timed_level, None)
+    timeout_s = fields.need("FaultTimeout", whole(0, 600), None)
+    recover_s = fields.need("RecoverTimeout", whole(0, 86400), None)
+    codes = fields.need("EventId", _CHIP_CODES, None)
+    if level is None or timeout_s is None or recover_s is None or codes is None:
+        raise WrongError
+    return codes, Duration(timeout_s=timeout_s, recover_s=recover_s, level=level)

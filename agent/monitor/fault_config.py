@@ -1,9 +1,9 @@
-"""Watch the ConfigMap `mindx-dl-fault-config`, and apply each version that is usable.
+"""Watch the ConfigMap `mindx-dl-fault-config`, and apply what is usable of it.
 
-People write the ConfigMap. If a version is wrong, the configuration that was in force
-before stays so. An event on the Node then names the wrong place in the ConfigMap, the
-value that was read there, and the value that was expected. Without the ConfigMap the
-built-in fault configuration applies.
+People write the ConfigMap. If a part of a version is wrong, the rest is applied. An
+event on the Node then names the wrong places in the ConfigMap, the values that were
+read there, and the values that were expected. Without the ConfigMap the built-in fault
+configuration applies.
 """
 
 import logging
@@ -15,7 +15,6 @@ from agent.health.rules import FaultConfig
 from kube.client import Client
 from kube.objects import ConfigMap
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
-from scheduler_core.documents.reader import DocumentError
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +41,17 @@ class FaultConfigWatch:
         Args:
             client: Open client, owned by the caller.
             namespace: Namespace of this ConfigMap.
-            apply: Called with each usable fault configuration. Called with the built-in
-                one when the ConfigMap is deleted.
-            on_problem: Called with a sentence why a version of this ConfigMap cannot be
-                used. Called with "" when a version can be used, or the ConfigMap is
-                deleted.
+            apply: Called with each fault configuration, as far as it is usable. Called
+                with the built-in one when the ConfigMap is deleted.
+            on_problem: Called with a sentence that names the parts of a version that
+                cannot be used. Called with "" when all of a version can be used, or the
+                ConfigMap is deleted.
         """
         self._apply = apply
         self._on_problem = on_problem
+        self._config = rules.DEFAULT
+        #: Which parts of the ConfigMap are not in force, and why; "" if all are.
+        self.problem = ""
         #: Public: the metrics show its restarts and its age.
         self.watch: ListWatch[ConfigMap] = ListWatch(
             client,
@@ -71,23 +73,28 @@ class FaultConfigWatch:
             case Upserted(obj):
                 self._apply_configmap(obj)
             case Deleted():
-                self._apply(rules.DEFAULT)
-                self._on_problem("")
+                self._take(rules.DEFAULT, "")
                 log.info("fault configuration deleted, the built-in one holds")
             case Synced():
                 pass
 
     def _apply_configmap(self, configmap: ConfigMap) -> None:
-        version = {"version": configmap.metadata.resource_version}
-        try:
-            config = fault_config.parse(configmap.data or {})
-        except DocumentError as error:
-            name = f"{configmap.metadata.namespace}/{fault_config.NAME}"
-            self._on_problem(
-                f"the fault configuration {name} cannot be used and the last one "
-                f"that could stays in force: {'; '.join(error.problems)}"
-            )
-            return
+        parsed = fault_config.parse(configmap.data or {}, self._config)
+        name = f"{configmap.metadata.namespace}/{fault_config.NAME}"
+        problem = (
+            f"of the fault configuration {name} all is used but what cannot be "
+            f"understood: {'; '.join(parsed.problems)}"
+        )
+        self._take(parsed.config, problem if parsed.problems else "")
+        log.info(
+            "fault configuration applied",
+            extra={
+                "version": configmap.metadata.resource_version,
+                "problems": len(parsed.problems),
+            },
+        )
+
+    def _take(self, config: FaultConfig, problem: str) -> None:
+        self._config, self.problem = config, problem
         self._apply(config)
-        self._on_problem("")
-        log.info("fault configuration applied", extra=version)
+        self._on_problem(problem)

@@ -276,11 +276,11 @@ class Announcer:
             self._record("NpuRivalGone", end_text, "Normal")
 
     def fault_config_problem(self, problem: str) -> None:
-        """Announce that the cluster's fault configuration is unusable, or usable again.
+        """Announce which parts of the fault configuration are not used, if any.
 
         Args:
-            problem: A sentence that says why it is unusable; "" if it is usable.
-                Nothing is announced if the sentence is that of the previous call.
+            problem: A sentence that names these parts; "" if there are none. Nothing is
+                announced if the sentence is that of the previous call.
         """
         self._metrics.fault_config_unusable.set(bool(problem))
         if not self._is_new("fault configuration", problem):
@@ -289,7 +289,7 @@ class Announcer:
             log.error("fault configuration", extra={"reason": problem})
             self._record("NpuFaultConfigUnusable", problem)
         else:
-            text = "the fault configuration can be used again"
+            text = "all of the fault configuration is used again"
             self._record("NpuFaultConfigUsable", text, "Normal")
 
     def separation_problem(self, problem: str) -> None:

@@ -96,7 +96,7 @@ class Metrics:
         )
         self.fault_config_unusable = self._gauge(
             "fault_config_unusable",
-            "1 while the cluster's fault configuration is not usable",
+            "1 while a part of the cluster's fault configuration is not understood",
         )
         self.driver_read_s = self._histogram(
             "driver_read_seconds", "One look at the hardware", _DRIVER_S

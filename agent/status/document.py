@@ -28,6 +28,8 @@ class View:
     waiting_for: str | None
     #: Why the driver cannot be read; "" when it can.
     driver_problem: str
+    #: Which parts of the fault configuration are not used; "" when all are.
+    fault_config_problem: str = ""
     ledger: Ledger
     reading: Reading
     health: Health
@@ -57,6 +59,7 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
         "product": ", ".join(line.reading.product.key for line in views),
         "waitingFor": view.waiting_for,
         "driverProblem": view.driver_problem or None,
+        "faultConfigProblem": view.fault_config_problem or None,
         "chips": [
             {"name": annotations.chip_name(chip["chip"], line.reading.product), **chip}
             if other_views
@@ -161,6 +164,8 @@ def text(status: Mapping[str, Any]) -> str:
     lines += [f"{status['product']}, {status['mode']}, agent {status['version']}"]
     if status["driverProblem"]:
         lines += [f"the chips cannot be read: {status['driverProblem']}"]
+    if status["faultConfigProblem"]:
+        lines += [status["faultConfigProblem"]]
     rows = [("CHIP", "CONDITION", "OWNER", "FAULTS")]
     rows += [_row(chip) for chip in status["chips"]]
     lines += ["", *_table(rows)]

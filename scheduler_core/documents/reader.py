@@ -182,6 +182,26 @@ def read(value: object, parser: Parser[T], *, is_null_absent: bool = False) -> T
     raise DocumentError(problems.listed, problems.unlisted_count)
 
 
+def read_partly(
+    value: object, parser: Parser[T], *, is_null_absent: bool = False
+) -> tuple[T, tuple[str, ...]]:
+    """Return the value of what is right in a document, and the problems of the rest.
+
+    Args:
+        value: What JSON or YAML holds.
+        parser: How the document is read; has a value for each part that may be wrong.
+        is_null_absent: As for `read`.
+
+    Raises:
+        WrongError: The parser has no value for the document as a whole.
+    """
+    problems = _Problems(is_null_absent)
+    result = parser(Part(value, (), problems))
+    if not problems.listed:
+        return result, ()
+    return result, DocumentError(problems.listed, problems.unlisted_count).problems
+
+
 def _listed(names: Sequence[str]) -> str:
     return f"expected one of {', '.join(names)}" if names else "expected none"
 

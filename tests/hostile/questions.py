@@ -97,7 +97,10 @@ def _set(content: bytes) -> object:
 
 
 def _fault_config(key: str, content: bytes) -> object:
-    return fault_config.parse({key: text_of(content)})
+    parsed = fault_config.parse({key: text_of(content)})
+    if parsed.problems:  # what is named has to be short, as in a refusal
+        raise DocumentError([((), problem) for problem in parsed.problems])
+    return parsed
 
 
 ROWS: tuple[Row, ...] = (

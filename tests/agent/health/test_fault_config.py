@@ -1,6 +1,7 @@
 """The ConfigMap `mindx-dl-fault-config`: what it may say, and every way to be wrong."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,8 @@ from hypothesis import strategies as st
 
 from agent.devices.reading import ChipFault, Level
 from agent.health import fault_config, rules, switches
-from agent.health.rules import DEFAULT, Duration, Frequency
+from agent.health.rules import DEFAULT, Duration, FaultConfig, Frequency
 from agent.health.switches import SwitchLevel
-from scheduler_core.documents.reader import DocumentError
 
 
 def custom(**more: Any) -> dict[str, str]:
@@ -19,17 +19,22 @@ def custom(**more: Any) -> dict[str, str]:
 
 
 def flaws(data: dict[str, str]) -> list[str]:
-    with pytest.raises(DocumentError) as caught:
-        fault_config.parse(data)
-    return list(caught.value.problems)
+    return list(fault_config.parse(data).problems)
+
+
+def read(data: dict[str, str]) -> FaultConfig:
+    """The configuration of data without problems."""
+    parsed = fault_config.parse(data)
+    assert parsed.problems == ()
+    return parsed.config
 
 
 def test_nothing_said_is_the_built_in_configuration() -> None:
-    assert fault_config.parse({}) == DEFAULT
+    assert read({}) == DEFAULT
 
 
 def test_keys_of_others_are_left_alone() -> None:
-    assert fault_config.parse({"notes": "mine", "PollInterval": "300"}) == DEFAULT
+    assert read({"notes": "mine", "PollInterval": "300"}) == DEFAULT
 
 
 def test_what_was_found_is_repeated_in_a_few_words() -> None:
@@ -48,7 +53,7 @@ def test_lists_replace_the_built_in_ones() -> None:
         "LargeModelSeparateNPUCodes": ["80E01801"],  # of a former release
     }
 
-    found = fault_config.parse({"faultCode.json": json.dumps(lists)}).table
+    found = read({"faultCode.json": json.dumps(lists)}).table
 
     assert dict(found.chip) == {"80E3A201": Level.SUB_HEALTH}
     assert dict(found.network) == {"81078603": Level.SEPARATE}
@@ -56,7 +61,7 @@ def test_lists_replace_the_built_in_ones() -> None:
 
 
 def test_rules_replace_the_built_in_ones() -> None:
-    found = fault_config.parse(
+    found = read(
         custom(
             GraceTolerance={"WaitDeviceResetTime": 150},
             FaultFrequency=[
@@ -107,7 +112,7 @@ def test_the_built_in_rules_are_those_of_their_source() -> None:
 def test_switch_codes_replace_the_built_in_ones() -> None:
     lists = {"SeparateFaultCodes": ["[0x00F103B6,155909,na,na]"]}
 
-    found = fault_config.parse({"SwitchFaultCode.json": json.dumps(lists)})
+    found = read({"SwitchFaultCode.json": json.dumps(lists)})
 
     assert dict(found.switch) == {"[0x00f103b6,155909,na,na]": SwitchLevel.SEPARATE}
     assert len(switches.BUILT_IN) == 30
@@ -264,6 +269,95 @@ JSON = st.recursive(
 )
 
 
+def test_a_wrong_code_is_left_out_of_its_list() -> None:
+    codes = {"SeparateNPUCodes": ["80E01801", "x"], "SubHealthFaultCodes": 7}
+
+    parsed = fault_config.parse({"faultCode.json": json.dumps(codes)})
+
+    assert dict(parsed.config.table.chip) == {"80E01801": Level.SEPARATE}
+    assert [problem.split(":")[0] for problem in parsed.problems] == [
+        "faultCode.json.SubHealthFaultCodes",
+        "faultCode.json.SeparateNPUCodes[1]",
+    ]
+
+
+GOOD = FREQUENT | {"EventId": ["80C98008"]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"TimeWindow": 1},
+        {"Times": "2"},
+        {"FaultHandling": "RepairNPU"},
+        {"FaultHandling": None},
+        {"ReleaseTimeWindow": -1},
+        {"ReleaseTimeWindow": 0},
+        {"EventId": None},
+    ],
+)
+def test_a_rule_with_a_wrong_value_is_left_out_whole(wrong: dict[str, Any]) -> None:
+    parsed = fault_config.parse(custom(FaultFrequency=[FREQUENT | wrong, GOOD]))
+
+    assert set(parsed.config.frequency) == {"80C98008"}
+    assert len(parsed.problems) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"FaultTimeout": 601}, {"RecoverTimeout": None}, {"FaultHandling": "x"}],
+)
+def test_so_is_a_rule_of_duration(wrong: dict[str, Any]) -> None:
+    good = LASTING | {"EventId": ["80C98008"]}
+
+    parsed = fault_config.parse(custom(FaultDuration=[LASTING | wrong, good]))
+
+    assert set(parsed.config.duration) == {"80C98008"}
+    assert len(parsed.problems) == 1
+
+
+def test_a_rule_with_an_unknown_key_is_used_without_it() -> None:
+    parsed = fault_config.parse(custom(FaultFrequency=[FREQUENT | {"Jitter": 1}]))
+
+    assert parsed.config.frequency == {
+        "80E01801": Frequency(
+            window_s=3600, times=2, level=Level.SEPARATE, release_s=60
+        )
+    }
+    assert parsed.problems[0].startswith(
+        "faultCustomization.json.FaultFrequency[0].Jitter: no such key"
+    )
+
+
+BEFORE = read(
+    {
+        "faultCode.json": '{"SubHealthFaultCodes": ["80E3A201"]}',
+        "SwitchFaultCode.json": "{}",
+    }
+    | custom(FaultFrequency=[FREQUENT], FaultDuration=[LASTING])
+)
+
+
+@pytest.mark.parametrize("wrong", ["{", "[]", "null", '"x"', " " * (1 << 20) + "{}"])
+def test_what_is_no_object_leaves_what_its_key_last_said(wrong: str) -> None:
+    keys = ("faultCode.json", "faultCustomization.json", "SwitchFaultCode.json")
+
+    parsed = fault_config.parse(dict.fromkeys(keys, wrong), BEFORE)
+
+    assert (parsed.config, len(parsed.problems)) == (BEFORE, 3)
+    # the others count as they stand: here they are absent
+    assert fault_config.parse({keys[0]: wrong}, BEFORE).config == replace(
+        DEFAULT, table=BEFORE.table
+    )
+
+
+def test_rules_that_are_no_list_leave_those_before() -> None:
+    parsed = fault_config.parse(custom(FaultFrequency={}, FaultDuration=[]), BEFORE)
+
+    assert parsed.config == replace(DEFAULT, frequency=BEFORE.frequency, duration={})
+    assert len(parsed.problems) == 1
+
+
 @pytest.mark.property
 @given(
     key=st.sampled_from(
@@ -271,8 +365,8 @@ JSON = st.recursive(
     ),
     value=JSON,
 )
-def test_anything_is_read_or_refused(key: str, value: object) -> None:
-    try:
-        fault_config.parse({key: json.dumps(value)})
-    except DocumentError as error:
-        assert error.problems  # noqa: PT017  # either way is right
+def test_anything_is_used_or_named(key: str, value: object) -> None:
+    parsed = fault_config.parse({key: json.dumps(value)}, BEFORE)
+
+    if not isinstance(value, dict):
+        assert parsed.problems

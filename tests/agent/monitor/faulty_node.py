@@ -40,7 +40,7 @@ class FaultyNode(Announced):
             clocks=Clocks(loop_s=lambda: self.now, wall_ms=lambda: self.now_ms),
         )
         if config is not None:
-            self.chip_monitor.apply_fault_config(fault_config.parse(config))
+            self.chip_monitor.apply_fault_config(fault_config.parse(config).config)
         self.chip_monitor.apply_configmap({"ManuallySeparateNPU": ""})
 
     @property

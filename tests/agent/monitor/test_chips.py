@@ -214,9 +214,8 @@ def test_another_configuration_counts_at_once(world: World) -> None:
     world.hbm(3)
     assert 3 in world.out
 
-    world.chip_monitor.apply_fault_config(
-        fault_config.parse({"faultCode.json": '{"NotHandleFaultCodes": ["80E01801"]}'})
-    )
+    mild = {"faultCode.json": '{"NotHandleFaultCodes": ["80E01801"]}'}
+    world.chip_monitor.apply_fault_config(fault_config.parse(mild).config)
     world.hbm(3)
     world.hbm(3)
 

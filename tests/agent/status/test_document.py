@@ -87,6 +87,14 @@ def test_what_is_waited_for_comes_first() -> None:
     ]
 
 
+def test_what_of_the_fault_configuration_is_not_used_is_named() -> None:
+    status = document.document(replace(view(), fault_config_problem="all but x: wrong"))
+
+    assert status["faultConfigProblem"] == "all but x: wrong"
+    assert document.text(status).splitlines()[2] == "all but x: wrong"
+    assert document.document(view())["faultConfigProblem"] is None
+
+
 def test_a_program_reads_the_same() -> None:
     found = document.document(view())
 

@@ -19,7 +19,9 @@ from scheduler_core.documents.reader import (
     MOST_PROBLEMS,
     DocumentError,
     Parser,
+    WrongError,
     read,
+    read_partly,
 )
 
 SERVER = record(
@@ -97,3 +99,15 @@ def test_a_whole_number_is_no_other_value(value: object) -> None:
     [problem] = problems(value, whole())
 
     assert problem.startswith("document: expected a ")
+
+
+def test_what_is_right_can_be_read_beside_what_is_not() -> None:
+    servers = [{"name": "a"}, {"name": "b", "slots": 9}, 7]
+
+    found, wrong = read_partly(servers, SERVERS)
+
+    assert [server["name"] for server in found] == ["a", "b"]
+    assert wrong == problems(servers, SERVERS)
+    assert read_partly([], SERVERS) == ((), ())
+    with pytest.raises(WrongError):
+        read_partly(7, SERVERS)
