@@ -103,7 +103,7 @@ class DcmiDriver:
         while True:
             worker = await self._get_worker()
             if worker.waiting:
-                self._last_message = self._convert(worker.waiting.popleft())
+                self._last_message = self._convert(worker.take())
             if self._last_message is None:
                 await worker.wait_for_news(CHECK_EACH_S)
             elif isinstance(self._last_message, str):

@@ -15,7 +15,7 @@ from agent.devices.dcmi import frames
 from agent.devices.dcmi.progress import Call, Progress
 from service import clock
 
-#: Highest number of messages that wait for the agent.
+#: Highest number of messages that wait for the agent. Further ones wait in the socket.
 _MOST_WAITING = 64
 #: Longest wait for the end of a killed worker. Unit: seconds. A worker within an
 #: uninterruptible system call ends after that call; until then the agent ignores it.
@@ -39,7 +39,7 @@ class Worker:
         """Store the process that `start` has just started; only `start` calls this."""
         self.started_s = clock.loop_s()
         #: messages that the driver has not taken yet, the oldest first
-        self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
+        self.waiting: deque[dict[str, Any]] = deque()
         #: the call under way when the worker was last found not to work
         self.last_call: Call | None = None
         self._process = process
@@ -49,6 +49,7 @@ class Worker:
         self._silent_s = 0.0
         self._checked_s = self.started_s
         self._message_event = asyncio.Event()
+        self._taken_event = asyncio.Event()
         self._end_reason = ""
         self._listening = asyncio.create_task(self._listen())
 
@@ -107,6 +108,11 @@ class Worker:
             async with asyncio.timeout(within_s):
                 await self._message_event.wait()
 
+    def take(self) -> dict[str, Any]:
+        """Return the oldest waiting message, which then waits no longer."""
+        self._taken_event.set()
+        return self.waiting.popleft()
+
     def problem(self, call_s: float) -> str:
         """Return why the worker hangs, has ended or sends nonsense; "" if it works.
 
@@ -154,6 +160,11 @@ class Worker:
                 body = await self._receive(loop, frames.length_of(head))
                 self.waiting.append(frames.decode(body))
                 self._message_event.set()
+                while len(self.waiting) >= _MOST_WAITING:
+                    # none is dropped: it may be the only one that has an event. Once
+                    # the socket is full, the worker process waits and counts events
+                    self._taken_event.clear()
+                    await self._taken_event.wait()
         except (OSError, EOFError):
             self._end_reason = await self._describe_end()
         except frames.FrameError as error:

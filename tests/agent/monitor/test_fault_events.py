@@ -1,11 +1,26 @@
 """Fault events that come faster than the driver is looked at."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.agent.monitor.faulty_node import CHIP, FaultyNode
 
 #: The built-in rule: three times a day separate the chip.
 HBM = "80E18005"
+#: A rule that the longest of the sequences below does not meet.
+OFTEN = {
+    "FaultFrequency": [
+        {
+            "EventId": [HBM],
+            "TimeWindow": 86400,
+            "Times": 100,
+            "FaultHandling": "ManuallySeparateNPU",
+        }
+    ]
+}
 
 
 def test_each_one_off_event_counts() -> None:
@@ -96,3 +111,43 @@ def test_without_events_each_appearance_in_the_list_counts() -> None:
         node.look()
 
     assert node.raised == {"FaultFrequency"}
+
+
+@pytest.mark.property
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.floats(0.01, 3.0),
+            st.sampled_from(["begin", "end", "look", "mute", "heard", "again"]),
+        ),
+        max_size=60,
+    )
+)
+def test_no_event_is_lost_and_none_counts_twice(
+    steps: list[tuple[float, str]],
+) -> None:
+    """The list follows the events at once; the codes cannot be read now and then."""
+    node, begins = FaultyNode({"faultCustomization.json": json.dumps(OFTEN)}), 0
+    for pause_s, what in [*steps, (1.0, "heard"), (1.0, "look")]:
+        node.now += pause_s
+        match what:
+            case "begin":
+                begins += 1
+                node.list_code(HBM, is_listed=True)
+                node.send(HBM)
+            case "end":
+                node.list_code(HBM, is_listed=False)
+                node.send(HBM, is_over=True)
+            case "look":
+                node.look()
+            case "mute":
+                node.library.mute = {CHIP}
+            case "heard":
+                node.library.mute = set()
+            case _:
+                node.chip_monitor.judge_again()
+
+    histories = node.chip_monitor._courses.histories
+    assert [len(history.occurrences_s) for history in histories.values()] == (
+        [begins] if begins else []
+    )

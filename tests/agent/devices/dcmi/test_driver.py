@@ -191,6 +191,20 @@ async def test_a_fault_that_came_and_went_between_two_looks_is_seen(
     assert over.unread == ()
 
 
+async def test_each_event_counts(machine: FakeMachine, driver: DcmiDriver) -> None:
+    machine.say(2, 0, codes="80E01801")
+    await reading_with(driver, lambda found: bool(found.faults))
+    for _ in range(100):
+        machine.event(2, "80E01801", 1, 1)
+
+    seen = await reading_with(
+        driver, lambda found: sum(fault.count for fault in found.faults) >= 100
+    )
+    over = await reading_with(driver, lambda found: found.chips == seen.chips)
+
+    assert [fault.count for fault in over.faults] == [100]
+
+
 async def test_a_machine_on_which_nothing_changes_has_no_news(
     machine: FakeMachine, driver: DcmiDriver
 ) -> None:
