@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims import confirm
+from agent.claims import confirm, occupancy
 from agent.claims.events import Noted
+from scheduler_core.products import table
 from scheduler_core.wire import annotations
 from tests.agent.node import (
     RESOURCE,
@@ -324,3 +325,42 @@ def test_the_claim_of_a_served_pod_stays_what_it_holds() -> None:
     (hold,) = now.ledger.holds.values()
     assert (hold.chips, hold.reserved) == ((3,), ())
     assert now.ledger.pods["uid-a"].annotations[RESOURCE] == "Ascend910-3"
+
+
+RESTORED_IDS = "ids of a restored hold stand in the order of their letters"
+
+
+@pytest.mark.xfail(strict=True, reason=RESTORED_IDS)
+def test_of_sixteen_chips_each_restored_id_stands_for_its_own() -> None:
+    chips = tuple(range(16))
+    real = ",".join(sorted(ids(*chips)))
+    now = NodeLedger(table.by_key("atlas-a2-box16"))
+    written = {annotations.ASCEND_REAL: real}
+    now.update(pod("a", chips, phase="Running", annotations=written))
+
+    now.shows("a", main=chips)
+
+    (hold,) = now.ledger.holds.values()
+    assert (hold.kubelet_ids, hold.chips) == (ids(*chips), chips)
+
+
+@pytest.mark.xfail(strict=True, reason=RESTORED_IDS)
+def test_a_restored_id_stands_for_its_own_chip_if_that_is_mounted() -> None:
+    written = {annotations.ASCEND_REAL: "Ascend910-0,Ascend910-5"}
+    now = current(pod("a", [0, 5], phase="Running", annotations=written))
+
+    now.shows("a", main=(5, 7))
+
+    (hold,) = now.ledger.holds.values()
+    assert (hold.kubelet_ids, hold.chips) == (ids(5, 7), (5, 0))
+
+
+@pytest.mark.xfail(strict=True, reason=RESTORED_IDS)
+def test_of_a_restored_hold_the_known_id_is_not_taken_for_the_unknown_one() -> None:
+    now = current(pod("a", [6, 7], 1, phase="Running"))
+
+    now.shows("a", main=(1, 6))
+
+    chips_by_id = occupancy.map_ids_to_chips(now.ledger)
+    assert chips_by_id["Ascend910-6"] == 1 << 6
+    assert chips_by_id["Ascend910-1"] == 1 << 1 | 1 << 7

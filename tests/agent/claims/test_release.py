@@ -241,3 +241,40 @@ def test_what_was_read_of_a_pod_that_has_gone_is_dropped_with_its_last_hold() ->
     assert (with_its_hold, set(now.ledger.evidence)) == ({"uid-train"}, set())
     assert now.ledger.holds == {}
     assert now.ledger.slots == {}
+
+
+def bare_or_lost(*, is_bare: bool) -> NodeLedger:
+    """A node where a pod runs without devices, and another is rejected after it."""
+    runs = pod("runs", [1], 1, phase="Running")
+    now = current(runs)
+    if is_bare:
+        now.shows("runs", main=())
+    else:
+        now.mounts_for("runs", 1)
+        now.shows("runs", main=())
+    rejected_pod = pod("rejected", [2], 2)
+    now.update(rejected_pod)
+    now.mounts(2)
+    now.update(replace(rejected_pod, phase="Failed"))
+    now.read_chips()
+    return now
+
+
+F13 = "F13: a pod that runs without devices keeps what others were given"
+
+
+@pytest.mark.xfail(strict=True, reason=F13)
+@pytest.mark.parametrize("is_bare", [True, False])
+def test_a_pod_that_is_shown_without_ids_given_since_does_not_keep_their_chips(
+    *, is_bare: bool
+) -> None:
+    now = bare_or_lost(is_bare=is_bare)
+    given = now.ledger.sequence
+
+    now.shows("runs", main=())
+    now.passes()
+    after_one = given in now.ledger.holds
+    now.passes()
+
+    assert after_one
+    assert given not in now.ledger.holds

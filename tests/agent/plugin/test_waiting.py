@@ -1,6 +1,7 @@
 """Nothing that the kubelet asks waits for long: rules 12 and 13, in simulated time."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,14 @@ from agent.claims.events import PodUpdated
 from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
 from service.clock import loop_s
-from tests.agent.node import EVERY_ID, current, ids, pod
+from tests.agent.node import (
+    EVERY_ID,
+    NodeLedger,
+    current,
+    ids,
+    pod,
+    standalone_node,
+)
 from tests.agent.plugin.conftest import (
     Sight,
     allocate_request,
@@ -148,3 +156,36 @@ async def test_a_running_allocate_is_not_waited_for_longer_than_it_takes() -> No
 
     assert loop_s() == pytest.approx(0.2, abs=0.01)
     assert await call == "0"
+
+
+F3 = "F3: a look of before a pod's end is taken for the present"
+
+
+def ended() -> NodeLedger:
+    """A node without a scheduler, whose one pod with processes has just ended."""
+    now = standalone_node(pod("train", range(8)))
+    now.mounts_for("train", *range(8))
+    now.read_chips(busy=0b1111_1111)
+    now.becomes("train", "Succeeded")
+    now.update(replace(pod("next", range(8)), annotations={}))
+    return now
+
+
+@pytest.mark.xfail(strict=True, reason=F3)
+async def test_the_successor_of_a_pod_waits_for_a_look_that_begins_after_its_end() -> (
+    None
+):
+    now = ended()
+    asyncio.get_running_loop().call_later(0.6, now.read_chips)
+
+    assert await allocate(servicer_of(now), *range(8)) == "0,1,2,3,4,5,6,7"
+    assert loop_s() == pytest.approx(0.6, abs=0.01)
+
+
+@pytest.mark.xfail(strict=True, reason=F3)
+async def test_a_preference_waits_for_such_a_look_too() -> None:
+    now = ended()
+    asyncio.get_running_loop().call_later(0.6, now.read_chips)
+
+    assert await prefer(servicer_of(now), 8) == EVERY_ID
+    assert loop_s() == pytest.approx(0.6, abs=0.01)
