@@ -35,8 +35,8 @@ MAX_MESSAGE_BYTES = 16 << 20
 class RateLimit:
     """Rate limit for requests to one kubelet: at most one per `each_s` seconds.
 
-    The agent asks its kubelet about the device ids of single pods. All clients of the
-    kubelet share one limit; only `PodResourcesClient.read` waits for its turn.
+    All clients of the kubelet share one limit. Each call of pod-resources waits for its
+    turn.
     """
 
     def __init__(self, each_s: float) -> None:
@@ -78,8 +78,8 @@ class PodResourcesClient:
             resource: Resource whose device ids are read.
             activity: Tells whether an Allocate runs. During an Allocate, List must not
                 be called.
-            rate_limit: Rate limit for calls of `read`, shared by all clients of this
-                kubelet. If None, this client makes one of its own.
+            rate_limit: Rate limit for all calls, shared by all clients of this kubelet.
+                If None, this client makes one of its own.
         """
         self._socket = socket
         self._channel = grpc.aio.insecure_channel(
@@ -119,7 +119,6 @@ class PodResourcesClient:
             ResourcesError: The kubelet does not answer, or List is needed while the
                 kubelet gives out devices.
         """
-        await self._rate_limit.wait_for_turn()
         if not self._get_is_off:
             try:
                 return await self._get(namespace, name)
@@ -135,6 +134,7 @@ class PodResourcesClient:
         return await self._from_list(namespace, name)
 
     async def _get(self, namespace: str, name: str) -> Containers:
+        await self._rate_limit.wait_for_turn()
         request = api_pb2.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         answer = _message(await self._stub.Get(request, timeout=CALL_S))
         return translate.device_ids(answer.pod_resources, self._resource)
@@ -148,6 +148,7 @@ class PodResourcesClient:
         Args:
             resource: Resource of the ids; "" for the resource of this client.
         """
+        await self._rate_limit.wait_for_turn()
         try:
             answer = _message(
                 await self._stub.GetAllocatableResources(
@@ -176,7 +177,8 @@ class PodResourcesClient:
         }
 
     async def _list(self) -> api_pb2.ListPodResourcesResponse:
-        if not self._activity.is_quiet:
+        await self._rate_limit.wait_for_turn()
+        if not self._activity.is_quiet:  # after the wait: an Allocate may have come
             raise ResourcesError("devices are being given out: not listing now")
         with self._activity.listing():
             try:

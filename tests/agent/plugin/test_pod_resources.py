@@ -223,7 +223,6 @@ class Turns(RateLimit):
         await super().wait_for_turn()
 
 
-@pytest.mark.xfail(strict=True, reason="two calls pass by the rate limit")
 async def test_each_call_of_the_kubelet_takes_a_turn(
     kubelet: FakePodResources, tmp_path: Path, activity: AllocateActivity
 ) -> None:
