@@ -210,6 +210,7 @@ class ProductLine:
                 VirtualServicer,
                 self.store,
                 row,
+                activity=self._services.activity,
                 monitor=self.chip_monitor,
                 mounts=self.mounts,
             )

@@ -1,7 +1,8 @@
-"""Keep the pod-resources List call apart from Allocates of whole chips on one node.
+"""Keep the pod-resources List call apart from the Allocates of one node.
 
-List starts only while no such Allocate runs or is expected. A GetPreferredAllocation
-waits for a running List, but at most LISTING_WAIT_S.
+List starts only while no Allocate runs or is expected. A GetPreferredAllocation waits
+for a running List, but at most LISTING_WAIT_S. An Allocate that no preference preceded
+does not wait: the kubelet has chosen its ids before the call.
 
 List returns the device ids of all containers. During an Allocate, List can lack the
 container that is getting devices. A List during an Allocate can even make the kubelet

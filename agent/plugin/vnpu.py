@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from agent.claims.store import LedgerStore
 from agent.devices.reading import Reading, VirtualDevice
 from agent.monitor.chips import ChipMonitor
+from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.list_and_watch import Context, ListAndWatchServicer
 from agent.plugin.mounts import Mounts
 from agent.plugin.translate import ListedDevice
@@ -53,6 +54,7 @@ class VirtualServicer(ListAndWatchServicer):
         store: LedgerStore,
         row: Product,
         *,
+        activity: AllocateActivity,
         monitor: ChipMonitor,
         mounts: Mounts,
     ) -> None:
@@ -62,12 +64,15 @@ class VirtualServicer(ListAndWatchServicer):
             store: Ledger of the product line. After a change of the ledger, the list of
                 devices is sent to the kubelet if it differs from the list sent last.
             row: Product row that names the resource of this kind.
+            activity: Records each running Allocate. A List of pod-resources during it
+                can make the kubelet give one device id of any resource to two pods.
             monitor: Has the virtual devices as last read, and which chips may be given
                 out.
             mounts: Renders the answer to Allocate.
         """
         super().__init__(store, self._list_devices, steers=False)
         self._row = row
+        self._activity = activity
         self._monitor = monitor
         self._mounts = mounts
 
@@ -85,7 +90,7 @@ class VirtualServicer(ListAndWatchServicer):
         A virtual device is a part of a chip. If a container cannot be served, the call
         fails with FAILED_PRECONDITION.
         """
-        with self._answering():
+        with self._answering(), self._activity.allocating():
             answers = []
             for container in request.container_requests:
                 device = self._device_of(tuple(container.devices_ids))

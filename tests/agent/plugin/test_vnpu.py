@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from agent.devices.simulated import file
 from agent.monitor.chips import ChipMonitor, Clocks
 from agent.plugin import vnpu
@@ -39,7 +37,6 @@ class Call:
     """The context of one RPC, which is not used."""
 
 
-@pytest.mark.xfail(strict=True, reason="an Allocate of a part goes unnoticed")
 async def test_while_a_part_is_given_out_no_reading_is_quiet() -> None:
     activity, announced = AllocateActivity(loop_s), Announced()
     mounts, store = WatchingMounts(activity), current()
@@ -55,7 +52,7 @@ async def test_while_a_part_is_given_out_no_reading_is_quiet() -> None:
     servicer = VirtualServicer(
         store,
         row,
-        activity=activity,  # type: ignore[call-arg]  # it is the finding
+        activity=activity,
         monitor=monitor,
         mounts=mounts,
     )
