@@ -144,12 +144,7 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     whose ids the kubelet lost or never had. Next, in standalone mode, it tries to serve
     a pod that is not in the ledger yet. Otherwise the call is refused.
     """
-    ids = tuple(
-        sorted(
-            event.kubelet_ids,
-            key=lambda name: (occupancy.chip_of(ledger.product, name), name),
-        )
-    )
+    ids = occupancy.sort_ids(ledger.product, event.kubelet_ids)
     foreign_ids = [i for i in ids if occupancy.chip_of(ledger.product, i) < 0]
     if foreign_ids or not ids or len(set(ids)) != len(ids):
         return ledger, (Refused(refusals.render_bad_ids(ledger, ids, foreign_ids)),)

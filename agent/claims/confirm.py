@@ -274,9 +274,11 @@ def _restore_hold(
         if mounted
         else chip_sets.ids_of((id_chips | annotated_chips) & ~chip_sets.mask_of(chips))
     )
+    by_number = occupancy.sort_ids(ledger.product, ids)
+    kubelet_ids, chips = _pair_ids(ledger, by_number, chips)
     hold = Hold(
         sequence=ledger.sequence + 1,
-        kubelet_ids=tuple(sorted(ids)),
+        kubelet_ids=kubelet_ids,
         chips=chips,
         slot=owner.uid,
         need=values.need_of(pod, owner.container),
@@ -284,8 +286,29 @@ def _restore_hold(
         reserved=reserved,
     )
     ledger = replace(values.put_holds(ledger, hold), sequence=hold.sequence)
-    text = f"{', '.join(hold.kubelet_ids)} was not given out by this agent"
+    text = f"{', '.join(by_number)} was not given out by this agent"
     return ledger, (Noted(owner.uid, RESTORED, text),)
+
+
+def _pair_ids(
+    ledger: Ledger, ids: tuple[str, ...], chips: tuple[int, ...]
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the ids and the chips of a restored hold, reordered so that pairs match.
+
+    An id stands for the chip with its number, if that chip is mounted: so an Allocate
+    pairs them. The others follow in ascending order.
+
+    Args:
+        ids: Device ids, ascending by number.
+        chips: Chips that are known to be mounted, ascending. There may be more of them
+            than ids, or fewer.
+    """
+    own_chips = {name: occupancy.chip_of(ledger.product, name) for name in ids}
+    paired = [name for name in ids if own_chips[name] in chips]
+    paired_chips = [own_chips[name] for name in paired]
+    other_ids = [name for name in ids if name not in paired]
+    other_chips = [chip for chip in chips if chip not in paired_chips]
+    return (*paired, *other_ids), (*paired_chips, *other_chips)
 
 
 def _note_missing_devices(

@@ -10,7 +10,7 @@ So the kubelet normally has as many usable ids as there are usable chips. An unu
 is as healthy as the chip for which it stands.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -36,6 +36,11 @@ def chip_of(product: Product, kubelet_id: str) -> int:
     The id can stand for another chip: see `map_ids_to_chips`.
     """
     return _chips_by_id(product.chip_prefix, product.all_chips).get(kubelet_id, -1)
+
+
+def sort_ids(product: Product, ids: Iterable[str]) -> tuple[str, ...]:
+    """Return device ids in the order of their numbers; unknown ids come first."""
+    return tuple(sorted(ids, key=lambda name: (chip_of(product, name), name)))
 
 
 @cache

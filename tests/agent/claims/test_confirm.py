@@ -327,10 +327,6 @@ def test_the_claim_of_a_served_pod_stays_what_it_holds() -> None:
     assert now.ledger.pods["uid-a"].annotations[RESOURCE] == "Ascend910-3"
 
 
-RESTORED_IDS = "ids of a restored hold stand in the order of their letters"
-
-
-@pytest.mark.xfail(strict=True, reason=RESTORED_IDS)
 def test_of_sixteen_chips_each_restored_id_stands_for_its_own() -> None:
     chips = tuple(range(16))
     real = ",".join(sorted(ids(*chips)))
@@ -344,7 +340,6 @@ def test_of_sixteen_chips_each_restored_id_stands_for_its_own() -> None:
     assert (hold.kubelet_ids, hold.chips) == (ids(*chips), chips)
 
 
-@pytest.mark.xfail(strict=True, reason=RESTORED_IDS)
 def test_a_restored_id_stands_for_its_own_chip_if_that_is_mounted() -> None:
     written = {annotations.ASCEND_REAL: "Ascend910-0,Ascend910-5"}
     now = current(pod("a", [0, 5], phase="Running", annotations=written))
@@ -355,7 +350,6 @@ def test_a_restored_id_stands_for_its_own_chip_if_that_is_mounted() -> None:
     assert (hold.kubelet_ids, hold.chips) == (ids(5, 7), (5, 0))
 
 
-@pytest.mark.xfail(strict=True, reason=RESTORED_IDS)
 def test_of_a_restored_hold_the_known_id_is_not_taken_for_the_unknown_one() -> None:
     now = current(pod("a", [6, 7], 1, phase="Running"))
 
