@@ -77,6 +77,9 @@ class ResourcesRead:
     as_of: int  #: `Ledger.sequence` when the reading began
     until: int  #: `Ledger.sequence` when it ended
     quiet: bool  #: no Allocate was under way from its beginning to its end
+    #: identity of the kubelet process that answered; another one may have forgotten
+    #: all ids. None: not known
+    kubelet: object = None
 
 
 #: {(namespace, pod, container): its device ids}

@@ -180,6 +180,8 @@ def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, .
     A pod that is known only from the kubelet's list is dropped if pod-resources does
     not know it and no Allocate was under way during the call to pod-resources.
     """
+    if event.kubelet != ledger.kubelet:
+        ledger = replace(ledger, kubelet=event.kubelet, kubelet_since=ledger.sequence)
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
         ledger = _drop_pod(ledger, event.uid)
     return confirm.take_in_reading(ledger, event)

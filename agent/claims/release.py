@@ -35,7 +35,8 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
     A hold without a known owner is released after `MISSES_TO_RELEASE` passes in a row
     in which no living pod could own it. The hold is kept while a process is on its
-    chips. It is also kept while `_unexplained_ids` has one of its ids.
+    chips. It is also kept while `_unexplained_ids` has one of its ids. If a running pod
+    lacks devices that the hold fits, each of these passes must list all pods.
     """
     ledger = _drop_old_evidence(ledger)
     if not event.quiet:
@@ -59,7 +60,8 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 
     A miss is a pass in which no living pod could own the hold. A pass in which a living
     pod could own it sets `misses` to 0. While a process is on the hold's chips,
-    `misses` stays and the hold is not released.
+    `misses` stays and the hold is not released. It stays too if all pods had to be
+    listed and were not (`_is_list_needed`).
 
     Args:
         hold: Has no known owner.
@@ -68,12 +70,15 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
     """
     if _is_in_use(ledger, hold):
         return ledger
-    misses = 0 if _can_have_living_owner(ledger, hold) else hold.misses + 1
+    if _can_have_living_owner(ledger, hold):
+        return values.put_holds(ledger, replace(hold, misses=0))
+    is_unlisted = in_use is not None and in_use.isdisjoint(hold.kubelet_ids)
+    if _is_list_needed(ledger, hold) and not is_unlisted:
+        return ledger
+    misses = hold.misses + 1
     if misses < MISSES_TO_RELEASE:
         return values.put_holds(ledger, replace(hold, misses=misses))
-    if in_use is not None and in_use.isdisjoint(hold.kubelet_ids):
-        return _drop_holds(ledger, {hold.sequence})
-    return ledger
+    return _drop_holds(ledger, {hold.sequence})
 
 
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
@@ -147,7 +152,8 @@ def needs_full_list(ledger: Ledger) -> bool:
       The call makes the kubelet forget these ids.
     - `end_pass` is about to release a hold without a known owner. The hold may belong
       to a pod that the pod watch has not shown yet. The call shows whether any
-      container has the hold's ids.
+      container has the hold's ids. If a running pod lacks devices that the hold fits,
+      the call is made in each pass that counts.
     """
     return any(
         _is_abandoned(ledger, hold)
@@ -159,15 +165,26 @@ def needs_full_list(ledger: Ledger) -> bool:
 
 
 def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
-    """Whether `end_pass` may now release a hold without a known owner.
+    """Whether a List must show now that no container has the ids of `hold`.
 
-    It may if no process is on the hold's chips, and if no living pod could own the hold
-    in `MISSES_TO_RELEASE` passes in a row, the current pass included.
+    `hold` has no known owner. It must if no process is on the hold's chips, no living
+    pod could own the hold, and `_is_list_needed`.
     """
     return (
-        hold.misses + 1 >= MISSES_TO_RELEASE
+        _is_list_needed(ledger, hold)
         and not _is_in_use(ledger, hold)
         and not _can_have_living_owner(ledger, hold)
+    )
+
+
+def _is_list_needed(ledger: Ledger, hold: Hold) -> bool:
+    """Whether the next miss of `hold` counts only if a List does not show its ids.
+
+    True of the miss that releases the hold. True of each miss while a running pod lacks
+    devices that the hold fits: only pod-resources shows that they are not the pod's.
+    """
+    return hold.misses + 1 >= MISSES_TO_RELEASE or any(
+        pod.phase == "Running" for pod in _unconfirmed_fitting_pods(ledger, hold)
     )
 
 
@@ -281,34 +298,53 @@ def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     if _is_shown_unexplained(ledger, hold):
         return True
     slot = ledger.slots.get(hold.slot)
-    initial = slot is not None and values.is_init(slot, hold.need)
     # then the pod of the slot may still be in admission
     half_served = slot is not None and choose_chips.next_need(ledger, slot) is not None
-    for pod in ledger.pods.values():
-        if pod.terminal or values.is_confirmed(ledger, pod):
-            continue
-        counts = {
-            need.count
+    under_way = _is_of_init(ledger, hold) and half_served
+    return any(
+        (under_way and pod.phase != "Running")
+        or not _is_proven_not_owner(ledger, pod, hold)
+        for pod in _unconfirmed_fitting_pods(ledger, hold)
+    )
+
+
+def _unconfirmed_fitting_pods(ledger: Ledger, hold: Hold) -> list[NpuPod]:
+    """Return the living pods that are not confirmed and have a container like `hold`'s.
+
+    The container needs as many chips as the hold has ids. It is an init container if
+    the hold's is one.
+    """
+    is_init = _is_of_init(ledger, hold)
+    return [
+        pod
+        for pod in ledger.pods.values()
+        if not pod.terminal
+        and not values.is_confirmed(ledger, pod)
+        and any(
+            need.count == len(hold.kubelet_ids)
+            and (need.kind is ContainerKind.INIT) is is_init
             for need in pod.needs
-            if (need.kind is ContainerKind.INIT) is initial
-        }
-        if len(hold.kubelet_ids) not in counts:
-            continue
-        under_way = initial and half_served and pod.phase != "Running"
-        if under_way or not _is_proven_not_owner(ledger, pod, hold):
-            return True
-    return False
+        )
+    ]
+
+
+def _is_of_init(ledger: Ledger, hold: Hold) -> bool:
+    slot = ledger.slots.get(hold.slot)
+    return slot is not None and values.is_init(slot, hold.need)
 
 
 def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether the newest answer of pod-resources rules out that `pod` owns `hold`.
 
-    Call it only if `_is_shown_unexplained` is False for `hold`. A running pod is never
-    ruled out: the kubelet may have forgotten the pod's devices.
+    Call it only if `_is_shown_unexplained` is False for `hold`. A kubelet that restarts
+    may forget a running pod's devices. So a running pod is ruled out only if the
+    present kubelet has answered since before the hold was made. It is never ruled out
+    for the hold of an init container, which pod-resources does not show.
     """
     evidence = ledger.evidence.get(pod.uid)
+    is_remembered = ledger.kubelet is not None and hold.sequence > ledger.kubelet_since
     return (
-        pod.phase != "Running"
+        (pod.phase != "Running" or (is_remembered and not _is_of_init(ledger, hold)))
         and evidence is not None
         and evidence.quiet
         and evidence.as_of >= hold.sequence

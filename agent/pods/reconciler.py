@@ -250,15 +250,18 @@ class Reconciler:
     async def _read_pods(self, pods: tuple[tuple[str, str, str], ...]) -> None:
         for uid, namespace, name in pods:
             as_of = self._store.ledger.sequence
-            mark = self._activity.mark()
+            mark, kubelet = self._activity.mark(), self._resources.kubelet
             containers = await self._resources.read(namespace, name)
+            # else either of two kubelets may have answered
+            is_same = kubelet == self._resources.kubelet
             self._store.apply(
                 ResourcesRead(
                     uid=uid,
                     containers=containers,
                     as_of=as_of,
                     until=self._store.ledger.sequence,
-                    quiet=self._activity.was_quiet_since(mark),
+                    quiet=is_same and self._activity.was_quiet_since(mark),
+                    kubelet=kubelet if is_same else None,
                 )
             )
             await asyncio.sleep(READ_EACH_S)

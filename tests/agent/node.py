@@ -123,6 +123,8 @@ class NodeLedger(LedgerStore):
     def __init__(self, product: Product = PRODUCT, *, standalone: bool = False) -> None:
         #: every effect of the ledger, in order
         self.effects: list[Effect] = []
+        #: identity of the kubelet that answers: another one after it has restarted
+        self.kubelet: object = "first"
         super().__init__(
             Ledger(product=product, node=NODE, standalone=standalone),
             self.effects.append,
@@ -229,6 +231,7 @@ class NodeLedger(LedgerStore):
                 as_of=sequence,
                 until=sequence,
                 quiet=quiet,
+                kubelet=self.kubelet,
             )
         )
 

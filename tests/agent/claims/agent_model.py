@@ -59,6 +59,7 @@ class Reading:
     containers: dict[str, frozenset[str]] | None
     as_of: int
     mark: int
+    kubelet: int  # which of the kubelet's lives answers
 
 
 @dataclass
@@ -271,6 +272,7 @@ class Agent:
             containers=self.kubelet.resources(name),
             as_of=self.ledger.sequence,
             mark=self._mark(),
+            kubelet=self.kubelet.lives,
         )
 
     def end_reading(self) -> None:
@@ -282,7 +284,9 @@ class Agent:
                     containers=reading.containers,
                     as_of=reading.as_of,
                     until=self.ledger.sequence,
-                    quiet=self._is_quiet_since(reading.mark),
+                    quiet=reading.kubelet == self.kubelet.lives
+                    and self._is_quiet_since(reading.mark),
+                    kubelet=reading.kubelet,
                 )
             )
 

@@ -45,6 +45,7 @@ class Kubelet:
     admitted: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)  # rejected or run to the end
     running: dict[str, NpuPod] = field(default_factory=dict)  # as admitted
+    lives: int = 0  # how often it has restarted
     leftovers: int = 0  # mask: chips with a process that outlived its container
 
     # pods come and go
@@ -266,6 +267,7 @@ class Kubelet:
     def restart(self, *, lose: bool, rejects: bool) -> None:
         """The kubelet restarts; running containers go on."""
         self.admission, self.in_flight = None, frozenset()
+        self.lives += 1
         self.sync()
         stay = self.running.keys() | (set() if lose else self.known.keys())
         self.containers = {k: c for k, c in self.containers.items() if k[0] in stay}

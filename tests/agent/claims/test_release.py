@@ -260,10 +260,6 @@ def bare_or_lost(*, is_bare: bool) -> NodeLedger:
     return now
 
 
-F13 = "F13: a pod that runs without devices keeps what others were given"
-
-
-@pytest.mark.xfail(strict=True, reason=F13)
 @pytest.mark.parametrize("is_bare", [True, False])
 def test_a_pod_that_is_shown_without_ids_given_since_does_not_keep_their_chips(
     *, is_bare: bool
@@ -278,3 +274,58 @@ def test_a_pod_that_is_shown_without_ids_given_since_does_not_keep_their_chips(
 
     assert after_one
     assert given not in now.ledger.holds
+
+
+def test_each_pass_that_frees_them_lists_all_pods() -> None:
+    now = bare_or_lost(is_bare=True)
+    given = now.ledger.sequence
+    now.shows("runs", main=())
+
+    is_listed = [release.needs_full_list(now.ledger)]
+    for _ in range(3):
+        now.apply(PassEnded(quiet=True))  # nobody was listed
+    unlisted = now.ledger.holds[given].misses
+    now.passes(in_use=(2,))
+    shown = now.ledger.holds[given].misses
+    now.passes()
+    is_listed.append(release.needs_full_list(now.ledger))
+
+    assert (is_listed, unlisted, shown) == ([True, True], 0, 0)
+
+
+def test_a_kubelet_that_has_restarted_since_may_have_forgotten_whose_they_are() -> None:
+    now = bare_or_lost(is_bare=True)
+    given = now.ledger.sequence
+
+    now.kubelet = "second"
+    now.shows("runs", main=())
+    now.passes(3)
+
+    assert given in now.ledger.holds
+
+
+def test_a_reading_of_before_they_were_given_does_not_free_them() -> None:
+    now = bare_or_lost(is_bare=True)
+    given = now.ledger.sequence
+
+    now.shows("runs", at=given - 1, main=())
+    now.passes(3)
+
+    assert given in now.ledger.holds
+
+
+def test_of_an_init_container_a_running_pod_is_not_shown() -> None:
+    needs = staged(1, 1)
+    runs = pod("runs", [1], 1, phase="Running", containers=needs)
+    train = pod("train", [2], 2, containers=needs)
+    now = current(runs)
+    now.shows("runs", main=())
+    now.update(train)
+    now.mounts(2)
+    now.update(replace(train, phase="Failed"))
+    given = now.ledger.sequence
+
+    now.shows("runs", main=())
+    now.passes(3)
+
+    assert given in now.ledger.holds
