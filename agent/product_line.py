@@ -48,6 +48,7 @@ from agent.report.content import NodeReport, addresses
 from agent.settings import STANDALONE, Settings
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
+from service import clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class ProductLine:
                 standalone=settings.mode == STANDALONE,
             ),
             self._on_effect,
+            loop_s=loop_s,
         )
         services.announcer.count_ledger(self.store)
         services.journal_writer.follow(self.store)
@@ -193,7 +195,7 @@ class ProductLine:
         A swap is interrupted if the agent's process ends during it. Call this before
         the plugin serves, and after the ledger has all pods of the node.
         """
-        self.store.replace(ledgers.resume(self.store.ledger))
+        self.store.replace(ledgers.resume(self.store.ledger, clock.loop_s()))
         await self._reconciler.run_once(thorough=True)
 
     def start_tasks(self, tasks: asyncio.TaskGroup) -> None:

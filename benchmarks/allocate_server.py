@@ -99,7 +99,8 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
     def observe(_effect: Effect) -> None:
         return
 
-    store = LedgerStore(ledger(product, claims), observe)
+    loop_s = asyncio.get_running_loop().time
+    store = LedgerStore(ledger(product, claims), observe, loop_s=loop_s)
     for chip in range(product.chip_count):
         store.apply(PodUpdated(pod(product, chip, served=chip >= claims)))
     pending = store.ledger
@@ -122,7 +123,7 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
     )
     servicer = Servicer(
         store,
-        activity=AllocateActivity(asyncio.get_running_loop().time),
+        activity=AllocateActivity(loop_s),
         pods=NoPods(),
         find_stray_processes=processes.find,
         write_journal=journal_writer.write,

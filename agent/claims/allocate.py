@@ -16,11 +16,12 @@ too few other chips are free, the claim of another pod of the same shape may be 
 Source: seed 000, `Field Description` 3 (the smallest predicate-time).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from agent.claims import (
     choose_chips,
+    evidence,
     occupancy,
     refusals,
     release,
@@ -32,6 +33,7 @@ from agent.claims.choose_chips import Pick
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
+    AwaitLook,
     Counted,
     Effect,
     Granted,
@@ -117,28 +119,53 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _mark_reoffered(ledger, offered)
     ledger = release.release_reissued_ids(ledger, offered)
-    pick = _pick(ledger, event.must_include, event.size, offered=offered)
-    is_missing = pick is None and not restarts.find_picks(ledger, event.size)
-    if is_missing and ledger.standalone:
-        pick = _pick_for_unknown_pod(ledger, event.size, offered=offered)
+
+    def find_pick(of: Ledger) -> Pick | str | None:
+        pick = _pick(of, event.must_include, event.size, offered=offered)
+        if pick is None and of.standalone and not restarts.find_picks(of, event.size):
+            return _pick_for_unknown_pod(of, event.size, offered=offered)
+        return pick
+
+    pick, source = find_pick(ledger), ledger
+    hopeful = evidence.assume_no_processes(ledger, offered)
+    is_look_missing = _is_better(hopeful, find_pick, ledger, pick)
+    if is_look_missing:
+        pick, source = find_pick(hopeful), hopeful
+    is_claim_missing = not candidates(
+        ledger, event.must_include, event.size
+    ) and not restarts.find_picks(ledger, event.size)
+    return ledger, Preferred(
+        event.must_include + _preferred_ids(source, event, pick, offered),
+        claim_missing=is_claim_missing,
+        look_missing=is_look_missing,
+    )
+
+
+def _preferred_ids(
+    ledger: Ledger,
+    event: PreferenceAsked,
+    pick: Pick | str | None,
+    offered: frozenset[str],
+) -> tuple[str, ...]:
+    """Return the offered ids that stand for chips of `pick`; () if it is no `Pick`."""
     if pick is None or isinstance(pick, str):
-        return ledger, Preferred(event.must_include, claim_missing=is_missing)
+        return ()
     missing_count = event.size - len(event.must_include)
     chips = values.lowest(pick.pool & ~pick.reused, missing_count)
     id_by_mask = {
         mask: name for name, mask in occupancy.map_ids_to_chips(ledger).items() if mask
     }
     names = (id_by_mask.get(1 << chip, "") for chip in chip_sets.ids_of(chips))
-    ids = tuple(name for name in names if name in offered)
-    return ledger, Preferred(event.must_include + ids, claim_missing=is_missing)
+    return tuple(name for name in names if name in offered)
 
 
 def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect, ...]]:
     """Answer an Allocate call: grant a hold, wait for a claim, or refuse the call.
 
-    The answer is in the returned effects (`Granted`, `AwaitClaim`, `Refused`). After
-    `AwaitClaim`, the plugin waits for a claim and calls this function again. When it
-    will not wait any longer, it sets `event.last_call`.
+    The answer is in the returned effects (`Granted`, `AwaitClaim`, `AwaitLook`,
+    `Refused`). After `AwaitClaim` and `AwaitLook`, the plugin waits for a claim or a
+    look and calls this function again. When it will not wait any longer, it sets
+    `event.last_call`.
 
     If no claim fits in the last call, the agent tries to serve a running container
     whose ids the kubelet lost or never had. Next, in standalone mode, it tries to serve
@@ -149,8 +176,48 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     if foreign_ids or not ids or len(set(ids)) != len(ids):
         return ledger, (Refused(refusals.render_bad_ids(ledger, ids, foreign_ids)),)
     ledger = release.release_reissued_ids(ledger, frozenset(ids))
+    answer = _answer_call(ledger, event, ids)
+    if isinstance(answer, Pick):
+        return _grant(ledger, ids, answer)
+    return ledger, (answer,)
+
+
+def _answer_call(
+    ledger: Ledger, event: AllocateAsked, ids: tuple[str, ...]
+) -> Pick | AwaitClaim | AwaitLook | Refused:
+    """Return what an Allocate gets: a `Pick` to grant, a wait, or the refusal.
+
+    Args:
+        ids: Device ids of the Allocate, sorted by the number in each id.
+    """
+
+    def find_pick(of: Ledger) -> Pick | str | None:
+        return _pick_for_call(of, ids, last_call=event.last_call)
+
+    pick = find_pick(ledger)
+    hopeful = evidence.assume_no_processes(ledger, frozenset(ids))
+    if _is_better(hopeful, find_pick, ledger, pick):
+        if not event.last_call:
+            return AwaitLook()
+        if isinstance(pick, str):
+            pick = refusals.render_unchecked(ledger)
+    if pick is None and not event.last_call:
+        return AwaitClaim(len(ids))
+    if pick is None:
+        pick = refusals.render_no_claim(ledger, len(ids), unseen_s=event.unseen_s)
+    return Refused(pick) if isinstance(pick, str) else pick
+
+
+def _pick_for_call(
+    ledger: Ledger, ids: tuple[str, ...], *, last_call: bool
+) -> Pick | str | None:
+    """Choose the slot and the chips for an Allocate, as `allocate` says.
+
+    The result is None if no claim fits. If chips cannot be chosen, it is a text: the
+    reason of the refusal.
+    """
     pick = _pick(ledger, ids, len(ids))
-    if pick is None and event.last_call:
+    if pick is None and last_call:
         pick = restarts.pick_running_container(ledger, ids)
         if (
             pick is None
@@ -158,17 +225,36 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
             and not refusals.list_unreadable_claims(ledger, len(ids))
         ):
             pick = _pick_for_unknown_pod(ledger, len(ids), ids=ids)
-    if isinstance(pick, str):
-        return ledger, (Refused(pick),)
-    if pick is None:
-        if not event.last_call:
-            return ledger, (AwaitClaim(len(ids)),)
-        return ledger, (
-            Refused(
-                refusals.render_no_claim(ledger, len(ids), unseen_s=event.unseen_s)
-            ),
-        )
-    return _grant(ledger, ids, pick)
+    return pick
+
+
+def _is_better(
+    hopeful: Ledger,
+    find_pick: Callable[[Ledger], Pick | str | None],
+    ledger: Ledger,
+    pick: Pick | str | None,
+) -> bool:
+    """Whether a look that shows no process would serve a call better than `pick`.
+
+    A refusal is worst. Chips chosen anew, or chips that the product's rules do not
+    allow together, are better. The chips of the claim, or allowed ones, are best.
+
+    Args:
+        hopeful: From `evidence.assume_no_processes`; `ledger` if no look is missing.
+        pick: What `find_pick` has found in `ledger`.
+    """
+    if hopeful is ledger or pick is None:
+        return False
+    return _rank(hopeful, find_pick(hopeful)) > _rank(ledger, pick)
+
+
+def _rank(ledger: Ledger, pick: Pick | str | None) -> int:
+    if not isinstance(pick, Pick):
+        return 0
+    is_apart = pick.slot.unplanned and not chip_sets.is_legal(
+        ledger.product, pick.slot.chips
+    )
+    return 1 if pick.rechosen or is_apart else 2
 
 
 def _grant(

@@ -116,12 +116,15 @@ def make_affinity(ledger: Ledger) -> Affinity:
     The scheduler extender needs the report, because pod annotations do not show which
     chips are held, releasing or lost. A chip is lost if a container has it and the
     kubelet has forgotten this. The slot chips of a pod that runs without its devices
-    (`ledger.bare`) count as lost too.
+    (`ledger.bare`) count as lost too. Unchecked chips that nobody holds count as
+    releasing: a look may find processes on them.
     """
+    held, releasing = values.held_chips(ledger), values.releasing_chips(ledger)
+    releasing |= values.unchecked_chips(ledger) & ~held
     lost_chips = chip_sets.union(h.mask for h in ledger.holds.values() if h.lost)
     return Affinity(
-        held=chip_sets.ids_of(values.held_chips(ledger)),
-        releasing=chip_sets.ids_of(values.releasing_chips(ledger)),
+        held=chip_sets.ids_of(held),
+        releasing=chip_sets.ids_of(releasing),
         sequence=ledger.sequence,
         lost=chip_sets.ids_of(lost_chips | values.bare_chips(ledger)),
     )

@@ -34,8 +34,13 @@ class PodDeleted:
 class ChipsRead:
     """Event: the driver reported which chips are unhealthy and which have processes."""
 
-    unhealthy: int  #: mask
-    busy: int  #: mask
+    #: mask: chips that are out of service, or cut into virtual devices
+    unhealthy: int
+    busy: int  #: mask: chips that have processes and are not cut
+    #: loop time at which this look at the chips began; seconds
+    began_s: float
+    #: mask: chips that this look could not read. Their values are of an earlier one
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,9 @@ class Preferred:
     kubelet_ids: tuple[str, ...]
     #: no claim of this size is known yet: the caller should wait for one
     claim_missing: bool
+    #: the ids are right if a look shows no process on chips whose pods have just ended:
+    #: the caller should ask the driver for a look and wait for it
+    look_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,15 @@ class AwaitClaim:
     """Effect: wait for a claim with this number of chips, since none fits yet."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitLook:
+    """Effect: ask the driver for a look, and wait for it.
+
+    Only this look is missing: chips of pods that have just ended would serve the
+    Allocate if no process is on them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,4 +190,4 @@ class Noted:
     text: str
 
 
-Effect = Granted | Preferred | AwaitClaim | Refused | Counted | Noted
+Effect = Granted | Preferred | AwaitClaim | AwaitLook | Refused | Counted | Noted

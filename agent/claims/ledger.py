@@ -1,14 +1,24 @@
 """Apply one event to a ledger: return the next ledger and the effects to carry out.
 
 The rules that the ledger follows are in docs/pairing-rules.md. No function of this
-module depends on time: the plugin decides how long to wait for a claim.
+module decides by the length of a time: the plugin decides how long to wait for a claim.
+The time of an event only tells which looks of the driver began after it.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from agent.claims import allocate, confirm, occupancy, release, standalone, swap, values
+from agent.claims import (
+    allocate,
+    confirm,
+    evidence,
+    occupancy,
+    release,
+    standalone,
+    swap,
+    values,
+)
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
@@ -29,8 +39,15 @@ from scheduler_core.wire.annotations import Claim, WireError
 from scheduler_core.wire.pods import NpuPod
 
 
-def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Apply one event to a ledger and return the next ledger and the effects."""
+def step(
+    ledger: Ledger, event: Event, now_s: float
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Apply one event to a ledger and return the next ledger and the effects.
+
+    Args:
+        now_s: Time of the event. Unit: seconds, loop time.
+    """
+    before = ledger
     effects: tuple[Effect, ...] = ()
     match event:
         case PodUpdated():
@@ -50,19 +67,17 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
             ledger = release.end_pass(ledger, event)
         case _:
             assert_never(event)
-    return ledger, effects
+    return evidence.note_ends(before, ledger, now_s), effects
 
 
 def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Ledger:
     """Store in the ledger the newest facts about chips, or about stray processes.
 
-    A chip counts as unhealthy if it is out of service, or cut into virtual devices. A
-    chip counts as busy if it has processes and is not cut. Stray processes are those
-    that ended pods (deleted or terminal) have left behind.
+    Stray processes are those that ended pods (deleted or terminal) have left behind.
     """
     if isinstance(event, StrayProcessesRead):
         return release.take_in_stray_processes(ledger, event)
-    return replace(ledger, unhealthy=event.unhealthy, busy=event.busy)
+    return evidence.take_in_look(ledger, event)
 
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
@@ -72,14 +87,19 @@ def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
     return replace(ledger, holds=in_order, sequence=max(restored, default=0))
 
 
-def resume(ledger: Ledger) -> Ledger:
+def resume(ledger: Ledger, now_s: float) -> Ledger:
     """Finish the swaps of slots that were cut off when the agent last stopped.
 
-    Call it once, after `restore` and after all pods of the node were stored.
+    Chips of pods that have ended meanwhile become unchecked. Call it once, after
+    `restore` and after all pods of the node were stored.
 
     A swap was cut off if a hold has chips that are not in the hold's slot. The slot
     then gets these chips, as `_slots_after_exchange` says.
+
+    Args:
+        now_s: Time at which the pods were known. Unit: seconds, loop time.
     """
+    ledger = evidence.note_start(ledger, now_s)
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
         given_chips = swap.chips_given_from(ledger, slot)

@@ -130,17 +130,22 @@ def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
 
 
 def unusable_chips(ledger: Ledger) -> int:
-    """Return the mask of chips that are held, unhealthy or releasing.
+    """Return the mask of chips that are held, unhealthy, releasing or unchecked.
 
     No Allocate may give them out now.
     """
-    return values.held_chips(ledger) | ledger.unhealthy | values.releasing_chips(ledger)
+    return (
+        values.held_chips(ledger)
+        | ledger.unhealthy
+        | values.releasing_chips(ledger)
+        | values.unchecked_chips(ledger)
+    )
 
 
 def unclaimed_chips(ledger: Ledger, *, but: str = "") -> int:
     """Return the mask of usable chips that no slot and no annotation claims.
 
-    Usable chips are healthy, not held and not releasing.
+    Usable chips are healthy, not held, not releasing and not unchecked.
 
     Args:
         but: Uid of a slot that does not count; "" for none.

@@ -100,6 +100,16 @@ def render_too_few(slot: Slot) -> str:
     )
 
 
+def render_unchecked(ledger: Ledger) -> str:
+    """Return the text that refuses an Allocate for which only a look is missing."""
+    chips = chip_sets.ids_of(values.unchecked_chips(ledger))
+    return (
+        f"the driver has not shown in time whether processes are left on "
+        f"{annotations.render_chips(chips, ledger.product)}, whose pods have just "
+        "ended. A new pod in its place will be tried again"
+    )
+
+
 def render_unusable(ledger: Ledger, slot: Slot) -> str:
     """Return the text that refuses an Allocate because claimed chips are unusable.
 

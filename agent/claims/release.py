@@ -30,8 +30,9 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
     A hold with a known owner is released if three things are true. The owner's pod is
     deleted or terminal at the API server. pod-resources no longer shows the hold's ids.
-    No process is on the hold's chips or left over from the pod. If only processes on
-    some of the chips prevent the release, the hold is reduced to these chips.
+    A look that began after the pod's end shows no process on the hold's chips, and none
+    is left over from the pod. If only processes on some of the chips prevent the
+    release, the hold is reduced to these chips.
 
     A hold without a known owner is released after `MISSES_TO_RELEASE` passes in a row
     in which no living pod could own it. The hold is kept while a process is on its
@@ -82,19 +83,21 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 
 
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
-    """Reduce the hold of an ended pod to the chips on which the driver shows processes.
+    """Reduce the hold of an ended pod to the chips that a process may use.
 
-    An ended pod is deleted or terminal. The hold's other chips become free for new
-    pods. If `ledger.stray_processes` has processes of the pod, the hold is not reduced:
-    they may open any chip of the hold again.
+    They are the chips on which the driver shows processes, and unchecked ones. An ended
+    pod is deleted or terminal. The hold's other chips become free for new pods. If
+    `ledger.stray_processes` has processes of the pod, the hold is not reduced: they may
+    open any chip of the hold again.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
     if has_processes or len(hold.kubelet_ids) != len(hold.chips):
         return ledger
+    used = ledger.busy | values.unchecked_chips(ledger)
     used_pairs = [
         (kubelet_id, chip)
         for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=True)
-        if ledger.busy >> chip & 1
+        if used >> chip & 1
     ]
     ids, chips = tuple(i for i, _ in used_pairs), tuple(chip for _, chip in used_pairs)
     ledger = values.put_holds(ledger, replace(hold, kubelet_ids=ids, chips=chips))
@@ -213,11 +216,11 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
 
 
 def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a process is on a hold's chips, or left over from the hold's ended pod.
+    """Whether a process may be on a hold's chips, or is left over from its ended pod.
 
     An ended pod is deleted or terminal; its left-over processes can open the chips
-    again. A process on a chip does not count if another hold with this chip belongs to
-    a living pod.
+    again. A process may be on each unchecked chip. A process on a chip does not count
+    if another hold with this chip belongs to a living pod.
     """
     if hold.owner is not None and hold.owner.uid in ledger.stray_processes:
         return True
@@ -227,7 +230,8 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
         owner = other.owner
         if other.sequence != hold.sequence and owner is not None:
             explained |= other.mask if values.is_alive(ledger, owner.uid) else 0
-    return bool(hold.mask & ledger.busy & ~explained)
+    used = ledger.busy | values.unchecked_chips(ledger)
+    return bool(hold.mask & used & ~explained)
 
 
 def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:

@@ -17,15 +17,23 @@ from agent.claims.values import Ledger
 class LedgerStore:
     """The newest ledger of one product line and its version, for many readers."""
 
-    def __init__(self, ledger: Ledger, observe: Callable[[Effect], None]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        observe: Callable[[Effect], None],
+        *,
+        loop_s: Callable[[], float],
+    ) -> None:
         """Start with a ledger at version 0.
 
         Args:
             observe: Called once with each effect; must not block.
+            loop_s: Clock of the event loop, which dates each event. Unit: seconds.
         """
         self.ledger = ledger
         self.version = 0
         self._observe = observe
+        self._loop_s = loop_s
         self._changed = asyncio.Event()
 
     def apply(self, event: Event) -> tuple[Effect, ...]:
@@ -33,7 +41,7 @@ class LedgerStore:
 
         Each effect is also passed to the function `observe` of the constructor.
         """
-        ledger, effects = ledgers.step(self.ledger, event)
+        ledger, effects = ledgers.step(self.ledger, event, self._loop_s())
         self.replace(ledger)
         for effect in effects:
             self._observe(effect)

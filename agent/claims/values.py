@@ -126,6 +126,9 @@ class Ledger:
     sequence: int = 0
     unhealthy: int = 0  #: mask
     busy: int = 0  #: mask: chips on which the driver sees a process
+    #: {unchecked chip: loop time at which the last pod that had it ended}; seconds. The
+    #: first look that begins later and reads the chip ends this
+    ended_s: Mapping[int, float] = field(default_factory=dict)
     #: {uid of a deleted pod with a hold: pids that it has left behind; empty when the
     #: kernel could not tell}
     stray_processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -215,10 +218,11 @@ def held_chips(ledger: Ledger) -> int:
 def releasing_chips(ledger: Ledger) -> int:
     """Return the mask of chips with a process, but without a hold of a living pod.
 
-    A process counts if the driver sees it on the chip. A process that an ended or
-    deleted pod left behind counts for all chips in the pod's holds. It can open them
-    again, even if the driver does not see it now. The pod's chips also count while the
-    kernel cannot tell whether such a process exists.
+    A process counts if the driver sees it on the chip, in a look that began after the
+    last pod with this chip ended. A process that an ended or deleted pod left behind
+    counts for all chips in the pod's holds. It can open them again, even if the driver
+    does not see it now. The pod's chips also count while the kernel cannot tell whether
+    such a process exists.
 
     Chips of a hold without a known owner are left out, because a living pod may own the
     hold. Chips in slots of pods that run without their devices (`ledger.bare`) are left
@@ -226,13 +230,21 @@ def releasing_chips(ledger: Ledger) -> int:
 
     Source: seed 004, "Concurrency Considerations", 2.
     """
-    explained, busy_chips = 0, ledger.busy
+    explained, busy_chips = 0, ledger.busy & ~unchecked_chips(ledger)
     for hold in ledger.holds.values():
         if hold.owner is None or is_alive(ledger, hold.owner.uid):
             explained |= hold.mask
         elif hold.owner.uid in ledger.stray_processes:
             busy_chips |= hold.mask
     return busy_chips & ~explained & ~bare_chips(ledger)
+
+
+def unchecked_chips(ledger: Ledger) -> int:
+    """Return the mask of chips that no look has read since their last pod ended.
+
+    Whether they have processes is not known.
+    """
+    return chip_sets.mask_of(ledger.ended_s)
 
 
 def bare_chips(ledger: Ledger) -> int:

@@ -86,6 +86,8 @@ class ChipMonitor:
         self._is_at_rest = False
         #: Last reading as the driver gave it, with the levels of the driver.
         self._raw = reading
+        #: Loop time at which the look began that has shown `_raw`. Unit: seconds.
+        self._looked_s = float("-inf")
         self._courses = escalation.State()
         self._named = separation.State()
         #: Text of the ConfigMap that names separated chips; None: none was read yet.
@@ -106,18 +108,25 @@ class ChipMonitor:
 
         An observation is not judged if it is stale or has no reading. An unchanged
         reading is not judged either, unless the health can change without a new one.
+        But the ledger gets it if a pod with chips has ended: it shows what is left.
 
         Returns:
             Whether another observation is needed soon, even if the driver reports no
             change. With time, chips recover and faults rise in level. After a stale
-            observation, another one is needed too.
+            observation, another one is needed too, and while the ledger does not know
+            what an ended pod has left on its chips.
         """
-        if observation.reading is None or observation.is_stale:
+        if observation.read_at is None or observation.is_stale:
             return True
+        if observation.reading is None:  # a product line that has vanished
+            return True
+        self._looked_s = observation.read_at - (observation.took_s or 0.0)
         if observation.reading != self._raw or not self._is_at_rest:
             self._raw = observation.reading
             self.judge_again()
-        return not self._is_at_rest
+        else:
+            self._tell_ledger(is_news=False)
+        return not self._is_at_rest or bool(self._store.ledger.ended_s)
 
     def apply_fault_config(self, config: FaultConfig) -> None:
         """Replace the fault configuration, and judge the driver's last report again."""
@@ -184,6 +193,17 @@ class ChipMonitor:
         self.changes += (
             Change(at_ms=now_ms, transition=transition) for transition in transitions
         )
+        self._tell_ledger(is_news=bool(transitions) or before != self.reading)
+        self._is_at_rest = not self._courses.histories and is_stable(
+            self.health, self.reading
+        )
+
+    def _tell_ledger(self, *, is_news: bool) -> None:
+        """Tell the ledger which chips are unhealthy or busy, by the last reading.
+
+        Args:
+            is_news: Whether the node report has changed.
+        """
         # a chip that is cut into virtual devices is not given out whole
         cut = {part.chip for part in self.reading.virtual}
         whole = set(self.health.in_service) - cut
@@ -194,15 +214,15 @@ class ChipMonitor:
                 for process in self.reading.processes
                 if process.chip not in cut
             ),
+            began_s=self._looked_s,
+            unread=chip_sets.mask_of(chip.chip for chip in self.reading.unread),
         )
-        ledger = self._store.ledger
-        if (event.unhealthy, event.busy) != (ledger.unhealthy, ledger.busy):
+        ledger, version = self._store.ledger, self._store.version
+        is_known = (event.unhealthy, event.busy) == (ledger.unhealthy, ledger.busy)
+        if not is_known or ledger.ended_s:
             self._store.apply(event)
-        elif transitions or before != self.reading:
+        if is_news and self._store.version == version:
             self._store.wake()  # the node report shows what the ledger does not hold
-        self._is_at_rest = not self._courses.histories and is_stable(
-            self.health, self.reading
-        )
 
     # Outputs
 

@@ -6,6 +6,7 @@ no other pod of the node meanwhile. So each wait here is bounded:
     for the end of a List call          `agent.plugin.allocate_activity.LISTING_WAIT_S`
     for the processes of ended pods     DEADLINE_S of `agent.devices.processes`
     for a claim from the pod watch      CLAIM_WAIT_S
+    for a look of the driver            what is left of CLAIM_WAIT_S
     for the kubelet's own list of pods  `agent.api_client.KUBELET_PODS_S`
     for a write of the journal to disk  WITHIN_S of `agent.journal.writer`
 """
@@ -20,9 +21,11 @@ from collections.abc import (
 )
 from typing import Protocol
 
-from agent.claims import release
+from agent.claims import release, values
 from agent.claims.events import (
     AllocateAsked,
+    AwaitClaim,
+    AwaitLook,
     Granted,
     PodUpdated,
     PreferenceAsked,
@@ -36,7 +39,7 @@ from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.list_and_watch import Context, ListAndWatchServicer
 from agent.plugin.mounts import Mounts
-from agent.pods.reconciler import FindStrayProcesses
+from agent.pods.reconciler import FindStrayProcesses, LookNow, never_look
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -81,6 +84,7 @@ class Servicer(ListAndWatchServicer):
         observe_allocate_s: Callable[[float], None],
         numa: Callable[[], Sequence[int]],
         mounts: Mounts,
+        look_now: LookNow = never_look,
     ) -> None:
         """Construct the servicer of one product line, before the kubelet connects.
 
@@ -97,6 +101,8 @@ class Servicer(ListAndWatchServicer):
             numa: Returns the NUMA node of each chip; empty if the kubelet shall not
                 align by NUMA nodes.
             mounts: Renders the answer to Allocate.
+            look_now: Asks the driver for a look, because a pod has just ended whose
+                chips this request needs.
         """
         devices = translate.DeviceList()
         super().__init__(store, lambda: devices.of(store.ledger, numa()), steers=True)
@@ -106,6 +112,7 @@ class Servicer(ListAndWatchServicer):
         self._find_stray_processes = find_stray_processes
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
+        self._look_now = look_now
         #: loop time when a preference last waited and no claim came
         self._waited_until = float("-inf")
 
@@ -116,7 +123,8 @@ class Servicer(ListAndWatchServicer):
 
         For each container, the ledger chooses a claim of the requested size. The ids
         stand for chips of this claim. If there is no such claim, the method waits for
-        one, at most CLAIM_WAIT_S. The kubelet may ignore the ids and give others.
+        one, at most CLAIM_WAIT_S. If a pod has just ended on these chips, it waits for
+        a look of the driver. The kubelet may ignore the ids and give others.
         """
         with self._answering():
             await self._activity.prefer()
@@ -170,9 +178,9 @@ class Servicer(ListAndWatchServicer):
                 for effect in self._store.apply(request)
                 if isinstance(effect, Preferred)
             )
-            if not answer.claim_missing:
+            if not answer.claim_missing and not answer.look_missing:
                 return answer.kubelet_ids
-            self._pods.hurry()
+            self._hurry(claim_missing=answer.claim_missing)
             if await self._store.changed(version, until=deadline) == version:
                 self._waited_until = clock.loop_s()
                 return answer.kubelet_ids
@@ -180,8 +188,9 @@ class Servicer(ListAndWatchServicer):
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
         """Let the ledger give chips to one container; return the hold or the refusal.
 
-        If no claim fits yet, the method waits for one, at most CLAIM_WAIT_S. If still
-        none fits, it reads the kubelet's list of pods and asks the ledger a last time.
+        If no claim fits yet, the method waits for one, at most CLAIM_WAIT_S. If only a
+        look of the driver is missing, it asks for one and waits for that. If still none
+        fits, it reads the kubelet's list of pods and asks the ledger a last time.
         """
         await self._read_stray_processes(kubelet_ids)
         # the preference of the same pod has already waited for the claim
@@ -190,21 +199,32 @@ class Servicer(ListAndWatchServicer):
         while True:
             version = self._store.version
             answer = self._apply_allocate(AllocateAsked(kubelet_ids, last_call=False))
-            if answer is not None:
+            if not isinstance(answer, AwaitClaim | AwaitLook):
                 return answer
-            self._pods.hurry()
+            is_claim_missing = isinstance(answer, AwaitClaim)
+            self._hurry(claim_missing=is_claim_missing)
             if await self._store.changed(version, until=deadline) == version:
                 break
-        resource = self._store.ledger.product.resource
-        for pod in await self._pods.of_kubelet(resource):
-            self._store.apply(PodUpdated(pod, by_kubelet=True))
+        if is_claim_missing:
+            resource = self._store.ledger.product.resource
+            for pod in await self._pods.of_kubelet(resource):
+                self._store.apply(PodUpdated(pod, by_kubelet=True))
         unseen_s = self._pods.unseen_s()
         answer = self._apply_allocate(
             AllocateAsked(kubelet_ids, last_call=True, unseen_s=unseen_s)
         )
-        if answer is None:
-            raise AssertionError(kubelet_ids)  # a last call is always answered
-        return answer
+        match answer:
+            case Hold() | Refused():
+                return answer
+            case AwaitClaim() | AwaitLook():  # a last call is always answered
+                raise AssertionError(kubelet_ids)
+
+    def _hurry(self, *, claim_missing: bool) -> None:
+        """Have the API server and the driver tell what a request waits for."""
+        if claim_missing:
+            self._pods.hurry()
+        if values.unchecked_chips(self._store.ledger):
+            self._look_now()
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
         """Send the ledger the running processes of ended pods that had `kubelet_ids`.
@@ -222,14 +242,13 @@ class Servicer(ListAndWatchServicer):
             pids = await self._find_stray_processes(uids)
             self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
 
-    def _apply_allocate(self, request: AllocateAsked) -> Hold | Refused | None:
-        """Return the ledger's answer to an Allocate: a hold, a refusal, or None.
-
-        None means that no claim fits yet.
-        """
+    def _apply_allocate(
+        self, request: AllocateAsked
+    ) -> Hold | Refused | AwaitClaim | AwaitLook:
+        """Return the ledger's answer to an Allocate: a hold, a refusal, or a wait."""
         for effect in self._store.apply(request):
             if isinstance(effect, Granted):
                 return effect.hold
-            if isinstance(effect, Refused):
+            if isinstance(effect, Refused | AwaitClaim | AwaitLook):
                 return effect
-        return None
+        raise AssertionError(request)  # an Allocate is always answered

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import NoReturn, Protocol
 
-from agent.claims import confirm, release
+from agent.claims import confirm, release, values
 from agent.claims.events import InUse, PassEnded, ResourcesRead, StrayProcessesRead
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
@@ -51,6 +51,15 @@ Containers = Mapping[str, frozenset[str]] | None
 FindStrayProcesses = Callable[
     [frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]
 ]
+
+
+#: Asks the driver for a look that begins now, and does not wait for it. The monitor of
+#: the chips tells the ledger what the look has shown.
+LookNow = Callable[[], None]
+
+
+def never_look() -> None:
+    """Ask for no look: the driver looks at its own pace."""
 
 
 class ResourcesError(Exception):
@@ -97,7 +106,7 @@ class Activity(Protocol):
 class Reconciler:
     """Task that corrects one product line's ledger by what pod-resources answers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
         store: LedgerStore,
         *,
@@ -106,6 +115,7 @@ class Reconciler:
         find_stray_processes: FindStrayProcesses,
         period_s: float,
         backoff: Backoff | None = None,
+        look_now: LookNow = never_look,
     ) -> None:
         """Construct without asking pod-resources.
 
@@ -120,6 +130,8 @@ class Reconciler:
                 seconds.
             backoff: Pauses between passes while the kubelet does not answer; None for
                 the default.
+            look_now: Asks the driver for a look that begins now, so that the chips of
+                a pod that has ended come back soon.
         """
         self._store = store
         self._resources = resources
@@ -127,6 +139,7 @@ class Reconciler:
         self._find_stray_processes = find_stray_processes
         self._period_s = period_s
         self._backoff = backoff or Backoff()
+        self._look_now = look_now
         self._calm = _Calm()
 
     async def run(self) -> NoReturn:
@@ -232,6 +245,8 @@ class Reconciler:
         pods = confirm.pods_to_read(self._store.ledger, thorough=thorough)
         if not pods and not confirm.has_open_holds(self._store.ledger):
             return
+        if values.unchecked_chips(self._store.ledger):
+            self._look_now()
         mark = self._activity.mark()
         await self._read_pods(pods)
         in_use = None
@@ -311,7 +326,8 @@ def _needs_pass(now: Ledger, before: Ledger) -> bool:
     """Whether the ledger has changed so that pod-resources may answer something new.
 
     True if a hold was made, if the last process on a chip has ended, or if a pod has
-    become unconfirmed (`confirm.unconfirmed_pods`).
+    become unconfirmed (`confirm.unconfirmed_pods`). Also true if a pod with chips has
+    ended, or a look has shown what such a pod has left.
 
     Args:
         now: The present ledger.
@@ -320,5 +336,6 @@ def _needs_pass(now: Ledger, before: Ledger) -> bool:
     return (
         now.sequence != before.sequence
         or bool(before.busy & ~now.busy)
+        or now.ended_s != before.ended_s
         or not (confirm.unconfirmed_pods(now) <= confirm.unconfirmed_pods(before))
     )

@@ -125,10 +125,17 @@ class NodeLedger(LedgerStore):
         self.effects: list[Effect] = []
         #: identity of the kubelet that answers: another one after it has restarted
         self.kubelet: object = "first"
+        #: seconds; each event comes a second after the one before
+        self.now_s = 0.0
         super().__init__(
             Ledger(product=product, node=NODE, standalone=standalone),
             self.effects.append,
+            loop_s=self._tick,
         )
+
+    def _tick(self) -> float:
+        self.now_s += 1.0
+        return self.now_s
 
     # what the API server and the driver show
 
@@ -143,9 +150,28 @@ class NodeLedger(LedgerStore):
     def delete(self, name: str) -> None:
         self.apply(PodDeleted(f"uid-{name}"))
 
-    def read_chips(self, *, unhealthy: int = 0, busy: int = 0) -> None:
-        """The driver says which chips are broken, and which have processes: masks."""
-        self.apply(ChipsRead(unhealthy=unhealthy, busy=busy))
+    def read_chips(
+        self,
+        *,
+        unhealthy: int = 0,
+        busy: int = 0,
+        began_s: float | None = None,
+        unread: int = 0,
+    ) -> None:
+        """The driver says which chips are broken, and which have processes: masks.
+
+        Args:
+            began_s: When this look began; None: after all that has happened.
+            unread: Chips that it could not read.
+        """
+        began_s = self.now_s + 0.5 if began_s is None else began_s
+        self.apply(
+            ChipsRead(unhealthy=unhealthy, busy=busy, began_s=began_s, unread=unread)
+        )
+
+    def looks_again(self) -> None:
+        """The driver is read again, and shows what it has shown."""
+        self.read_chips(unhealthy=self.ledger.unhealthy, busy=self.ledger.busy)
 
     # what the kubelet asks
 
@@ -235,9 +261,17 @@ class NodeLedger(LedgerStore):
             )
         )
 
-    def passes(self, times: int = 1, *, in_use: tuple[int, ...] = ()) -> None:
-        """So many quiet passes end, in which pod-resources lists these chips' ids."""
+    def passes(
+        self, times: int = 1, *, in_use: tuple[int, ...] = (), looks: bool = True
+    ) -> None:
+        """So many quiet passes end, in which pod-resources lists these chips' ids.
+
+        Args:
+            looks: Whether the driver is read again before each of them.
+        """
         for _ in range(times):
+            if looks:
+                self.looks_again()
             listed = {("default", "somebody", "main"): frozenset(ids(*in_use))}
             self.apply(PassEnded(quiet=True, in_use=listed))
 
@@ -330,7 +364,7 @@ def restarted(before: NodeLedger, *pods: NpuPod) -> NodeLedger:
     now.read_chips(unhealthy=before.ledger.unhealthy)
     now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
     now.update(*pods)
-    now.replace(ledgers.resume(now.ledger))
+    now.replace(ledgers.resume(now.ledger, now.now_s))
     return now
 
 

@@ -110,8 +110,8 @@ def gone(busy: int = 0) -> NodeLedger:
     """A node on which a pod had two chips until a moment ago."""
     now = standalone_node(made("a"))
     now.mounts_for("a", 0)
-    now.read_chips(unhealthy=ALL & ~0b1, busy=busy)
     now.delete("a")
+    now.read_chips(unhealthy=ALL & ~0b1, busy=busy)
     now.update(replace(made("b"), annotations={}))
     return now
 

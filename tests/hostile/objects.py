@@ -180,7 +180,7 @@ _CHANGES: Mapping[type[Any], Any] = {
 
 def _ledger(*, standalone: bool) -> Ledger:
     ledger = Ledger(product=PRODUCT, node=NODE, standalone=standalone)
-    return ledgers.step(ledger, PodUpdated(pod("other", (4, 5))))[0]
+    return ledgers.step(ledger, PodUpdated(pod("other", (4, 5))), 0.0)[0]
 
 
 def _into_ledger(content: bytes) -> object:
@@ -189,9 +189,11 @@ def _into_ledger(content: bytes) -> object:
         found = npu_pod(obj, PRODUCT.resource)
         for standalone in (False, True) if found else ():
             assert found is not None
-            ledger, _ = ledgers.step(_ledger(standalone=standalone), PodUpdated(found))
+            ledger, _ = ledgers.step(
+                _ledger(standalone=standalone), PodUpdated(found), 0.0
+            )
             asked = AllocateAsked(ids(1), last_call=True)
-            ledger, said = ledgers.step(ledger, asked)
+            ledger, said = ledgers.step(ledger, asked, 0.0)
             patches = annotations.plan_patches(
                 ledger, host_ip="10.0.0.1", unsure=frozenset()
             )
@@ -240,7 +242,7 @@ def _preference(content: bytes) -> object:
             tuple(each.must_include_deviceIDs),
             each.allocation_size,
         )
-        _, effects = ledgers.step(_ALLOCATED, asked)
+        _, effects = ledgers.step(_ALLOCATED, asked, 0.0)
         given = [i for effect in effects for i in getattr(effect, "kubelet_ids", ())]
         assert set(given) <= set(each.available_deviceIDs) | set(
             each.must_include_deviceIDs
@@ -252,7 +254,7 @@ def _allocate(content: bytes) -> object:
     request = deviceplugin.AllocateRequest.FromString(content)
     for each in request.container_requests:
         asked = AllocateAsked(tuple(each.devices_ids), last_call=True)
-        after, effects = ledgers.step(_ALLOCATED, asked)
+        after, effects = ledgers.step(_ALLOCATED, asked, 0.0)
         refused = [effect.text for effect in effects if hasattr(effect, "text")]
         assert all(len(text) <= 1_000 for text in refused), refused
         assert bool(refused) == (after.holds == _ALLOCATED.holds)
@@ -263,7 +265,7 @@ def _resources(content: bytes) -> object:
     answer = podresources.GetPodResourcesResponse.FromString(content)
     containers = translate.device_ids(answer.pod_resources, PRODUCT.resource)
     ledger = _ledger(standalone=False)
-    ledger, _ = ledgers.step(ledger, AllocateAsked(ids(4, 5), last_call=True))
+    ledger, _ = ledgers.step(ledger, AllocateAsked(ids(4, 5), last_call=True), 0.0)
     read = ResourcesRead(
         uid="uid-other",
         containers=containers,
@@ -271,7 +273,7 @@ def _resources(content: bytes) -> object:
         until=ledger.sequence,
         quiet=True,
     )
-    return ledgers.step(ledger, read)
+    return ledgers.step(ledger, read, 0.0)
 
 
 def _message(message: Any) -> bytes:

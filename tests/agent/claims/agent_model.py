@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from agent.claims import annotations, confirm, occupancy, release
+from agent.claims import annotations, confirm, occupancy, release, values
 from agent.claims import ledger as ledgers
 from agent.claims.annotations import Patch
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
+    AwaitLook,
     ChipsRead,
     Counted,
     Effect,
@@ -31,8 +32,9 @@ from agent.claims.events import (
 )
 from agent.claims.values import Hold, Ledger
 from agent.journal import file, writer
+from scheduler_core.node import chips as chip_sets
 from tests.agent.claims.admission_model import PluginError
-from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster
+from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster, chips_text
 from tests.agent.claims.kubelet_model import Kubelet
 from tests.agent.node import HOST_IP
 
@@ -83,7 +85,12 @@ class Agent:
     after_patch: Callable[[], None] = lambda: None
     died_in_admission: bool = False
     _asked: bool = False  # a preference was asked for, its Allocate is to come
+    looking: ChipsRead | None = None  # a look that has not been told yet
+    last_look: ChipsRead = field(default_factory=lambda: ChipsRead(0, 0, began_s=-1.0))
+    is_read: bool = True  # whether the driver looks when it is asked to
+    heard_s: dict[int, float] = field(default_factory=dict)  # of chips: their pods' end
     _activity: int = 0
+    now_s: float = 0.0  # each event comes a second after the one before
     _swap_patches: int = -1  # sent since an exchange began; -1: none under way
 
     # life and death
@@ -92,12 +99,13 @@ class Agent:
         """Begin as the real one does: journal, driver, pods, resume, one pass."""
         self.is_up = True
         self.ledger = Ledger(product=PRODUCT, node=NODE)
+        self.heard_s.clear()
         self.ledger = ledgers.restore(self.ledger, read_again(self.journal))
         self.look()
         self.cluster.watch.clear()
         for pod in self.cluster.pods.values():
             self.take(PodUpdated(pod))
-        self.ledger = ledgers.resume(self.ledger)
+        self.ledger = ledgers.resume(self.ledger, self.now_s)
         self.pass_(thorough=True)
         self.stream()
 
@@ -108,7 +116,7 @@ class Agent:
         self.died_in_admission |= self.kubelet.admission is not None
         self.is_up = False
         self.fuse = None
-        self.batch, self.reading = [], None
+        self.batch, self.reading, self.looking = [], None, None
         self.unsure.clear()
         self._asked, self._swap_patches = False, -1
         self.kubelet.healthy = frozenset()
@@ -137,8 +145,10 @@ class Agent:
 
     def take(self, event: Event) -> tuple[Effect, ...]:
         """Let the ledger take in an event; its holds go to the journal."""
-        before = self.ledger.holds
-        self.ledger, effects = ledgers.step(self.ledger, event)
+        old, before = self.ledger, self.ledger.holds
+        self.now_s += 1.0
+        self.ledger, effects = ledgers.step(self.ledger, event, self.now_s)
+        self._note_ends(old)
         for effect in effects:
             if isinstance(effect, Counted):
                 self._count(effect.identity)
@@ -175,7 +185,31 @@ class Agent:
                 self.take(PodUpdated(pod))
 
     def look(self) -> None:
-        self.take(ChipsRead(unhealthy=self.unhealthy(), busy=self.kubelet.busy()))
+        """The driver looks at the chips, and says at once what it saw."""
+        self.begin_look()
+        self.end_look()
+
+    def begin_look(self) -> None:
+        """The driver looks at the chips; what it sees is told later."""
+        self.looking = ChipsRead(
+            unhealthy=self.unhealthy(),
+            busy=self.kubelet.busy(),
+            began_s=self.now_s + 0.5,
+        )
+
+    def end_look(self) -> None:
+        """What the driver saw is told."""
+        look, self.looking = self.looking, None
+        if look is not None:
+            self.last_look = look
+            self.take(look)
+
+    def _note_ends(self, before: Ledger) -> None:
+        """Remember of which chips it was heard that a pod with them has ended."""
+        for uid in before.pods:
+            if values.is_alive(before, uid) and not values.is_alive(self.ledger, uid):
+                chips = chip_sets.ids_of(self.kubelet.given.get(uid, 0))
+                self.heard_s.update(dict.fromkeys(chips, self.now_s))
 
     # what the kubelet asks
 
@@ -185,13 +219,16 @@ class Agent:
         self._alive()
         self._asked = True
         self._activity += 1
-        self.look()  # the driver is read all the time
         while True:
             (answer,) = self.take(PreferenceAsked(available, taken, size))
             assert isinstance(answer, Preferred)
-            if not answer.claim_missing or not self.cluster.watch:
+            if answer.look_missing and self.is_read:
+                self.seen["look awaited"] += 1
+                self.look()
+            elif answer.claim_missing and self.cluster.watch:
+                self.deliver(1)
+            else:
                 return answer.kubelet_ids
-            self.deliver(1)
 
     def allocate(self, ids: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
         self._alive()
@@ -203,15 +240,25 @@ class Agent:
             self.seen["refused"] += 1
             raise PluginError(answer.text)
         hold = answer.hold
+        left = chip_sets.mask_of(hold.chips) & self.kubelet.leftovers
+        assert not left, f"{chips_text(left)} was given out with a process on it"
         if hold.sequence in self.rechosen:
             self.seen["rechosen chips"] += 1
         return tuple(zip(hold.kubelet_ids, hold.chips, strict=True))
 
     def _decide(self, ids: tuple[str, ...]) -> Granted | Refused:
         answer = self._ask(AllocateAsked(ids, last_call=False))
+        if isinstance(answer, AwaitLook):
+            self.seen["look awaited"] += 1
+            if self.is_read:
+                self.look()
+                answer = self._ask(AllocateAsked(ids, last_call=False))
+            else:
+                answer = self._ask(AllocateAsked(ids, last_call=True))
         if isinstance(answer, AwaitClaim):
             self.seen["claim awaited"] += 1
-            self.look()
+            if self.is_read:
+                self.look()
             for pod in tuple(self.kubelet.known.values()):  # the kubelet's own list
                 self.take(PodUpdated(pod, by_kubelet=True))
             answer = self._ask(AllocateAsked(ids, last_call=True))
@@ -243,15 +290,20 @@ class Agent:
         devices = occupancy.list_devices(self.ledger)
         self.kubelet.healthy = frozenset(name for name, healthy in devices if healthy)
 
-    def pass_(self, *, thorough: bool) -> None:
-        """One correction pass."""
+    def pass_(self, *, thorough: bool, looks: bool = True) -> None:
+        """One correction pass.
+
+        Args:
+            looks: Whether the driver is read during it.
+        """
         mark = self._mark()
         self._read_each(thorough=thorough)
         in_use = None
         if release.needs_full_list(self.ledger) and mark >= 0:
             in_use = self.kubelet.list()
             self._read_each(thorough=False)
-        self.look()
+        if looks and self.is_read:
+            self.look()
         self.take(PassEnded(quiet=self._is_quiet_since(mark), in_use=in_use))
 
     def _read_each(self, *, thorough: bool) -> None:

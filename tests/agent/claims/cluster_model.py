@@ -129,8 +129,20 @@ class Cluster:
         """All chips that annotations of living pods stand for."""
         return chip_sets.union(annotated(pod) for pod in self.living())
 
-    def bind(self, needs: Needs, *, name: str, reads_annotation: bool) -> str | None:
-        """Create a pod and bind it, as the extender would; None when refused."""
+    def bind(
+        self,
+        needs: Needs,
+        *,
+        name: str,
+        reads_annotation: bool,
+        heeds_report: bool = True,
+    ) -> str | None:
+        """Create a pod and bind it, as the extender would; None when refused.
+
+        Args:
+            heeds_report: Whether the scheduler leaves chips alone that the agent
+                reports as held or releasing. Others than the extender do not.
+        """
         uid = f"u{self.moment + 1}"
         pod = new_pod(
             uid, needs, name=name, annotations={}, reads_annotation=reads_annotation
@@ -139,7 +151,8 @@ class Cluster:
             self.seen["bind refused"] += 1
             return None
         free = ALL_CHIPS & ~self.unhealthy & ~self.annotated()
-        free &= ~chip_sets.mask_of((*self.affinity.held, *self.affinity.releasing))
+        if heeds_report:
+            free &= ~chip_sets.mask_of((*self.affinity.held, *self.affinity.releasing))
         chips = chip_sets.choose(PRODUCT, free, pod.total)
         if not chips:
             return None

@@ -45,6 +45,7 @@ class Kubelet:
     admitted: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)  # rejected or run to the end
     running: dict[str, NpuPod] = field(default_factory=dict)  # as admitted
+    given: dict[str, int] = field(default_factory=dict)  # {uid: all that it mounted}
     lives: int = 0  # how often it has restarted
     leftovers: int = 0  # mask: chips with a process that outlived its container
 
@@ -197,6 +198,7 @@ class Kubelet:
             own = chip_sets.ids_of(annotated(pod))
             ids = [kubelet_id for kubelet_id, _ in made.mounted]
             made.mounted = tuple(zip(ids, own, strict=False))
+        self.given[uid] = self.given.get(uid, 0) | made.mask
 
     def start_bare(self, uid: str) -> None:
         """Run a pod as if nobody offered its resource: without any device."""

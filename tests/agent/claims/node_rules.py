@@ -93,15 +93,30 @@ class Node(Pods):
 
     @precondition(lambda self: self.world.agent.is_up)
     @rule()
+    def begin_look(self) -> None:
+        self.world.agent.begin_look()
+
+    @precondition(lambda self: self.world.agent.is_up and self.world.agent.looking)
+    @rule()
+    def end_look(self) -> None:
+        self.world.agent.survives(self.world.agent.end_look)
+
+    @rule()
+    def driver_goes_or_comes(self) -> None:
+        self.world.is_plain = False
+        self.world.agent.is_read = not self.world.agent.is_read
+
+    @precondition(lambda self: self.world.agent.is_up)
+    @rule()
     def stream(self) -> None:
         self.world.agent.stream()
         self.world.agent.publish()
 
     @precondition(lambda self: self.world.agent.is_up)
-    @rule(thorough=st.booleans())
-    def correction_pass(self, thorough: bool) -> None:
+    @rule(thorough=st.booleans(), looks=st.booleans())
+    def correction_pass(self, thorough: bool, looks: bool) -> None:
         agent = self.world.agent
-        agent.survives(lambda: agent.pass_(thorough=thorough))
+        agent.survives(lambda: agent.pass_(thorough=thorough, looks=looks))
 
     @precondition(lambda self: self.world.agent.is_up)
     @rule(position=indexes)

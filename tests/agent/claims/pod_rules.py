@@ -250,6 +250,23 @@ class Pods(RuleBasedStateMachine):
             uid = running[index % len(running)]
             self.world.kubelet.finish(uid, phase, leftover=leftover)
 
+    @precondition(lambda self: self.can_race() and self.world.kubelet.running)
+    @rule(index=indexes, leftover=st.booleans())
+    def a_pod_ends_and_another_is_bound_to_its_chips(
+        self, index: int, *, leftover: bool
+    ) -> None:
+        """As by a scheduler that reads no report of ours."""
+        self.finish(index, "Succeeded", leftover=leftover)
+        agent, cluster = self.world.agent, self.world.cluster
+        ended = [pod for pod in self.pods if pod.phase == "Succeeded"]
+        if not ended or ended[-1].shape.reads_annotation:
+            return
+        needs = ended[-1].shape.needs
+        name = f"s{cluster.moment}"
+        cluster.bind(needs, name=name, reads_annotation=False, heeds_report=False)
+        agent.survives(lambda: agent.deliver(len(cluster.watch)))
+        self.admit(index, Manner(seed=index), 1)
+
     @precondition(has_pods)
     @rule(index=indexes)
     def delete(self, index: int) -> None:

@@ -68,6 +68,7 @@ def test_a_hold_lasts_while_a_second_container_has_its_id() -> None:
     now.update(pod("second", [1], 2))
     now.mounts(5)  # the kubelet gives the id out again
     now.delete("second")  # or so the watch says
+    now.looks_again()
     names = ("first", "unheard-of")
     listed = {("default", name, "main"): frozenset(ids(5)) for name in names}
 

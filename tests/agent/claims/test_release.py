@@ -224,6 +224,7 @@ def test_an_id_that_a_new_pod_of_its_name_got_is_not_shown_for_the_old_one(
             quiet=True,
         )
     )
+    now.looks_again()
     now.apply(PassEnded(quiet=True))
 
     assert (1 in now.ledger.holds) is is_held

@@ -22,6 +22,7 @@ LEAST_PER_HUNDRED = {
     "bare": 3,
     "name used again": 8,
     "patch failed": 1,
+    "look awaited": 5,
     "plain rest": 1,
     "pod checked at rest": 100,
 }

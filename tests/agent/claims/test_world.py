@@ -54,6 +54,7 @@ def chosen_again(world: World) -> NpuPod:
     late = bound(world, "late")
     world.broken = ALL_CHIPS & ~world.cluster.annotated()
     world.broken |= world.cluster.bound[late.uid]
+    world.agent.look()
     admitted(world, late)
     return late
 

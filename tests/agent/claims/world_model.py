@@ -100,6 +100,7 @@ class World:
         self._check_slots()
         if self.agent.is_up:
             self._check_devices()
+            self._check_evidence()
         held = chip_sets.union(hold.mask for hold in self._held_now())
         # what a pod reads it has, whatever we know
         held |= chip_sets.union(annotated(pod) for pod in self._readers())
@@ -165,12 +166,21 @@ class World:
         for kubelet_id, mask in behind.items():
             assert told[kubelet_id] is not bool(mask & bad), kubelet_id
 
+    def _check_evidence(self) -> None:
+        """No chip is kept from all by a look of before its pod's end was heard of."""
+        look = self.agent.last_look
+        for chip in chip_sets.ids_of(values.releasing_chips(self.agent.ledger)):
+            assert look.busy >> chip & 1, f"chip {chip} has no process"
+            heard_s = self.agent.heard_s.get(chip, -1.0)
+            assert look.began_s > heard_s, f"chip {chip} was not looked at since"
+
     # to rest
 
     def rest(self) -> None:
         """Let everything come to rest, then check that all agree."""
         self.cluster.is_up = True
         self.agent.fuse = None
+        self.agent.is_read = True
         if not self.agent.is_up:
             self.agent.start()
         for uid in tuple(self.kubelet.running):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.devices.poller import Observation
-from agent.devices.reading import ChipFault, Level, Reading
+from agent.devices.reading import ChipFault, Level, Process, Reading, Unread
 from agent.devices.simulated import file
 from agent.health import fault_config
 from agent.health.findings import Findings, SeparatedNames
@@ -13,7 +13,7 @@ from agent.monitor.chips import ChipMonitor, Clocks
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
 from tests.agent.announcing import Announced
-from tests.agent.node import current
+from tests.agent.node import TRAIN, current, ids
 
 GOOD = file.parse("product: atlas-800-training\n")
 HBM = "80E01801"
@@ -39,6 +39,11 @@ class World(Announced):
     def see(self, reading: Reading) -> bool:
         self.now += 10.0
         seen = Observation(reading=reading, read_at=self.now)
+        return self.chip_monitor.observe(seen)
+
+    def look(self, reading: Reading, *, read_at: float, took_s: float) -> bool:
+        """Take in a reading that ended at `read_at`, after so many seconds."""
+        seen = Observation(reading=reading, read_at=read_at, took_s=took_s)
         return self.chip_monitor.observe(seen)
 
     def hbm(self, *chips: int) -> bool:
@@ -247,3 +252,40 @@ def test_people_are_told_when_a_chip_goes_and_when_it_is_back(world: World) -> N
         ("NpuHealthy", "chip 1 is healthy again"),
         ("NpuHealthy", "chip 3 is healthy again"),
     ]
+
+
+def ended(world: World, reading: Reading) -> None:
+    """A pod that had chip 0 ends now, after the driver has shown this."""
+    world.store.update(TRAIN)
+    world.store.mounts_for("train", 0)
+    world.see(reading)
+    world.store.now_s = world.now
+    world.store.delete("train")
+
+
+def test_an_unchanged_reading_that_began_after_a_pods_end_is_told_as_well(
+    world: World,
+) -> None:
+    busy = replace(GOOD, processes=(Process(chip=0, pid=4711),))
+    ended(world, busy)
+
+    during = world.store.unhealthy_ids()
+    is_wanted_soon = world.look(busy, read_at=world.now + 0.5, took_s=2.0)
+    before_its_end = world.store.unhealthy_ids()
+    is_enough = not world.look(busy, read_at=world.now + 2.5, took_s=0.5)
+
+    assert (during, before_its_end) == ((), ())
+    assert (is_wanted_soon, is_enough) == (True, True)
+    assert world.store.unhealthy_ids() == ids(0)
+
+
+def test_a_chip_that_could_not_be_read_is_not_told_as_looked_at(world: World) -> None:
+    ended(world, GOOD)
+    unread = replace(GOOD, unread=(Unread(chip=0, reason="it hangs"),))
+
+    world.look(unread, read_at=world.now + 5.0, took_s=0.1)
+    during = dict(world.store.ledger.ended_s)
+    world.look(GOOD, read_at=world.now + 7.0, took_s=0.1)
+
+    assert set(during) == {0}
+    assert world.store.ledger.ended_s == {}

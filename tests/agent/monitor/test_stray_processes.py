@@ -68,8 +68,8 @@ async def passing(world: World, for_s: float) -> None:
 
 async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> None:
     world = World(confirmed())
-    world.use(0)
     world.now.delete("train")
+    world.use(0)
 
     await passing(world, STAYS_S + 0.1)
     shown, told = world.shown, list(world.events)
@@ -89,8 +89,8 @@ async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> No
 
 async def test_one_that_ends_soon_is_shown_and_not_told() -> None:
     world = World(confirmed())
-    world.use(0)
     world.now.delete("train")
+    world.use(0)
 
     await passing(world, STAYS_S - 0.1)
     shown = world.shown

@@ -1,6 +1,7 @@
 """Nothing that the kubelet asks waits for long: rules 12 and 13, in simulated time."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -24,8 +25,11 @@ from tests.agent.plugin.conftest import (
     servicer_of,
     visible_in,
 )
+from tests.support.tasks import in_background
 
 pytestmark = pytest.mark.looptime
+
+ALL = 0b1111_1111
 
 
 class RefusedError(Exception):
@@ -158,20 +162,97 @@ async def test_a_running_allocate_is_not_waited_for_longer_than_it_takes() -> No
     assert await call == "0"
 
 
-F3 = "F3: a look of before a pod's end is taken for the present"
-
-
 def ended() -> NodeLedger:
     """A node without a scheduler, whose one pod with processes has just ended."""
     now = standalone_node(pod("train", range(8)))
     now.mounts_for("train", *range(8))
-    now.read_chips(busy=0b1111_1111)
+    now.read_chips(busy=ALL)
     now.becomes("train", "Succeeded")
     now.update(replace(pod("next", range(8)), annotations={}))
     return now
 
 
-@pytest.mark.xfail(strict=True, reason=F3)
+class Looks:
+    """A driver that looks each second for 0.3 s, and at once when it is asked."""
+
+    def __init__(self, now: NodeLedger) -> None:
+        self._now = now
+        self._asked = asyncio.Event()
+        self.busy = ALL  # mask: the chips with processes
+
+    def look_now(self) -> None:
+        self._asked.set()
+
+    async def run(self) -> None:
+        while True:
+            self._asked.clear()
+            began_s, busy = self._now.now_s + 0.5, self.busy
+            await asyncio.sleep(0.3)
+            self._now.read_chips(busy=busy, began_s=began_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.7):
+                    await self._asked.wait()
+
+
+@pytest.mark.parametrize("tenths", range(10))
+@pytest.mark.parametrize("prefers", [False, True])
+async def test_at_each_phase_of_the_look_the_successor_of_a_pod_is_served(
+    tenths: int, *, prefers: bool
+) -> None:
+    now = standalone_node(pod("train", range(8)))
+    now.mounts_for("train", *range(8))
+    looks = Looks(now)
+    asked = servicer_of(now, look_now=looks.look_now)
+    async with in_background(looks.run()):
+        await asyncio.sleep(2 + tenths / 10)
+        looks.busy = 0
+        now.becomes("train", "Succeeded")
+        now.update(replace(pod("next", range(8)), annotations={}))
+        started_s = loop_s()
+        healthy = now.unhealthy_ids()
+
+        preferred = await prefer(asked, 8) if prefers else EVERY_ID
+        visible = await allocate(asked, *range(8))
+
+    assert (healthy, preferred, visible) == ((), EVERY_ID, "0,1,2,3,4,5,6,7")
+    assert loop_s() - started_s < 0.61  # the look under way, and one more
+
+
+@pytest.mark.parametrize("tenths", range(10))
+async def test_at_each_phase_of_the_look_a_process_that_is_left_refuses(
+    tenths: int,
+) -> None:
+    now = standalone_node(pod("train", range(8)))
+    now.mounts_for("train", *range(8))
+    looks = Looks(now)
+    async with in_background(looks.run()):
+        await asyncio.sleep(2 + tenths / 10)
+        looks.busy = 0b1000
+        now.becomes("train", "Succeeded")
+        now.update(replace(pod("next", range(8)), annotations={}))
+
+        with pytest.raises(RefusedError, match="too few chips are free"):
+            await allocate(servicer_of(now, look_now=looks.look_now), *range(8))
+
+    assert now.unhealthy_ids() == ids(3)
+
+
+async def test_a_driver_that_does_not_look_in_time_is_waited_for_once() -> None:
+    now, asked_count = ended(), list[float]()
+
+    async def ask() -> None:
+        asked = servicer_of(now, look_now=lambda: asked_count.append(loop_s()))
+        await prefer(asked, 8)
+        with pytest.raises(RefusedError, match="has not shown in time"):
+            await allocate(asked, *range(8))
+
+    await ask()
+
+    assert loop_s() == pytest.approx(1.0, abs=0.01)
+    assert asked_count
+    assert now.unhealthy_ids() == ()
+
+
 async def test_the_successor_of_a_pod_waits_for_a_look_that_begins_after_its_end() -> (
     None
 ):
@@ -182,7 +263,6 @@ async def test_the_successor_of_a_pod_waits_for_a_look_that_begins_after_its_end
     assert loop_s() == pytest.approx(0.6, abs=0.01)
 
 
-@pytest.mark.xfail(strict=True, reason=F3)
 async def test_a_preference_waits_for_such_a_look_too() -> None:
     now = ended()
     asyncio.get_running_loop().call_later(0.6, now.read_chips)

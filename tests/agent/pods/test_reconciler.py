@@ -120,6 +120,7 @@ async def test_the_chips_of_a_pod_that_ended_are_released() -> None:
     await passes.run_once(thorough=False)
 
     now.update(pod("train", [0], 0, phase="Succeeded"))
+    now.looks_again()
     resources.ended.add("train")
     await passes.run_once(thorough=False)
 
@@ -143,6 +144,7 @@ async def test_nothing_is_released_while_devices_are_given_out() -> None:
     await passes.run_once(thorough=False)
 
     now.update(pod("train", [0], 0, phase="Succeeded"))
+    now.looks_again()
     del resources.shown["train"]
     with resources.activity.allocating():
         await passes.run_once(thorough=False)
@@ -172,6 +174,7 @@ async def test_a_pass_in_which_devices_were_given_out_is_no_proof_of_absence() -
     now.allocate(0)
     now.allocate(1)
     now.update(replace(rejected, phase="Failed"))
+    now.looks_again()
     passes = reconciler(now, resources)
 
     resources.meanwhile["train"] = resources.give_out
@@ -373,3 +376,66 @@ async def test_a_pass_leaves_other_callers_their_share_of_pod_resources() -> Non
 
     took_s = asyncio.get_running_loop().time() - started
     assert len(resources.reads) / took_s <= 100  # what the kubelet allows
+
+
+@pytest.mark.looptime
+async def test_a_pod_that_ends_is_looked_at_at_once_and_its_chips_come_back() -> None:
+    now, resources = confirmed(train=0)
+    looked_s = list[float]()
+
+    def look_now() -> None:
+        looked_s.append(asyncio.get_running_loop().time())
+        asyncio.get_running_loop().call_later(0.05, now.read_chips)
+
+    passes = Reconciler(
+        now,
+        find_stray_processes=nobody,
+        resources=resources,
+        activity=resources.activity,
+        period_s=5.0,
+        look_now=look_now,
+    )
+    async with in_background(passes.run()):
+        await asyncio.sleep(300)
+        before = list(looked_s)
+        resources.ended.add("train")
+        now.update(pod("train", [0], 0, phase="Succeeded"))
+        await asyncio.sleep(0.3)
+
+    assert before == []
+    assert looked_s[0] == pytest.approx(300, abs=0.01)
+    assert values.held_chips(now.ledger) == 0
+
+
+@pytest.mark.looptime
+async def test_a_look_that_comes_late_is_followed_by_a_pass_at_once() -> None:
+    now, resources = confirmed(train=0)
+    async with in_background(reconciler(now, resources).run()):
+        await asyncio.sleep(300)
+        resources.ended.add("train")
+        now.update(pod("train", [0], 0, phase="Succeeded"))
+        await asyncio.sleep(20.5)  # long enough for a patient pace
+        before = values.held_chips(now.ledger)
+
+        now.read_chips()
+        await asyncio.sleep(0.05)
+
+    assert (before, values.held_chips(now.ledger)) == (0b1, 0)
+
+
+async def test_a_kubelet_that_restarts_during_a_reading_shows_no_absence() -> None:
+    now, resources = confirmed(train=0)
+    passes = reconciler(now, resources)
+    await passes.run_once(thorough=True)
+
+    def restart() -> None:
+        resources.kubelet = "second"
+
+    resources.shown["train"] = ()
+    resources.meanwhile["train"] = restart
+    await passes.run_once(thorough=True)
+    during = now.affinity.lost
+    resources.meanwhile.clear()
+    await passes.run_once(thorough=True)
+
+    assert (during, now.affinity.lost) == ((), (0,))

@@ -29,6 +29,7 @@ def test_ids_of_an_ended_pod_that_the_kubelet_gives_again_bring_their_chips(
     # The scheduler never saw the hold of so short a pod, and chose its chip again.
     now = confirmed()
     now.apply(end)
+    now.looks_again()
     now.update(pod("next", [0], 2))
 
     assert now.prefers(ids(0, 1), 1) == ids(0)
@@ -37,8 +38,8 @@ def test_ids_of_an_ended_pod_that_the_kubelet_gives_again_bring_their_chips(
 
 def test_a_process_keeps_the_chip_of_ids_that_the_kubelet_gives_again() -> None:
     now = confirmed()
-    now.read_chips(busy=0b1)
     now.delete("train")
+    now.read_chips(busy=0b1)
     now.update(pod("next", [0], 2))
 
     assert now.mounts(0) == (1,)
