@@ -169,9 +169,11 @@ class Servicer(ListAndWatchServicer):
         return api_pb2.AllocateResponse(container_responses=answers)
 
     async def _prefer(self, request: PreferenceAsked) -> tuple[str, ...]:
-        await self._read_stray_processes((*request.available, *request.must_include))
+        ids = frozenset((*request.available, *request.must_include))
+        checked = await self._read_stray_processes(ids)
         deadline = clock.loop_s() + CLAIM_WAIT_S
         while True:
+            checked = await self._read_stray_processes(ids, but=checked)
             version = self._store.version
             (answer,) = (
                 effect
@@ -192,11 +194,13 @@ class Servicer(ListAndWatchServicer):
         look of the driver is missing, it asks for one and waits for that. If still none
         fits, it reads the kubelet's list of pods and asks the ledger a last time.
         """
-        await self._read_stray_processes(kubelet_ids)
+        ids = frozenset(kubelet_ids)
+        checked = await self._read_stray_processes(ids)
         # the preference of the same pod has already waited for the claim
         has_waited = clock.loop_s() - self._waited_until < CLAIM_WAIT_S
         deadline = clock.loop_s() + (0.0 if has_waited else CLAIM_WAIT_S)
         while True:
+            checked = await self._read_stray_processes(ids, but=checked)
             version = self._store.version
             answer = self._apply_allocate(AllocateAsked(kubelet_ids, last_call=False))
             if not isinstance(answer, AwaitClaim | AwaitLook):
@@ -226,7 +230,9 @@ class Servicer(ListAndWatchServicer):
         if values.unchecked_chips(self._store.ledger):
             self._look_now()
 
-    async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
+    async def _read_stray_processes(
+        self, kubelet_ids: frozenset[str], *, but: frozenset[str] = frozenset()
+    ) -> frozenset[str]:
         """Send the ledger the running processes of ended pods that had `kubelet_ids`.
 
         The ledger can release the hold of an ended pod only when no process of that pod
@@ -234,13 +240,18 @@ class Servicer(ListAndWatchServicer):
 
         Args:
             kubelet_ids: Device ids that the kubelet offers or gives out.
+            but: Uids of pods that this request has asked about before. A pod's end may
+                be heard of while the request waits.
+
+        Returns:
+            `but`, and the uids of the pods that were asked about now.
         """
-        uids = release.pods_to_check_for_processes(
-            self._store.ledger, frozenset(kubelet_ids)
-        )
+        uids = release.pods_to_check_for_processes(self._store.ledger, kubelet_ids)
+        uids -= but
         if uids:
             pids = await self._find_stray_processes(uids)
             self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
+        return but | uids
 
     def _apply_allocate(
         self, request: AllocateAsked

@@ -13,6 +13,7 @@ from service.clock import loop_s
 from tests.agent.node import (
     EVERY_ID,
     NodeLedger,
+    confirmed,
     current,
     ids,
     pod,
@@ -269,3 +270,21 @@ async def test_a_preference_waits_for_such_a_look_too() -> None:
 
     assert await prefer(servicer_of(now), 8) == EVERY_ID
     assert loop_s() == pytest.approx(0.6, abs=0.01)
+
+
+@pytest.mark.parametrize("left", [{}, {"uid-train": (4711,)}])
+async def test_what_a_pod_has_left_is_asked_also_if_its_end_is_heard_of_late(
+    left: dict[str, tuple[int, ...]],
+) -> None:
+    now = confirmed()
+
+    def hear() -> None:
+        now.delete("train")
+        now.read_chips()
+        now.update(pod("next", [0], 2))
+
+    asyncio.get_running_loop().call_later(0.3, hear)
+
+    visible = await allocate(servicer_of(now, left=left), 0)
+
+    assert visible == ("1" if left else "0")
