@@ -119,21 +119,21 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _mark_reoffered(ledger, offered)
     ledger = release.release_reissued_ids(ledger, offered)
+    pick = _pick(ledger, event.must_include, event.size, offered=offered)
+    is_claim_missing = pick is None and not restarts.find_picks(ledger, event.size)
 
     def find_pick(of: Ledger) -> Pick | str | None:
-        pick = _pick(of, event.must_include, event.size, offered=offered)
-        if pick is None and of.standalone and not restarts.find_picks(of, event.size):
+        if is_claim_missing and of.standalone:
             return _pick_for_unknown_pod(of, event.size, offered=offered)
-        return pick
+        return _pick(of, event.must_include, event.size, offered=offered)
 
-    pick, source = find_pick(ledger), ledger
+    if is_claim_missing:
+        pick = find_pick(ledger)
+    source = ledger
     hopeful = evidence.assume_no_processes(ledger, offered)
     is_look_missing = _is_better(hopeful, find_pick, ledger, pick)
     if is_look_missing:
         pick, source = find_pick(hopeful), hopeful
-    is_claim_missing = not candidates(
-        ledger, event.must_include, event.size
-    ) and not restarts.find_picks(ledger, event.size)
     return ledger, Preferred(
         event.must_include + _preferred_ids(source, event, pick, offered),
         claim_missing=is_claim_missing,
