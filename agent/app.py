@@ -13,8 +13,8 @@ journal <----- writer <---- holds of each line
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import NoReturn
 
@@ -58,7 +58,30 @@ log = logging.getLogger(__name__)
 async def main(settings: Settings) -> None:
     """Run the node agent until cancelled.
 
+    If the chips turn out not to be those of the product row that is served, the agent
+    begins anew: everything is constructed again, and the holds are in the journal.
+
     Raises:
+        SettingsError: The settings do not fit the machine or the cluster.
+    """
+    while True:
+        try:
+            await _run(settings)
+        except* RowChangedError:
+            pass
+        else:
+            return
+
+
+class RowChangedError(Exception):
+    """The chips of the node have to be served by other rows of the product table."""
+
+
+async def _run(settings: Settings) -> None:
+    """Run the agent until cancelled.
+
+    Raises:
+        RowChangedError: It has to begin anew.
         SettingsError: The settings do not fit the machine or the cluster.
     """
     registry = CollectorRegistry()
@@ -84,18 +107,55 @@ async def main(settings: Settings) -> None:
             lock_kubelet_dir(settings.kubelet_dir, lambda text: _wait(ready, text))
         )
         ready.set_ready("directory")
+        announcer = Announcer(metrics, api.recorder, node=settings.node_name)
+        agents: list[Agent] = []
+        await stack.enter_async_context(
+            serve_status(
+                settings.state_dir / socket.NAME,
+                lambda: agents[0].status() if agents else _starting(settings, ready),
+            )
+        )
         poller = Poller(
             wiring.driver(stack, settings),
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
-        reading = await wiring.first_reading(poller, settings, ready)
-        agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
-        stack.push_async_callback(agent.close)
-        await stack.enter_async_context(
-            serve_status(settings.state_dir / socket.NAME, agent.status)
+        await stack.enter_async_context(_recording(api))
+        reading = await wiring.first_reading(poller, settings, ready, announcer)
+        agent = Agent(
+            settings,
+            api,
+            metrics=metrics,
+            ready=ready,
+            reading=reading,
+            announcer=announcer,
+            poller=poller,
         )
-        await agent.run(poller)
+        agents.append(agent)
+        try:
+            await agent.run()
+        finally:
+            await agent.close()
+
+
+@asynccontextmanager
+async def _recording(api: ApiClient) -> AsyncIterator[None]:
+    """Send events while the context is open."""
+    async with asyncio.TaskGroup() as tasks:
+        events = tasks.create_task(api.recorder.run(), name="events")
+        try:
+            yield
+        finally:
+            events.cancel()
+
+
+def _starting(settings: Settings, ready: Readiness) -> dict[str, object]:
+    return document.waiting_document(
+        node=settings.node_name,
+        version=version(),
+        mode=settings.mode,
+        waiting_for=ready(),
+    )
 
 
 async def _alive(_request: web.Request) -> web.Response:
@@ -110,7 +170,7 @@ def _wait(ready: Readiness, text: str) -> None:
 class Agent:
     """The agent of one node: constructs, runs and closes all its parts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its surroundings, each passed in
         self,
         settings: Settings,
         api: ApiClient,
@@ -118,6 +178,8 @@ class Agent:
         metrics: Metrics,
         ready: Readiness,
         reading: Reading,
+        announcer: Announcer,
+        poller: Poller,
     ) -> None:
         """Construct all parts of the agent; `run` starts them.
 
@@ -128,11 +190,14 @@ class Agent:
             ready: Answers the readiness probe. The agent's parts report in it why the
                 agent is not ready yet.
             reading: First reading of the driver; it shows the node's product lines.
+            announcer: Writer of log lines and events of this agent.
+            poller: Gives the readings after the first.
         """
         self._settings = settings
         self._api = api
         self._ready = ready
-        self._announcer = Announcer(metrics, api.recorder, node=settings.node_name)
+        self._announcer = announcer
+        self._poller = poller
         boot = boot_id()
         self._journal_writer = JournalWriter(
             Journal(
@@ -177,6 +242,7 @@ class Agent:
             process_names=ProcessNames(),
             mount=wiring.mount(settings, reading),
             host_ip=lambda: self._reporter.host_ip,
+            look_now=poller.look_now,
             readings=lambda: [line.chip_monitor.reading for line in self._lines],
         )
         readings = wiring.lines(settings, reading)
@@ -215,18 +281,23 @@ class Agent:
             faultconfig=self._fault_config_watch.watch,
         )
 
-    async def run(self, poller: Poller) -> None:
+    async def run(self) -> None:
         """Restore the holds from the journal, then run all parts until cancelled.
 
         The call also ends when a part fails.
+
+        Raises:
+            RowChangedError: The agent has to begin anew; as one of an `ExceptionGroup`.
         """
         await self._restore()
         for line in self._lines:
             line.chip_monitor.judge_again()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._api.recorder.run(), name="events")
+            tasks.create_task(self._end_when_row_changes(), name="rows")
             tasks.create_task(self._pods.run(), name="pods")
-            tasks.create_task(poller.run(self._driver_monitor.observe), name="driver")
+            tasks.create_task(
+                self._poller.run(self._driver_monitor.observe), name="driver"
+            )
             tasks.create_task(self._fault_config_watch.run(), name="faults")
             tasks.create_task(self._journal_writer.run(), name="journal")
             tasks.create_task(self._reporter.run(), name="reporter")
@@ -242,6 +313,10 @@ class Agent:
             async with asyncio.TaskGroup() as serving:
                 for line in self._lines:
                     serving.create_task(line.server.run(), name=line.product.key)
+
+    async def _end_when_row_changes(self) -> NoReturn:
+        await self._driver_monitor.row_changed.wait()
+        raise RowChangedError
 
     def status(self) -> dict[str, object]:
         """Return the JSON document that `ascend-agent status` prints."""

@@ -41,7 +41,7 @@ from agent.plugin.servicer import Servicer
 from agent.plugin.vnpu import VirtualServicer
 from agent.pods.annotator import Annotator
 from agent.pods.informer import PodInformer
-from agent.pods.reconciler import Reconciler
+from agent.pods.reconciler import LookNow, Reconciler
 from agent.readiness import Readiness
 from agent.report import content
 from agent.report.content import NodeReport, addresses
@@ -71,6 +71,8 @@ class NodeServices:
     mount: MountMethod
     #: Returns the node's last known InternalIP; "" while none is known.
     host_ip: Callable[[], str]
+    #: Asks the driver for a look at every chip that begins now.
+    look_now: LookNow
     #: Returns the last reading of each product line.
     readings: Callable[[], Sequence[Reading]]
 
@@ -157,6 +159,7 @@ class ProductLine:
                 self._pod_processes.find, within_s=pod_processes.PATIENT_S
             ),
             period_s=settings.reconcile_period_s,
+            look_now=services.look_now,
         )
         self.server = Server(
             self._servicer,
@@ -288,6 +291,7 @@ class ProductLine:
             observe_allocate_s=self._services.metrics.allocate_s.observe,
             numa=self._numa_nodes,
             mounts=self.mounts,
+            look_now=self._services.look_now,
         )
 
     def _numa_nodes(self) -> tuple[int, ...]:

@@ -119,6 +119,12 @@ class Settings:
         "counts as stale",
         check=at_least(0.1),
     )
+    survey_wait_s: float = option(
+        600.0,
+        "how long the driver dcmi is waited for until it shows all chips of a node "
+        "that has not been served before: cards come up one by one",
+        check=at_least(0),
+    )
     recover_s: float = option(
         1.0,
         "how long a chip must be without faults before it is given out again",

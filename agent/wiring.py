@@ -12,11 +12,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from agent.devices.dcmi import find_library
+from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.driver import DcmiDriver
+from agent.devices.dcmi.memory import Memory
 from agent.devices.driver import Driver
 from agent.devices.poller import Poller
 from agent.devices.reading import Reading
 from agent.devices.simulated.driver import SimulatedDriver
+from agent.observe.announcer import Announcer
+from agent.plugin import host_devices
 from agent.plugin.mounts import MountMethod, resolve
 from agent.readiness import Readiness
 from agent.settings import Settings
@@ -67,13 +71,20 @@ def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
             else f"no {find_library.LIBRARY} in {searched}",
         )
     library = library or find_library.FOLDERS[0] / find_library.LIBRARY
+    memory = Memory(settings.state_dir, settings.node_name)
     return Choice(
         driver=DcmiDriver(
             library,
-            product=settings.product,
+            Conversion(
+                settings.product,
+                known=memory.read(),
+                wait_s=settings.survey_wait_s,
+                device_ids=host_devices.chip_numbers,
+            ),
             call_s=settings.driver_deadline_s,
             wall_ms=wall_ms,
             environment=find_library.make_environment(environment),
+            remember=memory.store,
         ),
         kind="dcmi",
         reason=str(library),
@@ -81,22 +92,19 @@ def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
 
 
 async def first_reading(
-    poller: Poller, settings: Settings, ready: Readiness
+    poller: Poller, settings: Settings, ready: Readiness, announcer: Announcer
 ) -> Reading:
     """Read the driver repeatedly until a reading succeeds; return that reading.
 
-    While the driver cannot be read, `ready` says why.
+    While there is none, `ready` and an event say why.
     """
-    problem = ""
     while True:
         observation = await poller.poll()
+        announcer.start_problem(observation.problem if not observation.reading else "")
         if observation.reading is not None:
             ready.set_ready("driver")
             return observation.reading
-        if observation.problem != problem:
-            problem = observation.problem
-            log.error("driver cannot be read", extra={"reason": problem})
-            ready.set_waiting("driver", f"driver: {problem}")
+        ready.set_waiting("driver", f"driver: {observation.problem}")
         await asyncio.sleep(settings.driver_poll_s)
 
 

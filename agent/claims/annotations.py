@@ -147,8 +147,8 @@ def _mounted_keys(
 
     The result is empty until each app container and sidecar of the pod owns a hold. It
     has only the device ids if it is uncertain which chips are mounted. It has no
-    configuration while `host_ip` is "": a reader waits for a missing configuration, and
-    takes a wrong one for the truth.
+    configuration while `host_ip` is "", or the address of a chip is waited for: a
+    reader waits for a missing configuration, and takes a wrong one for the truth.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     if not holds or not _is_served(ledger, pod):
@@ -161,7 +161,7 @@ def _mounted_keys(
     keys[annotations.ASCEND_REAL] = annotations.render_chips(
         chips, ledger.product, lexicographic=True
     )
-    if not host_ip:
+    if not host_ip or addresses.awaited & chip_sets.mask_of(chips):
         return keys
     key = annotations.configuration_key(ledger.product.resource)
     keys[key] = configuration.render(

@@ -34,6 +34,10 @@ class Driver(Protocol):
         """
         ...  # the body of a protocol method
 
+    def look_now(self) -> None:
+        """Ask for a look at every chip; a reading with `looked_s` follows."""
+        ...  # the body of a protocol method
+
     async def close(self) -> None:
         """Release the driver's resources; the driver must not be used afterwards."""
         ...  # the body of a protocol method

@@ -21,7 +21,8 @@ _READ_BYTES = 1 << 14
 class FileWatch:
     """Inotify watch of one file, for one thread that waits for edits until `stop`.
 
-    Only the waiting thread calls `arm` and `wait`; any thread may call `stop`.
+    Only the waiting thread calls `arm` and `wait`; any thread may call `stop` and
+    `wake`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,12 +38,14 @@ class FileWatch:
         self._notifier = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._stop_event, select.POLLIN)
+        self._wake_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll.register(self._wake_event, select.POLLIN)
         if self._notifier >= 0:
             self._poll.register(self._notifier, select.POLLIN)
 
     def __del__(self) -> None:
         """Close the descriptor of inotify, and the one that `stop` uses."""
-        for descriptor in (self._stop_event, self._notifier):
+        for descriptor in (self._stop_event, self._wake_event, self._notifier):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -79,7 +82,13 @@ class FileWatch:
         ready = [descriptor for descriptor, _ in self._poll.poll(for_s * 1000)]
         if self._notifier in ready:
             os.read(self._notifier, _READ_BYTES)
+        if self._wake_event in ready:
+            os.eventfd_read(self._wake_event)
         return self._stop_event not in ready
+
+    def wake(self) -> None:
+        """Make a running `wait`, or the next one, return True at once."""
+        os.eventfd_write(self._wake_event, 1)
 
     def stop(self) -> None:
         """Make a running `wait` and all later ones return False at once."""

@@ -83,6 +83,10 @@ class Poller:
             if self._call is not None:
                 self._call.cancel()
 
+    def look_now(self) -> None:
+        """Ask the driver for a look at every chip that begins now."""
+        self._driver.look_now()
+
     def _calm_pause_s(self) -> float:
         return (
             self._poll_s if self._poll_s > CALM_S else clock.next_beat_delay_s(CALM_S)
@@ -129,6 +133,8 @@ class Poller:
         now = clock.loop_s()
         unread_chips = (chip for line in reading.lines for chip in line.unread)
         problem = "; ".join(f"chip {chip.chip}: {chip.reason}" for chip in unread_chips)
+        if problem and reading.is_old:
+            return self._mark_stale(problem)
         return Observation(
             reading=reading, read_at=now, problem=problem, is_partial=bool(problem)
         )

@@ -6,7 +6,7 @@ nothing about the chips has changed between them.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from scheduler_core.products.table import Product
@@ -104,8 +104,8 @@ class ChipDetails:
     chip: int
     #: The driver's own order.
     logic_id: int
-    #: Address in the parameter plane; "" when it has none.
-    ip: str = ""
+    #: Address in the parameter plane; "" when it has none, None while it is not known.
+    ip: str | None = ""
     #: Size of the chip's own memory; 0 when unknown. Unit: MB.
     memory_mb: int = 0
     #: Its number within the SuperPoD.
@@ -140,6 +140,8 @@ class Unread:
     chip: int
     #: The failed call and its error, for people.
     reason: str
+    #: Whether only its processes could not be read.
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,12 @@ class Reading:
     #: Readings of the node's other product lines, each with its own chips; their
     #: `other_lines` are empty.
     other_lines: tuple["Reading", ...] = ()
+    #: What shows that the node has to be served by other rows of the product table, so
+    #: that the agent begins anew; "" when nothing does.
+    changed_row: str = ""
+    #: When the look at every chip of the node began that this reading is from; None:
+    #: not all were looked at together. Unit: seconds of the event loop's clock.
+    looked_s: float | None = field(default=None, compare=False)
     #: Host device that containers get instead of each chip's own; "" where the
     #: container runtime mounts the chips.
     stand_in: str = ""
@@ -194,6 +202,15 @@ class Reading:
         return (
             replace(self, other_lines=()) if self.other_lines else self,
             *self.other_lines,
+        )
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the faults of every chip of the node are from an earlier reading."""
+        return all(
+            any(unread.chip == chip and not unread.is_partial for unread in line.unread)
+            for line in self.lines
+            for chip in line.chips
         )
 
     def faults_of(self, chip: int) -> tuple[ChipFault, ...]:

@@ -122,6 +122,9 @@ TRANSITIONS: Mapping[tuple[Condition, Finding], Condition] = MappingProxyType(_t
 
 #: Reason of a chip that the product has and that does not answer.
 VANISHED = "vanished"
+#: Time for which a chip whose faults cannot be read stays as it was last read, while
+#: others can be read. Unit: seconds.
+UNREAD_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +135,10 @@ class ChipHealth:
     finding: Finding = Finding.CLEAR
     #: Since when the finding is the same, steady or not. Unit: seconds, loop clock.
     found_since: float = -inf
-    #: Worst fault and its codes, "vanished", or "" without any.
+    #: Since when its faults have not been read; None when they were. Unit: seconds,
+    #: loop clock.
+    unread_since: float | None = None
+    #: Worst fault and its codes, "vanished", why it cannot be read, or "" without any.
     reason: str = ""
 
 
@@ -237,6 +243,8 @@ def is_stable(state: Health, reading: Reading) -> bool:
         state: Health after the reading was applied.
         reading: The reading that was applied last.
     """
+    if any(health.unread_since is not None for health in state.chips.values()):
+        return False
     is_steady = all(
         TRANSITIONS[health.condition, finding] is health.condition
         for health in state.chips.values()
@@ -250,7 +258,14 @@ def is_stable(state: Health, reading: Reading) -> bool:
 def _chip_step(
     old_health: ChipHealth, chip: int, taken: ReadingTaken, now: float
 ) -> ChipHealth:
-    finding = _finding(chip, taken)
+    unread = _why_unread(chip, taken.reading)
+    unread_since = None
+    if unread:
+        unread_since = (
+            now if old_health.unread_since is None else old_health.unread_since
+        )
+    is_blind = unread_since is not None and now - unread_since >= UNREAD_S
+    finding = Finding.FAULTY if is_blind else _finding(chip, taken)
     since = old_health.found_since if finding is old_health.finding else now
     held_off = now - since >= taken.recover_s
     effective_finding = _STEADY.get(finding, finding) if held_off else finding
@@ -258,8 +273,19 @@ def _chip_step(
         condition=TRANSITIONS[old_health.condition, effective_finding],
         finding=finding,
         found_since=since,
-        reason=_reason(chip, taken.reading),
+        unread_since=unread_since,
+        reason=unread if is_blind else _reason(chip, taken.reading),
     )
+
+
+def _why_unread(chip: int, reading: Reading) -> str:
+    """Return why the faults of a chip cannot be read; "" if they were read."""
+    reasons = (
+        unread.reason
+        for unread in reading.unread
+        if unread.chip == chip and not unread.is_partial
+    )
+    return next((f"cannot be read: {reason}" for reason in reasons), "")
 
 
 def _cause(after: ChipHealth) -> str:
@@ -286,7 +312,7 @@ def _is_tolerated(level: Level, *, in_use: bool) -> bool:
 
 def _reason(chip: int, reading: Reading) -> str:
     if chip not in reading.chips:
-        return VANISHED
+        return _why_unread(chip, reading) or VANISHED
     faults: tuple[ChipFault, ...] = reading.faults_of(chip)
     if not faults:
         return ""

@@ -86,7 +86,7 @@ class ChipMonitor:
         self._is_at_rest = False
         #: Last reading as the driver gave it, with the levels of the driver.
         self._raw = reading
-        #: Loop time at which the look began that has shown `_raw`. Unit: seconds.
+        #: Loop time at which the last look at every chip began. Unit: seconds.
         self._looked_s = float("-inf")
         self._courses = escalation.State()
         self._named = separation.State()
@@ -120,7 +120,8 @@ class ChipMonitor:
             return True
         if observation.reading is None:  # a product line that has vanished
             return True
-        self._looked_s = observation.read_at - (observation.took_s or 0.0)
+        looked_s = observation.reading.looked_s
+        self._looked_s = self._looked_s if looked_s is None else looked_s
         if observation.reading != self._raw or not self._is_at_rest:
             self._raw = observation.reading
             self.judge_again()

@@ -1,5 +1,6 @@
 """Pass each result of reading the driver to the metrics and to each product line."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,8 @@ class DriverMonitor:
     """Receiver of the results of reading the driver, for all product lines of the node.
 
     Its attribute `problem` says why the driver, or a single chip, cannot be read. It is
-    "" if all chips can be read.
+    "" if all chips can be read. Its event `row_changed` is set when a reading shows
+    that the node has to be served by other rows of the product table.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class DriverMonitor:
         self._metrics = metrics
         #: Why the driver cannot be read; "" when it can.
         self.problem = ""
+        self.row_changed = asyncio.Event()
 
     def observe(self, observation: Observation) -> bool:
         """Pass one result of reading the driver to the metrics and the chip monitors.
@@ -45,7 +48,12 @@ class DriverMonitor:
             self._metrics.driver_failures.inc()
         self._announcer.driver_problem(observation.problem)
         self.problem = observation.problem
-        lines = observation.reading.lines if observation.reading is not None else ()
+        reading = observation.reading
+        if reading is not None and reading.changed_row and not observation.is_stale:
+            if not self.row_changed.is_set():
+                self._announcer.rows_changed(reading.changed_row)
+            self.row_changed.set()
+        lines = reading.lines if reading is not None else ()
         readings = {line.product.resource: line for line in lines}
         needs_more = [
             monitor.observe(

@@ -226,6 +226,30 @@ class Announcer:
         text = f"no process keeps chip {chip} from being free any more"
         self._record("NpuNoLongerInUse", text, "Normal")
 
+    def start_problem(self, problem: str) -> None:
+        """Announce why the agent cannot begin to serve chips yet, or that it can.
+
+        Args:
+            problem: Why the driver shows no chips, or not all of them; "" if it does.
+        """
+        if not self._is_new("start", problem):
+            return
+        if problem:
+            log.error("driver cannot be read", extra={"reason": problem})
+            self._record("NpuNotServed", problem)
+        else:
+            log.info("chips are read")
+
+    def rows_changed(self, text: str) -> None:
+        """Announce that the agent begins anew, since the chips are not as it took them.
+
+        Args:
+            text: What shows that.
+        """
+        log.warning("the agent begins anew", extra={"reason": text})
+        message = f"the agent begins anew: {text}"
+        self._record("NpuProductChanged", message)
+
     def driver_problem(self, problem: str) -> None:
         """Log that the driver cannot be read, or that it can be read again.
 

@@ -15,6 +15,7 @@ Source:
     MindCluster's device plugin, `pkg/common/common.go` (at 22bb3d98).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,14 @@ def find(reading: Reading, dev: Path = DEV) -> HostDevices:
             if not (dev / name).exists()
         ),
     )
+
+
+def chip_numbers(dev: Path = DEV) -> tuple[int, ...]:
+    """Return the physical ids of the chips that have a device file, ascending."""
+    found = (
+        re.fullmatch(rf"{CHIP}([0-9]+)", path.name) for path in dev.glob(f"{CHIP}*")
+    )
+    return tuple(sorted(int(match[1]) for match in found if match))
 
 
 def _in_folders(dev: Path) -> Iterator[DeviceNode]:

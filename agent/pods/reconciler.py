@@ -242,11 +242,12 @@ class Reconciler:
         Raises:
             ResourcesError: The kubelet did not answer.
         """
-        pods = confirm.pods_to_read(self._store.ledger, thorough=thorough)
-        if not pods and not confirm.has_open_holds(self._store.ledger):
-            return
-        if values.unchecked_chips(self._store.ledger):
+        ledger = self._store.ledger
+        if values.unchecked_chips(ledger) | values.releasing_chips(ledger):
             self._look_now()
+        pods = confirm.pods_to_read(ledger, thorough=thorough)
+        if not pods and not confirm.has_open_holds(ledger):
+            return
         mark = self._activity.mark()
         await self._read_pods(pods)
         in_use = None

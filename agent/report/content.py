@@ -13,6 +13,7 @@ from agent.devices.reading import Level, Reading
 from agent.health.conditions import Condition, Health
 from agent.health.findings import Findings, SeparatedNames
 from kube.objects import Node
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.columns import GroupKind
 from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, faults, inventory
@@ -255,10 +256,13 @@ def addresses(reading: Reading) -> Addresses:
         chips=MappingProxyType(
             {
                 detail.chip: Address(
-                    ip=detail.ip, super_device_id=detail.super_device_id
+                    ip=detail.ip or "", super_device_id=detail.super_device_id
                 )
                 for detail in reading.details
             }
+        ),
+        awaited=chip_sets.mask_of(
+            detail.chip for detail in reading.details if detail.ip is None
         ),
     )
 

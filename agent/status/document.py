@@ -39,6 +39,23 @@ class View:
     stray_processes: Mapping[int, tuple[Occupant, ...]] = field(default_factory=dict)
 
 
+def waiting_document(
+    *, node: str, version: str, mode: str, waiting_for: str | None
+) -> dict[str, Any]:
+    """Return the status document of an agent that serves no chips yet."""
+    return {
+        "node": node,
+        "version": version,
+        "mode": mode,
+        "product": "",
+        "waitingFor": waiting_for,
+        "driverProblem": None,
+        "chips": [],
+        "claims": [],
+        "changes": [],
+    }
+
+
 def document(view: View, *other_views: View) -> dict[str, Any]:
     """Return the status document of a node as values ready for JSON.
 

@@ -35,6 +35,8 @@ class Addresses:
     server_index: int = UNKNOWN
     #: {physical id: address}; absent chips have no known address
     chips: Mapping[int, Address] = field(default_factory=dict)
+    #: mask of the chips whose address is still waited for
+    awaited: int = 0
 
     def of(self, chip: int) -> Address:
         """Return the address of a chip; all fields are unknown if there is none."""

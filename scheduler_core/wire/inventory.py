@@ -48,18 +48,19 @@ def render(
         other_lines: Other product lines of the node.
     """
     address_by_name = {
-        chip_name(chip, line.product): line.addresses.of(chip)
+        chip_name(chip, line.product): _entry(line.addresses, chip)
         for line in (Line(chips, product, addresses or Addresses()), *other_lines)
         for chip in line.chips
     }
-    document = {
-        name: {
-            "IP": address_by_name[name].ip,
-            "SuperDeviceID": address_by_name[name].super_device_id,
-        }
-        for name in sorted(address_by_name)
-    }
+    document = {name: address_by_name[name] for name in sorted(address_by_name)}
     return json.dumps(document, separators=(",", ":"))
+
+
+def _entry(addresses: Addresses, chip: int) -> dict[str, object]:
+    """Return the entry of a chip; without IP while that is still waited for."""
+    address = addresses.of(chip)
+    number: dict[str, object] = {"SuperDeviceID": address.super_device_id}
+    return number if addresses.awaited >> chip & 1 else {"IP": address.ip, **number}
 
 
 def parse(text: str, product: Product) -> tuple[int, ...]:
@@ -75,7 +76,7 @@ def parse(text: str, product: Product) -> tuple[int, ...]:
 
 
 def parse_addresses(text: str, product: Product) -> dict[int, Address]:
-    """Parse {physical id: address}, as far as the annotation has them.
+    """Parse {physical id: address}, of the chips that have an `IP`, if only "".
 
     Raises:
         WireError: As `parse`, or an address is malformed.
@@ -86,8 +87,10 @@ def parse_addresses(text: str, product: Product) -> dict[int, Address]:
         chip = parse_chip(name, product, path=path)
         chip_path = f"{path}.{name}"
         fields = as_object(value, chip_path)
+        if "IP" not in fields:
+            continue
         addresses[chip] = Address(
-            ip=as_string(fields.get("IP", ""), f"{chip_path}.IP"),
+            ip=as_string(fields["IP"], f"{chip_path}.IP"),
             super_device_id=as_integer(
                 fields.get("SuperDeviceID", UNKNOWN), f"{chip_path}.SuperDeviceID"
             ),

@@ -57,6 +57,7 @@ def test_the_node_name_alone_is_enough() -> None:
         driver_file=Path("/etc/ascend-agent/npu.yaml"),
         driver_poll_s=0.2,
         driver_deadline_s=5.0,
+        survey_wait_s=600.0,
         recover_s=1.0,
         listen="127.0.0.1:9410",
         address_file=None,

@@ -7,8 +7,10 @@ process.
 
 The agent sends the process one message. It has the path of the library, and the calls
 to skip for a while because earlier worker processes hung or died in them. Whenever the
-state of a chip has changed, the process sends the states of all chips. The agent sends
-no answer. To end the process, the agent kills it with SIGKILL.
+state of a chip has changed, the process sends the states of all chips. Each further
+byte of the agent asks for a look: every chip is read at once, and what was read is sent
+even if nothing has changed, with the time at which the look began. To end the process,
+the agent kills it with SIGKILL.
 """
 
 import ctypes
@@ -30,9 +32,6 @@ from agent.devices.dcmi.progress import Call, Progress
 from agent.devices.dcmi.reader import ChipReader
 from agent.devices.dcmi.values import Code, Survey
 
-#: Time between two surveys, so a recovered chip is seen even without an event. Unit:
-#: seconds.
-LOOK_EACH_S = 1.0
 #: Pause before a failed library is loaded again: at boot the driver comes late. Unit:
 #: seconds.
 AGAIN_S = 2.0
@@ -40,6 +39,10 @@ AGAIN_S = 2.0
 _MOST_EVENTS = 1000
 #: `assertion` of an event whose fault is over.
 _OVER = 0
+#: Longest time without a sign of life while the process waits. Unit: seconds.
+_BEAT_EACH_S = 1.0
+#: Highest number of questions that are taken together.
+_MOST_QUESTIONS = 1024
 _PR_SET_PDEATHSIG = 1
 _NODES = Path("/sys/devices/system/node")
 
@@ -53,6 +56,8 @@ class Worker:
         self._events: deque[tuple[int, Code, bool]] = deque(maxlen=_MOST_EVENTS)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._skip_until: dict[Call, float] = {}
+        #: whether the agent has asked for a look
+        self._is_asked = False
 
     def run(self) -> None:
         """Load libdcmi, then send the chips' states to the agent on each change.
@@ -75,11 +80,12 @@ class Worker:
         sent: Survey | str = ""
         while True:
             has_events = self._pass_events(chip_reader)
-            survey = self._survey(chip_reader)
-            if has_events or survey != sent:
-                self._send(survey)
+            began_s = time.monotonic()
+            survey = self._survey(chip_reader, is_asked=self._is_asked)
+            if has_events or survey != sent or self._is_asked:
+                self._send(survey, began_s if self._is_asked else None)
                 sent = survey
-            if self._sleep(LOOK_EACH_S):
+            if self._sleep(chip_reader.pause_s):
                 return
 
     def _load(self, path: str) -> ChipReader | None:
@@ -94,15 +100,19 @@ class Worker:
         except (OSError, CallError) as error:
             self._send(str(error))
             return None
-        # not every chip has events; others are only polled
-        with suppress(CallError):
+        try:
             library.subscribe(self._queue_event)
-        return ChipReader(library, now_s=time.monotonic, nodes=_NODES)
+            has_events = True
+        except CallError:  # not every chip has events; others are only polled
+            has_events = False
+        return ChipReader(
+            library, now_s=time.monotonic, nodes=_NODES, has_events=has_events
+        )
 
     @staticmethod
-    def _survey(chip_reader: ChipReader) -> Survey | str:
+    def _survey(chip_reader: ChipReader, *, is_asked: bool) -> Survey | str:
         try:
-            return chip_reader.read_chips()
+            return chip_reader.read_chips(is_asked=is_asked)
         except CallError as error:
             return str(error)
 
@@ -129,21 +139,37 @@ class Worker:
         return has_events
 
     def _sleep(self, for_s: float) -> bool:
-        """Wait at most `for_s` for a fault event; return whether the agent ended."""
-        descriptors: list[Any] = [self._sock, self._wake_read]
-        self._progress.beat()
-        readable, _, _ = select.select(descriptors, [], [], for_s)
-        self._progress.beat()
-        # the agent sends no second message, so this is its end
-        return self._sock in readable
+        """Wait at most `for_s` for a fault event or a question of the agent.
 
-    def _send(self, survey: Survey | str) -> None:
-        """Send the agent the states of all chips, or why they could not be read."""
-        message: dict[str, Any]
+        Returns:
+            Whether the agent has ended.
+        """
+        descriptors: list[Any] = [self._sock, self._wake_read]
+        until = time.monotonic() + for_s
+        self._is_asked = False
+        while True:
+            # a long sleep needs signs of life, too
+            rest_s = min(_BEAT_EACH_S, max(0.0, until - time.monotonic()))
+            self._progress.beat()
+            readable, _, _ = select.select(descriptors, [], [], rest_s)
+            self._progress.beat()
+            if self._sock in readable:
+                self._is_asked = bool(self._sock.recv(_MOST_QUESTIONS))
+                return not self._is_asked
+            if readable or time.monotonic() >= until:
+                return False
+
+    def _send(self, survey: Survey | str, began_s: float | None = None) -> None:
+        """Send the agent the states of all chips, or why they could not be read.
+
+        Args:
+            began_s: When an asked look at every chip began, by the monotonic clock.
+        """
+        message: dict[str, Any] = {"began_s": began_s}
         if isinstance(survey, str):
-            message = {"problem": survey}
+            message["problem"] = survey
         else:
-            message = {"survey": asdict(survey)}
+            message["survey"] = asdict(survey)
         self._sock.sendall(frames.encode(message))
 
 

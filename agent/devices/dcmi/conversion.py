@@ -1,17 +1,21 @@
 """Convert chip states, as the driver's library returned them, to readings.
 
 The library (libdcmi) runs in a process of its own. A survey has the states of all
-chips, as that process read them at one time. If a chip could not be read, the reading
-has the chip's last state that was read. Only the agent's memory has these last states,
-so a restarted agent begins without them.
+chips, as that process read them at one time. What a survey does not tell is no news:
+the reading then has the last value that was told. Only the agent's memory has these
+values, so a restarted agent begins without them.
+
+The first reading decides which rows of the product table are served, and they stay.
+So it is not made before the survey is complete, or `wait_s` are over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.devices.board_size import UnknownMachineError, fit_row
 from agent.devices.dcmi import machine
-from agent.devices.dcmi.values import ChipState, Code, Identity, Survey
+from agent.devices.dcmi.memory import Known
+from agent.devices.dcmi.values import ChipState, Code, Identity, SuperPodPlace, Survey
 from agent.devices.reading import (
     UNKNOWN,
     ChipDetails,
@@ -31,6 +35,14 @@ NETWORK_CODES = frozenset({0x81078603, 0x81078607, 0x110000002, 0x110001024})
 _NETWORK_FINE = frozenset({0, 6})
 #: The driver's value for a number that it does not have; -1 in a reading.
 _NONE = 0xFFFFFFFF
+NOTHING = Known()
+_NOWHERE = SuperPodPlace(
+    super_device_id=UNKNOWN, super_pod_id=UNKNOWN, server_index=UNKNOWN
+)
+
+
+class IncompleteError(Exception):
+    """Chips of the server are still missing from the surveys; the text says which."""
 
 
 class Conversion:
@@ -39,14 +51,31 @@ class Conversion:
     It stores the last state of each chip, and the time when each fault began.
     """
 
-    def __init__(self, product: str) -> None:
+    def __init__(
+        self,
+        product: str = "",
+        *,
+        known: Known = NOTHING,
+        wait_s: float = 0.0,
+        device_ids: Callable[[], Iterable[int]] = tuple,
+    ) -> None:
         """Start without the state of any chip.
 
         Args:
             product: Key of the only product row to serve; "" to detect the rows from
                 the chips.
+            known: What earlier agents on this node have been told.
+            wait_s: Longest wait for a complete survey of a node without known rows,
+                and for facts that no call has told. Unit: seconds.
+            device_ids: Returns the numbers N of the host's files /dev/davinciN.
         """
         self._key = product
+        self._known_rows = known.products
+        #: {physical id: facts that earlier agents were told}
+        self._known_identities = {chip.physical_id: chip for chip in known.identities}
+        self._wait_s = wait_s
+        self._device_ids = device_ids
+        self._first_s: float | None = None
         self._products: tuple[Product, ...] = ()
         self._last_states: dict[int, ChipState] = {}
         #: {physical id of a chip seen so far: its row of the product table}
@@ -54,83 +83,171 @@ class Conversion:
         self._since_ms: dict[tuple[int, int], int] = {}
         #: {(physical id, code): its events since it was last absent}
         self._event_counts: dict[tuple[int, int], int] = {}
+        #: what shows that other rows should be served; "" if nothing does
+        self._contradiction = ""
+        self._contradicted_s = 0.0
 
-    def reading(self, survey: Survey, now_ms: int) -> Reading:
-        """Convert `survey` to a reading; a chip that was not read keeps its last state.
+    def reading(self, survey: Survey, now_ms: int, now_s: float) -> Reading:
+        """Convert `survey` to a reading; what was not read keeps its last value.
 
         Args:
             survey: States of all chips at one time.
             now_ms: Start date of each new fault that no event reported. Unit: Unix
                 milliseconds.
+            now_s: Time of this call. Unit: seconds of a monotonic clock.
 
         Raises:
+            IncompleteError: Chips are still waited for.
             UnknownMachineError: No chip has been reported yet, or no row of the product
                 table serves the chips. Or two chips have one physical id.
         """
-        states = _by_id(survey.chips)
-        self._products = self._products or self._products_of(states.values())
-        late_chips = () if self._key else tuple(self._late_chips(states))
-        rows = {chip: self._row_of(look.identity) for chip, look in states.items()}
-        self._rows |= {chip: row for chip, row in rows.items() if row is not None}
-        states = {chip: look for chip, look in states.items() if rows[chip] is not None}
-        self._count_events(states)
-        unread = self._carry_over(states, survey)
+        if self._first_s is None:
+            self._first_s = now_s
+        self._count_events(_by_id(survey.chips))
+        states = self._merge(survey)
+        identities = [look.identity for look in states.values()]
+        incomplete = self._why_incomplete(identities, survey)
+        if not self._products:
+            _check_readable(states)
+            self._products = self._first_rows(identities, incomplete, now_s)
+        changed_row = self._changed_row(identities, incomplete, now_s)
+        outside: list[Unread] = []
+        for chip, look in list(states.items()):
+            row = self._row_of(look.identity)
+            if row is None:
+                del states[chip]
+                reason = self._contradiction or "of another product"
+                outside.append(Unread(chip=chip, reason=reason))
+            else:
+                self._rows[chip] = row
         self._last_states |= states
         self._date(states.values(), now_ms)
         first, *others = (
-            self._of_line(product, states, unread, survey) for product in self._products
+            self._of_line(product, states, survey, now_s) for product in self._products
         )
         return replace(
-            first, other_lines=tuple(others), unread=(*first.unread, *late_chips)
+            first,
+            other_lines=tuple(others),
+            unread=(*first.unread, *(outside if self._contradiction else ())),
+            changed_row=changed_row,
         )
 
-    def _of_line(
-        self,
-        product: Product,
-        states: Mapping[int, ChipState],
-        unread: Iterable[Unread],
-        survey: Survey,
-    ) -> Reading:
-        """Return the reading of the chips of one product line.
+    def _merge(self, survey: Survey) -> dict[int, ChipState]:
+        """Return the states of a survey, with the last values of what it does not tell.
 
-        Args:
-            product: Row of that product line.
-            states: {physical id: state} of the chips of all product lines.
-            unread: Chips of all product lines that could not be read completely.
-            survey: Gives the version of the driver.
+        A chip that was read before and cannot be identified now has its last state.
         """
-        states = {
-            chip: look for chip, look in states.items() if self._rows[chip] is product
-        }
-        chips = tuple(sorted(states))
-        first = states[chips[0]].identity if chips else None
-        return Reading(
-            product=product,
-            chip_name=first.name if first else "",
-            ai_core_count=first.ai_core_count if first else 0,
-            product_type=first.product_type if first else "",
-            chips=chips,
-            numa=self._numa(product),
-            details=tuple(_details(states[chip].identity) for chip in chips),
-            super_pod_id=_number(first.super_pod_id) if first else UNKNOWN,
-            server_index=_number(first.server_index) if first else UNKNOWN,
-            driver_version=survey.driver_version,
-            faults=tuple(
-                self._fault(chip, code) for chip in chips for code in states[chip].codes
-            ),
-            unreachable=tuple(c for c in chips if not _is_reachable(states[c])),
-            processes=tuple(
-                Process(chip=chip, pid=pid)
-                for chip in chips
-                for pid in states[chip].pids
-            ),
-            unread=tuple(
-                chip_unread
-                for chip_unread in unread
-                if self._rows[chip_unread.chip] is product
-            ),
-            virtual=tuple(_virtual_devices(states[chip].identity for chip in chips)),
+        states = _by_id(survey.chips)
+        for card, device, reason in survey.unidentified:
+            for chip, last in self._last_states.items():
+                place = last.identity
+                if place.card == card and device in (place.device, -1):
+                    states.setdefault(chip, replace(last, unread=reason))
+        return {chip: self._complete(look) for chip, look in sorted(states.items())}
+
+    def _complete(self, state: ChipState) -> ChipState:
+        """Return `state`; what it does not tell comes from earlier states."""
+        chip = state.identity.physical_id
+        last = self._last_states.get(chip)
+        if last is None:
+            earlier = self._known_identities.get(chip, state.identity)
+            identity = state.identity.or_known(earlier)
+            return replace(state, identity=identity, was_read=not state.unread)
+        identity = state.identity.or_known(last.identity)
+        if state.unread:
+            return replace(last, identity=identity, unread=state.unread)
+        return replace(
+            state,
+            identity=identity,
+            network=last.network if state.network is None else state.network,
+            pids=last.pids if state.unread_pids else state.pids,
+            was_read=True,
         )
+
+    @property
+    def known(self) -> Known:
+        """What has been told of the chips that are served, for the next start."""
+        facts = self._known_identities | {
+            chip: state.identity for chip, state in self._last_states.items()
+        }
+        return Known(self._products, tuple(facts[chip] for chip in sorted(facts)))
+
+    # -- rows ------------------------------------------------------------------------
+
+    def _why_incomplete(self, chips: Sequence[Identity], survey: Survey) -> str:
+        """Return what has not been read that could belong to other rows; "" if none."""
+        if survey.unidentified:
+            card, device, reason = survey.unidentified[0]
+            where = f"card {card}, device {device}: " if device >= 0 else ""
+            where = where or (f"card {card}: " if card >= 0 else "")
+            return f"{where}{reason}"
+        ids = {chip.physical_id for chip in chips}
+        files = sorted(set(self._device_ids()) - ids)
+        if files:
+            listed = ", ".join(f"/dev/davinci{number}" for number in files)
+            return f"the driver does not show the chip of {listed}"
+        return machine.find_untold(chips)
+
+    def _has_waited(self, now_s: float) -> bool:
+        """Whether the time is over in which a complete survey is waited for."""
+        return self._first_s is not None and now_s - self._first_s >= self._wait_s
+
+    def _first_rows(
+        self, chips: Sequence[Identity], incomplete: str, now_s: float
+    ) -> tuple[Product, ...]:
+        rows = self._known_rows
+        is_known = bool(rows) and self._key in ("", *(row.key for row in rows))
+        if is_known and not machine.find_contradiction(rows, self._own(chips)):
+            return rows
+        if incomplete and not self._key and not self._has_waited(now_s):
+            raise IncompleteError(
+                f"waiting for all chips, {self._wait_s:g} s at most: {incomplete}"
+            )
+        return self._rows_of(chips)
+
+    def _rows_of(self, chips: Sequence[Identity]) -> tuple[Product, ...]:
+        """Return the rows that these chips are served by.
+
+        Raises:
+            UnknownMachineError: No row serves them.
+        """
+        if not self._key:
+            return machine.products_of(chips)
+        row = fit_row(self._key, 0)
+        own_ids = {chip.physical_id for chip in chips if _is_of(row, chip)}
+        if not own_ids:
+            raise UnknownMachineError(
+                f"the driver shows no chip that could be of --product {self._key}"
+            )
+        other_ids = {chip.physical_id for chip in chips} - own_ids
+        files = {number for number in self._device_ids() if number < row.chip_count}
+        highest = max(own_ids | files - other_ids)
+        return (fit_row(self._key, highest, chip_sets.mask_of(other_ids)),)
+
+    def _own(self, chips: Sequence[Identity]) -> list[Identity]:
+        """Return those of these chips that `--product` lets be served."""
+        row = fit_row(self._key, 0) if self._key else None
+        return [chip for chip in chips if row is None or _is_of(row, chip)]
+
+    def _changed_row(
+        self, chips: Sequence[Identity], incomplete: str, now_s: float
+    ) -> str:
+        """Return why the agent has to begin anew with other rows; "" if it need not.
+
+        It need not before all chips are read, or `wait_s` are over: the next beginning
+        would only wait for them.
+        """
+        text = machine.find_contradiction(self._products, self._own(chips))
+        if not text or not self._contradiction:
+            self._contradicted_s = now_s
+        self._contradiction = text
+        if not text or (incomplete and now_s - self._contradicted_s < self._wait_s):
+            return ""
+        try:
+            is_other = self._rows_of(chips) != self._products
+        except UnknownMachineError:
+            return ""  # nothing else could be served: the chip is told as unread
+        return text if is_other else ""
 
     def _row_of(self, chip: Identity) -> Product | None:
         """Return the product table's row that serves a chip; None if there is none.
@@ -143,68 +260,62 @@ class Conversion:
         rows = (row for row in self._products if row.all_chips >> chip.physical_id & 1)
         return next((row for row in rows if _is_of(row, chip)), None)
 
-    def _late_chips(self, states: Mapping[int, ChipState]) -> Iterator[Unread]:
-        """Yield an `Unread` for each chip whose product line the agent does not serve.
+    # -- readings --------------------------------------------------------------------
 
-        Such a product line (like "Ascend910") had no chip when the agent started. The
-        agent must be started again to serve it.
+    def _of_line(
+        self,
+        product: Product,
+        states: Mapping[int, ChipState],
+        survey: Survey,
+        now_s: float,
+    ) -> Reading:
+        """Return the reading of the chips of one product line.
+
+        Args:
+            product: Row of that product line.
+            states: {physical id: state} of the chips of all product lines.
+            survey: Gives the version of the driver.
+            now_s: As in `reading`.
         """
-        served_lines = {row.chip_prefix.rstrip("-") for row in self._products}
-        for chip, look in sorted(states.items()):
-            line = machine.line_of(look.identity)
-            if line and line not in served_lines:
-                yield Unread(
-                    chip=chip,
-                    reason=f"there was no {line} on this node when the agent started, "
-                    "which has to be started again to serve it",
+        line = [states[c] for c in sorted(states) if self._rows[c] is product]
+        #: of these there are values, from now or from earlier
+        read = [look for look in line if not look.unread or look.was_read]
+        facts = machine.facts_of(look.identity for look in line)
+        superpod = facts.superpod or _NOWHERE
+        is_late = self._has_waited(now_s)
+        return Reading(
+            product=product,
+            chip_name=facts.name,
+            ai_core_count=facts.ai_core_count,
+            product_type=facts.product_type or "",
+            chips=tuple(look.identity.physical_id for look in read),
+            numa=self._numa(product),
+            details=tuple(_details(look.identity, is_late=is_late) for look in read),
+            super_pod_id=_number(superpod.super_pod_id),
+            server_index=_number(superpod.server_index),
+            driver_version=survey.driver_version,
+            faults=tuple(
+                self._fault(look, code) for look in read for code in look.codes
+            ),
+            unreachable=tuple(
+                look.identity.physical_id for look in read if not _is_reachable(look)
+            ),
+            processes=tuple(
+                Process(chip=look.identity.physical_id, pid=pid)
+                for look in read
+                for pid in look.pids
+            ),
+            unread=tuple(
+                Unread(
+                    chip=look.identity.physical_id,
+                    reason=reason,
+                    is_partial=not look.unread,
                 )
-
-    def _carry_over(
-        self, states: dict[int, ChipState], survey: Survey
-    ) -> tuple[Unread, ...]:
-        """Put into `states` the earlier values of chips that `survey` did not read.
-
-        A chip that could not be read gets its whole earlier state. If it has no earlier
-        state, it is removed from `states`. If only processes or virtual devices could
-        not be read, only these come from the earlier state.
-
-        Returns:
-            Every chip with a known physical id whose state or processes could not be
-            read, with the reason, ascending by chip.
-        """
-        reasons = {i: look.unread for i, look in states.items() if look.unread}
-        for card, device, reason in survey.unidentified:
-            for chip, state in self._last_states.items():
-                identity = state.identity
-                if identity.card == card and device in (identity.device, -1):
-                    reasons.setdefault(chip, reason)
-        for chip in reasons:
-            if chip in self._last_states:
-                states[chip] = self._last_states[chip]
-            else:
-                states.pop(chip, None)
-        for chip, look in states.items():
-            if look.unread_pids:
-                reasons.setdefault(chip, look.unread_pids)
-            states[chip] = _complete(look, self._last_states.get(chip, look))
-        return tuple(
-            Unread(chip=chip, reason=reasons[chip]) for chip in sorted(reasons)
+                for look in line
+                if (reason := look.unread or look.unread_pids)
+            ),
+            virtual=tuple(_virtual_devices(look.identity for look in read)),
         )
-
-    def _products_of(self, states: Iterable[ChipState]) -> tuple[Product, ...]:
-        identities = [look.identity for look in states]
-        if not identities:
-            raise UnknownMachineError("the driver shows no chip")
-        if not self._key:
-            return machine.products_of(identities)
-        row = fit_row(self._key, 0)
-        own_ids = {chip.physical_id for chip in identities if _is_of(row, chip)}
-        if not own_ids:
-            raise UnknownMachineError(
-                f"the driver shows no chip that could be of --product {self._key}"
-            )
-        other_ids = {chip.physical_id for chip in identities} - own_ids
-        return (fit_row(self._key, max(own_ids), chip_sets.mask_of(other_ids)),)
 
     def _date(self, states: Iterable[ChipState], now_ms: int) -> None:
         """Store the start time of each fault in `states`; forget those of other faults.
@@ -239,7 +350,8 @@ class Conversion:
             for code in states[chip].codes
         }
 
-    def _fault(self, chip: int, code: Code) -> ChipFault:
+    def _fault(self, look: ChipState, code: Code) -> ChipFault:
+        chip = look.identity.physical_id
         return ChipFault(
             chip=chip,
             code=f"{code.code:08X}",
@@ -254,13 +366,22 @@ class Conversion:
 
         The result is () if the NUMA node of any chip is unknown.
         """
-        nodes_or_none = [
+        nodes = [
             look.identity.numa
             for chip in range(product.chip_count)
             if (look := self._last_states.get(chip)) is not None
         ]
-        nodes = tuple(node for node in nodes_or_none if node is not None)
-        return nodes if len(nodes) == product.chip_count else ()
+        known = tuple(node for node in nodes if node is not None and node >= 0)
+        return known if len(known) == product.chip_count else ()
+
+
+def _check_readable(states: Mapping[int, ChipState]) -> None:
+    """Raise `UnknownMachineError` if the state of no chip was read."""
+    if not states:
+        raise UnknownMachineError("the driver shows no chip")
+    if all(look.unread for look in states.values()):
+        chip, look = next(iter(states.items()))
+        raise UnknownMachineError(f"no chip can be read; chip {chip}: {look.unread}")
 
 
 def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
@@ -271,17 +392,6 @@ def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
         if (kind := machine.kind_of(name))
     ]
     return sorted(devices, key=lambda device: device.number)
-
-
-def _complete(state: ChipState, last_state: ChipState) -> ChipState:
-    """Return `state`; unread processes and virtual devices come from `last_state`."""
-    if state.unread_pids:
-        state = replace(state, pids=last_state.pids)
-    if state.identity.virtual is None:
-        # a chip with parts in use must not look whole
-        parts = last_state.identity.virtual
-        state = replace(state, identity=replace(state.identity, virtual=parts))
-    return state
 
 
 def _is_of(product: Product, chip: Identity) -> bool:
@@ -299,13 +409,19 @@ def _by_id(chip_states: Iterable[ChipState]) -> dict[int, ChipState]:
     return states
 
 
-def _details(identity: Identity) -> ChipDetails:
+def _details(identity: Identity, *, is_late: bool) -> ChipDetails:
+    """Return the details of a chip.
+
+    Args:
+        is_late: Whether a chip that has told no address by now counts as without one.
+    """
+    superpod = identity.superpod or _NOWHERE
     return ChipDetails(
         chip=identity.physical_id,
         logic_id=identity.logic_id,
-        ip=identity.ip,
-        memory_mb=identity.memory_mb,
-        super_device_id=_number(identity.super_device_id),
+        ip="" if identity.ip is None and is_late else identity.ip,
+        memory_mb=identity.memory_mb or 0,
+        super_device_id=_number(superpod.super_device_id),
     )
 
 

@@ -4,13 +4,16 @@ A worker process that hangs in a call of libdcmi is killed. After a pause, the a
 starts a new worker. The pause grows with each lost worker. If a worker hung or died in
 a call about one chip, later workers skip that call for a while. So one hanging chip
 costs only the readings of that chip.
+
+A killed worker within a system call that cannot be interrupted goes on until that call
+ends. Of such workers there are two at most: then no other is started.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,11 @@ import msgspec
 
 from agent.devices.board_size import UnknownMachineError
 from agent.devices.dcmi import find_library
-from agent.devices.dcmi.conversion import Conversion
+from agent.devices.dcmi.conversion import Conversion, IncompleteError
+from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.progress import Call
 from agent.devices.dcmi.values import Survey
-from agent.devices.dcmi.worker import Worker
+from agent.devices.dcmi.worker import LOAD_S, Worker
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
 from service import clock
@@ -38,6 +42,12 @@ LIVED_WELL_S = 60.0
 LEAVE_OUT_S = 60.0
 #: … and at most for this. Unit: seconds.
 LEAVE_OUT_MOST_S = 3600.0
+#: Killed workers that have not ended, at most: each takes 10 to 25 MiB.
+MOST_UNENDED = 2
+#: Time after which libdcmi is loaded anew while it shows no chip, or not all of those
+#: that are waited for: it may have made its list of cards when it was initialised.
+#: Unit: seconds.
+RELOAD_EACH_S = 30.0
 
 
 @dataclass(slots=True)
@@ -51,40 +61,47 @@ class _Blame:
 class DcmiDriver:
     """A `Driver` of real chips, with the worker process that calls libdcmi for it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its surroundings, each passed in
         self,
         library: Path,
+        conversion: Conversion,
         *,
-        product: str,
         call_s: float,
         wall_ms: Callable[[], int],
         environment: Mapping[str, str] = os.environ,
         new_backoff: Callable[[], Backoff] = Backoff,
+        load_s: float = LOAD_S,
+        remember: Callable[[Known], None] = lambda _known: None,
     ) -> None:
         """Store the arguments; start no worker process yet.
 
         Args:
             library: The libdcmi.so to load.
-            product: Key of the only product row to serve; "" to detect the rows from
-                the chips.
+            conversion: Makes the readings, of rows that it decides upon.
             call_s: Longest duration of one call of libdcmi, before the worker process
                 is killed. Unit: seconds, above 0.
             wall_ms: Returns Unix milliseconds now.
             environment: Environment variables of the worker process.
             new_backoff: Makes the back-off that gives the pause between two workers.
+            load_s: Like `call_s`, for loading and initialising libdcmi.
+            remember: Stores what the chips have told, for the next start.
         """
         self._library = library
         self._call_s = call_s
         self._wall_ms = wall_ms
         self._environment = environment
         self._backoff = new_backoff()
-        self._conversion = Conversion(product)
+        self._load_s = load_s
+        self._remember = remember
+        self._conversion = conversion
         self._worker: Worker | None = None
         self._next_start_s = float("-inf")
         self._problem = ""
         self._blames: dict[Call, _Blame] = {}
         #: last message of the present worker: a reading, or why there is none
         self._last_message: Reading | str | None = None
+        #: killed workers that have not ended yet
+        self._unended: list[Worker] = []
 
     @property
     def worker_pid(self) -> int | None:
@@ -104,6 +121,7 @@ class DcmiDriver:
             worker = await self._get_worker()
             if worker.waiting:
                 self._last_message = self._convert(worker.take())
+                worker.note_sight(is_blind=_is_blind(self._last_message))
             if self._last_message is None:
                 await worker.wait_for_news(CHECK_EACH_S)
             elif isinstance(self._last_message, str):
@@ -122,7 +140,16 @@ class DcmiDriver:
             await asyncio.sleep(within_s)
             return True
         await self._worker.wait_for_news(within_s)
-        return bool(self._worker.waiting or self._worker.problem(self._call_s))
+        problem = self._worker.problem(self._call_s, self._load_s)
+        return bool(self._worker.waiting or problem or self._is_to_reload(self._worker))
+
+    def look_now(self) -> None:
+        """Have every chip read as soon as the call under way has returned.
+
+        The reading that follows has `Reading.looked_s`.
+        """
+        if self._worker is not None:
+            self._worker.ask_for_look()
 
     async def close(self) -> None:
         """Kill the worker process, if there is one."""
@@ -139,23 +166,50 @@ class DcmiDriver:
                 safe to load.
         """
         if self._worker is None:
-            problem = find_library.find_distrust_reason(self._library)
-            if problem:
-                raise DriverError(problem)
-            now = clock.loop_s()
-            if now < self._next_start_s:
-                pause_s = self._next_start_s - now
-                raise DriverError(f"{self._problem}; next try in {pause_s:.0f} s")
-            self._worker = Worker.start(
-                str(self._library), self._environment, self._calls_to_leave_out(now)
-            )
-        problem = self._worker.problem(self._call_s)
-        if not problem:
+            self._worker = self._start_worker()
+        problem = self._worker.problem(self._call_s, self._load_s)
+        if not problem and not self._is_to_reload(self._worker):
             return self._worker
-        worker, self._worker, self._last_message = self._worker, None, None
-        self._give_up(worker, problem)
+        worker, self._worker = self._worker, None
+        if problem:
+            self._last_message = None
+            self._give_up(worker, problem)
         await worker.end()
-        raise DriverError(self._problem)
+        if not worker.has_ended:
+            self._unended.append(worker)
+        if problem:
+            raise DriverError(self._problem)
+        self._worker = self._start_worker()
+        return self._worker
+
+    def _start_worker(self) -> Worker:
+        """Start a worker process.
+
+        Raises:
+            DriverError: None can be started now.
+        """
+        problem = find_library.find_distrust_reason(self._library)
+        if problem:
+            raise DriverError(problem)
+        now = clock.loop_s()
+        if now < self._next_start_s:
+            raise DriverError(self._problem)
+        self._unended = [worker for worker in self._unended if not worker.has_ended]
+        if len(self._unended) >= MOST_UNENDED:
+            pids = ", ".join(str(worker.pid) for worker in self._unended)
+            raise DriverError(
+                f"{self._problem}; the processes {pids} hang in the driver and cannot "
+                "be ended, so no other is started before one of them ends"
+            )
+        return Worker.start(
+            str(self._library), self._environment, self._calls_to_leave_out(now)
+        )
+
+    @staticmethod
+    def _is_to_reload(worker: Worker) -> bool:
+        """Whether a worker has shown no chip for long, which a new one might."""
+        since_s = worker.blind_since_s
+        return since_s is not None and clock.loop_s() - since_s >= RELOAD_EACH_S
 
     def _give_up(self, worker: Worker, problem: str) -> None:
         """Log why `worker` failed, and set the pause before the next one starts.
@@ -191,6 +245,13 @@ class DcmiDriver:
             return f"{self._library}: {message['problem']}"
         try:
             survey = msgspec.convert(message["survey"], Survey)
-            return self._conversion.reading(survey, self._wall_ms())
-        except UnknownMachineError as error:
+            reading = self._conversion.reading(survey, self._wall_ms(), clock.loop_s())
+        except (UnknownMachineError, IncompleteError) as error:
             return str(error)
+        self._remember(self._conversion.known)
+        return replace(reading, looked_s=message.get("began_s"))
+
+
+def _is_blind(message: Reading | str) -> bool:
+    """Whether a message of a worker shows the present state of no chip."""
+    return isinstance(message, str) or message.is_old

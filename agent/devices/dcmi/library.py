@@ -10,13 +10,16 @@ Source:
 """
 
 import ctypes
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 from agent.devices.dcmi import structs
 from agent.devices.dcmi.progress import Call, Progress
+from agent.devices.dcmi.values import SuperPodPlace
 
 #: {error code: meaning}
 MEANINGS = MappingProxyType(
@@ -53,6 +56,8 @@ NOT_READY = -8012
 NOT_SUPPORTED = -8255
 NO_FUNCTION = -99998
 NONSENSE = -99997
+#: The chip, or the library, does not have what was asked for: that is an answer.
+ABSENT = frozenset({NOT_SUPPORTED, NO_FUNCTION})
 LEFT_OUT = -99996
 
 #: `enum dcmi_unit_type`: a neural processor, not its controller or CPU.
@@ -64,6 +69,7 @@ _MOST_PHYSICAL_IDS = 1024
 _MOST_AI_CORES = 1024
 #: `dcmi_get_device_ip`: the RoCE port.
 _ROCE_PORT = 1
+_IPV4, _IPV6 = 0, 1
 #: First bytes of an IPv6 address that is valid on its own link only.
 _LINK_LOCAL = b"\xfe\x80"
 #: `dcmi_get_device_info`: main command "chip info", sub command "SuperPoD".
@@ -75,6 +81,9 @@ _VERSION_BYTES = 64
 _TYPE_BYTES = 64
 _CPUS_BYTES = 1024
 _ALL = -1
+_INIT = "dcmi_init"
+#: Beginning of the names of functions of the other interface, for Ascend950 and later.
+_INIT_V2 = "dcmiv2_init"
 _NO_CODES = bytes(ctypes.sizeof(ctypes.c_uint) * structs.MOST_CODES)
 
 
@@ -111,12 +120,22 @@ class Library:
         self._progress = progress
         self._leave_out = leave_out
         with _noted(progress, Call(function="dlopen")):
-            self._functions: Any = ctypes.CDLL(path)
+            self._functions: Any = _load(path)
         self._callback: Any = None
 
     def init(self) -> None:
-        """Initialise libdcmi; to be called once, before all other methods."""
-        self._call(Call(function="dcmi_init"))
+        """Initialise libdcmi; to be called once, before all other methods.
+
+        Raises:
+            OSError: The library has only functions that this class does not call.
+            CallError: The initialisation failed.
+        """
+        if not hasattr(self._functions, _INIT) and hasattr(self._functions, _INIT_V2):
+            raise OSError(
+                "expected functions dcmi_*, found dcmiv2_* only: this is the driver of "
+                "chips like Ascend950, which the agent cannot ask yet"
+            )
+        self._call(Call(function=_INIT))
 
     def version(self) -> str:
         """Return the version of libdcmi, which MindCluster takes for the driver's."""
@@ -125,29 +144,30 @@ class Library:
         self._call(call, text, ctypes.c_int(_VERSION_BYTES))
         return _text(text.value)
 
-    def cards(self) -> tuple[int, ...]:
-        """Return the numbers of the server's cards, ascending."""
+    def cards(self) -> tuple[tuple[int, ...], int]:
+        """Return (numbers of the server's cards, ascending; cards without a number).
+
+        libdcmi counts a card that it cannot name yet with a negative number.
+        """
         call = Call(function="dcmi_get_card_list")
         count, numbers = ctypes.c_int(), (ctypes.c_int * structs.MOST_CARDS)()
         self._call(call, ctypes.byref(count), numbers, ctypes.c_int(structs.MOST_CARDS))
-        number = _within(call, count.value, structs.MOST_CARDS + 1)
-        return tuple(sorted(set(numbers[:number])))
+        listed = numbers[: _within(call, count.value, structs.MOST_CARDS + 1)]
+        named = {number for number in listed if number >= 0}
+        return tuple(sorted(named)), sum(number < 0 for number in listed)
 
-    def devices(self, card: int) -> tuple[int, ...]:
-        """Return the device numbers of the chips on a card, ascending.
-
-        Controllers and CPUs of the card are left out.
-        """
+    def device_count(self, card: int) -> int:
+        """Return how many devices a card has, chips and others."""
         call = Call(function="dcmi_get_device_num_in_card", card=card, device=0)
         count = ctypes.c_int()
         self._call(call, ctypes.c_int(card), ctypes.byref(count))
-        number = _within(call, count.value, _MOST_DEVICES + 1)
-        return tuple(d for d in range(number) if self._kind(card, d) == NPU)
+        return _within(call, count.value, _MOST_DEVICES + 1)
 
-    def _kind(self, card: int, device: int) -> int:
+    def is_chip(self, card: int, device: int) -> bool:
+        """Whether a device is a chip, and not a controller or CPU of its card."""
         kind = ctypes.c_int()
         self._ask("dcmi_get_device_type", card, device, ctypes.byref(kind))
-        return kind.value
+        return kind.value == NPU
 
     def logic_id(self, card: int, device: int) -> int:
         """Return the logic id of a chip, which is its number in the driver's order."""
@@ -169,10 +189,18 @@ class Library:
         return _within(call, found.value, _MOST_PHYSICAL_IDS)
 
     def chip_info(self, card: int, device: int) -> tuple[str, int]:
-        """Return (model, number of AI cores) of a chip."""
+        """Return (model, number of AI cores) of a chip.
+
+        Older libraries have only `dcmi_get_device_chip_info`, which fills the beginning
+        of the same structure.
+        """
         info = structs.ChipInfo()
-        function = "dcmi_get_device_chip_info_v2"
-        call = self._ask(function, card, device, ctypes.byref(info))
+        result = ctypes.byref(info)
+        try:
+            call = self._ask("dcmi_get_device_chip_info_v2", card, device, result)
+        except CallError as error:
+            with _first_failure(error):
+                call = self._ask("dcmi_get_device_chip_info", card, device, result)
         return _text(info.chip_name), _within(call, info.aicore_cnt, _MOST_AI_CORES)
 
     def board_id(self, card: int, device: int) -> int:
@@ -188,22 +216,15 @@ class Library:
         self._ask("dcmi_get_product_type", card, device, text, size)
         return _text(text.value)
 
-    def is_ready(self, card: int, device: int) -> bool:
-        """Whether libdcmi reports a chip as ready.
-
-        If a chip is not ready, `ChipReader` adds `DROPPED` to the chip's fault codes.
+    def check_ready(self, card: int, device: int) -> None:
+        """Ask whether a chip is ready; the health that libdcmi gives is not used.
 
         Raises:
-            CallError: libdcmi answered neither "ready" nor "not ready".
+            CallError: Its code is `NOT_READY` if libdcmi says that the chip is not
+                ready. Other codes say nothing about the chip.
         """
         health = ctypes.c_uint()
-        try:
-            self._ask("dcmi_get_device_health", card, device, ctypes.byref(health))
-        except CallError as error:
-            if error.code == NOT_READY:
-                return False
-            raise
-        return True
+        self._ask("dcmi_get_device_health", card, device, ctypes.byref(health))
 
     def codes(self, card: int, device: int) -> tuple[int, ...]:
         """Return the fault codes of a chip in the order of libdcmi, each once.
@@ -241,14 +262,33 @@ class Library:
     def address(self, card: int, device: int) -> str:
         """Return the IP address of a chip's RoCE port; "" if the address is not usable.
 
-        An address of zeros is not usable, nor is a link-local IPv6 address.
+        An address of zeros is not usable, nor is a link-local IPv6 address. IPv6 is
+        asked for only if libdcmi has no usable IPv4 address.
+
+        Raises:
+            CallError: No usable address was found, and one could not be read.
         """
-        address, mask = structs.IpAddress(), structs.IpAddress()
+        failure: CallError | None = None
+        try:
+            found = self._address(card, device, _IPV4)
+            if found:
+                return found
+        except CallError as error:
+            failure = error
+        with _first_failure(failure):
+            found = self._address(card, device, _IPV6)
+        if not found and failure is not None and failure.code not in ABSENT:
+            raise failure
+        return found
+
+    def _address(self, card: int, device: int, ip_type: int) -> str:
+        """Return the address of one type; "" if it is not usable."""
+        address, mask = structs.IpAddress(ip_type=ip_type), structs.IpAddress()
         port = (ctypes.c_int(_ROCE_PORT), ctypes.c_int(0))
         results = (ctypes.byref(address), ctypes.byref(mask))
         self._ask("dcmi_get_device_ip", card, device, *port, *results)
         octets = bytes(address.octets)
-        if not address.ip_type:
+        if address.ip_type == _IPV4:
             return socket.inet_ntop(socket.AF_INET, octets[:4]) if any(octets) else ""
         is_of_use = any(octets) and octets[:2] != _LINK_LOCAL
         return socket.inet_ntop(socket.AF_INET6, octets) if is_of_use else ""
@@ -259,15 +299,15 @@ class Library:
         self._ask("dcmi_get_device_hbm_info", card, device, ctypes.byref(memory))
         return int(memory.memory_size)
 
-    def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
-        """Return three numbers that say where in a SuperPoD a chip is.
-
-        They are the chip's id in the SuperPoD, the SuperPoD's id, and the index of the
-        server in the SuperPoD.
-        """
+    def super_pod(self, card: int, device: int) -> SuperPodPlace:
+        """Return where in a SuperPoD a chip is."""
         superpod = structs.SuperPodInfo()
         self._info(card, device, _SUPER_POD, superpod)
-        return int(superpod.sdid), int(superpod.super_pod_id), int(superpod.server_id)
+        return SuperPodPlace(
+            super_device_id=int(superpod.sdid),
+            super_pod_id=int(superpod.super_pod_id),
+            server_index=int(superpod.server_id),
+        )
 
     def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
         """Return (number, template name) of each virtual device of a chip.
@@ -357,6 +397,37 @@ class _noted:  # noqa: N801  # reads like a function, and costs less than a gene
 
     def __exit__(self, *_: object) -> None:
         self._progress.end()
+
+
+@contextmanager
+def _first_failure(first: CallError | None) -> Iterator[None]:
+    """Raise the first of two failures, unless it says only that something is absent."""
+    try:
+        yield
+    except CallError:
+        if first is not None and first.code not in ABSENT:
+            raise first from None
+        raise
+
+
+def _load(path: str) -> ctypes.CDLL:
+    """Open a library as the vendor's own programs do.
+
+    Functions are looked up when they are first called, so one that is never called may
+    be absent. The symbols are global, for libraries that libdcmi opens itself. `CDLL`
+    alone looks all of them up at once.
+
+    Raises:
+        OSError: The library cannot be opened; the text has the reason.
+    """
+    loader = ctypes.CDLL(None)
+    loader.dlopen.argtypes = (ctypes.c_char_p, ctypes.c_int)
+    loader.dlopen.restype = ctypes.c_void_p
+    loader.dlerror.restype = ctypes.c_char_p
+    handle = loader.dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
+    if handle is None:
+        raise OSError((loader.dlerror() or b"not loaded").decode(errors="replace"))
+    return ctypes.CDLL(path, handle=handle)
 
 
 def _within(call: Call, value: int, limit: int) -> int:

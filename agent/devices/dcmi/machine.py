@@ -23,15 +23,19 @@ An id is the physical id of a chip. A line with 310P also fits names that begin 
 A line with 910B fits names that begin with 910B or A2G and a digit. If an Atlas A3 chip
 reports a SuperPoD, "-superpod" is appended to the key of the row.
 
+A fact of the server, like its board, is that of the first chip that has told it: each
+call of the driver may fail for any chip at any time.
+
 Source:
     MindCluster, `devmanager` and `pkg/common` (at 22bb3d98): boards and names.
 """
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
-from agent.devices.dcmi.values import Identity
+from agent.devices.dcmi.values import Identity, SuperPodPlace
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products import table
 from scheduler_core.products.table import GroupKind, Product
@@ -48,13 +52,14 @@ _NONE = 0xFFFFFFFF
 _TEMPLATE = re.compile(r"vir(\d\d)(?:_(\d)c)?((?:_[0-9a-z]+)*)")
 _DUO = "Duo"
 _300T = "300T"
+_SOC_A1 = "Atlas 200I SoC A1"
 
 
-def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
+def products_of(chips: Sequence[Identity]) -> tuple[Product, ...]:
     """Return the rows of the product table for a server's chips, one per product line.
 
     The row with the most chips comes first. Rows with equally many chips are ordered by
-    resource name.
+    resource name. A chip that has not told its model counts to the only line there is.
 
     Args:
         chips: All chips of the server, at least one.
@@ -63,11 +68,109 @@ def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
         UnknownMachineError: The model of a chip is not supported, or the chip's id is
             too high for the row. Or the ids do not show how the chips are connected.
     """
+    lines = _lines(chips)
+    all_ids = chip_sets.mask_of(c.physical_id for line in lines.values() for c in line)
+    return order_rows(_product_of(line, all_ids) for line in lines.values())
+
+
+def find_untold(chips: Sequence[Identity]) -> str:
+    """Return which fact no chip has told yet that the row depends on; "" if none."""
+    silent = [chip.physical_id for chip in chips if not _has_told_model(chip)]
+    if silent:
+        listed = ", ".join(map(str, silent))
+        return f"the driver does not tell the model and board of chip {listed}"
+    for line, members in _lines(chips).items():
+        facts = facts_of(members)
+        if facts.board_id in _A3_BOARDS and facts.superpod is None:
+            return f"no chip of {line} tells its SuperPoD"
+        if facts.product_type is None and (_310P.match(facts.name) or _is_910(facts)):
+            return f"no chip of {line} tells its product type"
+    return ""
+
+
+def find_contradiction(products: Sequence[Product], chips: Sequence[Identity]) -> str:
+    """Return what shows that rows are not, or no longer, those of a server; "" if none.
+
+    A chip that is missing, and a fact that was not told, show nothing.
+
+    Args:
+        products: The rows that are served.
+        chips: Chips of the server, perhaps not all.
+    """
+    rows = {row.chip_prefix.rstrip("-"): row for row in products}
+    for line, members in _lines(chips).items():
+        row = rows.get(line)
+        if row is None and line:
+            return f"chip {members[0].physical_id} is of {line}, which is not served"
+        if row is None:
+            continue
+        ids = [chip.physical_id for chip in members]
+        outside = [chip for chip in ids if not row.all_chips >> chip & 1]
+        if outside:
+            return f"chip {outside[0]} is none of the {row.name} that is served"
+        key = _key(facts_of(members), row.chip_count - 1)
+        if not find_untold(members) and key != row.key:
+            return f"the chips are those of {key!r}, and served as {row.key!r}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Facts of a product line, each told by some chip of it."""
+
+    #: "" when not told
+    name: str
+    #: 0 when not told
+    board_id: int
+    ai_core_count: int
+    product_type: str | None
+    superpod: SuperPodPlace | None
+
+    @property
+    def is_in_superpod(self) -> bool:
+        """Whether the server is part of a SuperPoD."""
+        return self.superpod is not None and _is_id(self.superpod.super_pod_id)
+
+
+def facts_of(line: Iterable[Identity]) -> Facts:
+    """Return the facts of a product line: of the first chip that has told each."""
+    members = list(line)
+    superpods = [chip.superpod for chip in members if chip.superpod is not None]
+    in_superpod = [place for place in superpods if _is_id(place.super_pod_id)]
+    return Facts(
+        name=next((chip.name for chip in members if chip.name), ""),
+        ai_core_count=next((c.ai_core_count for c in members if c.ai_core_count), 0),
+        board_id=next((c.board_id for c in members if c.board_id is not None), 0),
+        product_type=next(
+            (c.product_type for c in members if c.product_type is not None), None
+        ),
+        superpod=next(iter((*in_superpod, *superpods)), None),
+    )
+
+
+def _has_told_model(chip: Identity) -> bool:
+    return bool(chip.name) and chip.board_id is not None
+
+
+def _lines(chips: Iterable[Identity]) -> dict[str, list[Identity]]:
+    """Return the chips of each product line; "" for models that are not known.
+
+    If there is one line only, it also has the chips that have not told their model.
+    """
     lines: dict[str, list[Identity]] = {}
     for chip in chips:
         lines.setdefault(line_of(chip), []).append(chip)
-    all_ids = chip_sets.mask_of(c.physical_id for line in lines.values() for c in line)
-    return order_rows(_product_of(line, all_ids) for line in lines.values())
+    known = [line for line in lines if line]
+    unknown = lines.get("", [])
+    if len(known) == 1 and all(_may_be_of(lines[known[0]], chip) for chip in unknown):
+        lines[known[0]] += lines.pop("", [])
+    return lines
+
+
+def _may_be_of(line: Sequence[Identity], chip: Identity) -> bool:
+    """Whether a chip has told nothing that is not so of a product line."""
+    is_named_so = not chip.name or any(chip.name == other.name for other in line)
+    return is_named_so and not _has_told_model(chip)
 
 
 def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
@@ -81,18 +184,23 @@ def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
         UnknownMachineError: The reasons are those of `products_of`.
     """
     ids = [chip.physical_id for chip in line]
-    is_in_superpod = any(_is_id(chip.super_pod_id) for chip in line)
-    key = _key(line[0], max(ids), in_superpod=is_in_superpod)
+    facts = facts_of(line)
+    if facts.product_type == _SOC_A1:
+        raise UnknownMachineError(
+            f"an {_SOC_A1} is not served: its driver works in a container only beside "
+            "two daemons that the agent does not start"
+        )
+    key = _key(facts, max(ids))
     if not key:
         raise UnknownMachineError(
-            f"chips {line[0].name!r} on board {line[0].board_id:#x} are of no family "
+            f"chips {facts.name!r} on board {facts.board_id:#x} are of no family "
             "that is served; --product says how to treat them"
         )
     row = fit_row(key, max(ids), all_ids & ~chip_sets.mask_of(ids))
     absent_before = row.absent & ((1 << min(ids)) - 1)
     if absent_before and row.group_kind not in (GroupKind.CARD, GroupKind.NONE):
         raise UnknownMachineError(
-            f"chips {line[0].name!r} have ids from {min(ids)} on, behind those of "
+            f"chips {facts.name!r} have ids from {min(ids)} on, behind those of "
             "another product line, which does not tell how they are connected; "
             "--product names a line that is served alone"
         )
@@ -104,45 +212,49 @@ def line_of(chip: Identity) -> str:
 
     In Kubernetes, the chip with physical id 3 of that line has the name "Ascend910-3".
     """
-    key = _key(chip, 0, in_superpod=False)
+    key = _key(facts_of([chip]), 0)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 
-def _key(chip: Identity, highest: int, *, in_superpod: bool) -> str:
+def _key(facts: Facts, highest: int) -> str:
     """Return the key of the product table's row for a chip; "" if its model is unknown.
 
     Args:
-        chip: Any chip of the product line.
+        facts: Of the product line.
         highest: The highest physical id of that product line.
-        in_superpod: Whether a chip of that product line reports a SuperPoD.
     """
-    if chip.board_id in _A3_BOARDS:
+    if facts.board_id in _A3_BOARDS:
         size = 16 if highest >= 8 else 8
-        return f"atlas-a3-{size}" + ("-superpod" if in_superpod else "")
+        return f"atlas-a3-{size}" + ("-superpod" if facts.is_in_superpod else "")
     for pattern, key in (
         (_A5, "npu-flat-16" if highest >= 8 else "npu-flat-8"),
-        (_310P, _key_of_310p(chip)),
+        (_310P, _key_of_310p(facts)),
         (_310, "atlas-300i-chip"),
-        (_910B, _key_of_910b(chip, highest)),
-        (_910, _key_of_910(chip, highest)),
+        (_910B, _key_of_910b(facts, highest)),
+        (_910, _key_of_910(facts, highest)),
     ):
-        if pattern.match(chip.name):
+        if pattern.match(facts.name):
             return key
     return ""
 
 
-def _key_of_310p(chip: Identity) -> str:
-    return "atlas-300i-duo-chip" if _DUO in chip.product_type else "atlas-310p"
+def _is_910(facts: Facts) -> bool:
+    """Whether a line is of the first generation, for which product types differ."""
+    return bool(_910.match(facts.name)) and not _910B.match(facts.name)
 
 
-def _key_of_910b(chip: Identity, highest: int) -> str:
-    if chip.board_id in _INFERENCE_BOARDS and highest < 2:
+def _key_of_310p(facts: Facts) -> str:
+    return "atlas-300i-duo-chip" if _DUO in (facts.product_type or "") else "atlas-310p"
+
+
+def _key_of_910b(facts: Facts, highest: int) -> str:
+    if facts.board_id in _INFERENCE_BOARDS and highest < 2:
         return "flat-2"
     return "atlas-a2-box16" if highest >= 8 else "atlas-a2-8"
 
 
-def _key_of_910(chip: Identity, highest: int) -> str:
-    if _300T in chip.product_type:
+def _key_of_910(facts: Facts, highest: int) -> str:
+    if _300T in (facts.product_type or ""):
         return "a300t"
     return "atlas-800-training-half" if highest < 4 else "atlas-800-training"
 

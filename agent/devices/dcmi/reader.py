@@ -1,45 +1,82 @@
 """Read the state of all chips through libdcmi, in the worker process.
 
-A chip whose health or fault codes cannot be read is reported as unread. The agent then
-uses the chip's last state that was read. But a chip that is not ready is reported with
-the fault `DROPPED`, even if its other codes cannot be read. A chip whose ids cannot be
-read is reported as unidentified. A chip for which libdcmi answers "no such device" is
-left out. If any other value cannot be read, only that value is missing.
+A chip whose fault codes cannot be read is reported as unread. The agent then uses the
+chip's last state that was read. But a chip that is not ready is reported with the fault
+`DROPPED`, even if its codes cannot be read. A chip that was identified once keeps its
+identity, and is asked for its codes even if it cannot be identified again. A chip whose
+ids cannot be read is reported as unidentified. A chip for which libdcmi answers "no
+such device" is left out. If any other value cannot be read, only that value is None.
 """
 
-from collections.abc import Callable, Container
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from agent.devices.dcmi.library import (
-    NO_FUNCTION,
+    ABSENT,
+    LEFT_OUT,
     NOT_EXIST,
-    NOT_SUPPORTED,
+    NOT_READY,
     CallError,
     Library,
 )
-from agent.devices.dcmi.values import UNKNOWN, ChipState, Code, Identity, Survey
+from agent.devices.dcmi.values import NO_SUPERPOD, ChipState, Code, Identity, Survey
 
 #: Code of a chip that is not ready: it has dropped off.
 #: Source: MindCluster, `devmanager/dcmi/dcmi.go` (at 22bb3d98).
 DROPPED = 0x40F84E00
+#: Time between two looks at a chip, so that a fault is seen without an event. Unit:
+#: seconds.
+LOOK_EACH_S = 1.0
+#: The same for a chip without faults, if libdcmi reports faults by events.
+QUIET_LOOK_EACH_S = 10.0
 #: Time between two results of the driver's check of the network, which waits for
-#: answers from the network. Unit: seconds.
+#: answers from the network; and if libdcmi has events. Unit: seconds.
 NETWORK_EACH_S = 5.0
+QUIET_NETWORK_EACH_S = 10.0
 #: Time between two reads of identities; addresses can be reconfigured. Unit: seconds.
 IDENTITIES_EACH_S = 60.0
 #: Highest number of codes whose events are remembered.
 _MOST_SEVERITIES = 1024
+#: The node of chips that are near to the CPUs of no single NUMA node.
+_NO_NUMA = -1
+_WHOLE_CARD = -1
+
+_NO_PARTS: tuple[tuple[int, str], ...] = ()
 
 T = TypeVar("T")
+Place = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Chip:
+    """What is known of the chip in one place, with the times of the reads."""
+
+    identity: Identity
+    #: None: the driver no longer has it, or it was not read yet
+    state: ChipState | None = None
+    read_at: float = float("-inf")
+    network: int | None = None
+    network_at: float = float("-inf")
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the last look found a chip without faults."""
+        state = self.state
+        return state is not None and not (state.codes or state.unread)
 
 
 class ChipReader:
     """Reader of all chips' states, with stored ids, network states and fault events."""
 
     def __init__(
-        self, library: Library, *, now_s: Callable[[], float], nodes: Path
+        self,
+        library: Library,
+        *,
+        now_s: Callable[[], float],
+        nodes: Path,
+        has_events: bool = False,
     ) -> None:
         """Store the arguments; call no function of the library yet.
 
@@ -47,19 +84,21 @@ class ChipReader:
             library: The library, already initialised.
             now_s: Returns the time of a monotonic clock. Unit: seconds.
             nodes: Folder where the kernel describes NUMA nodes.
+            has_events: Whether the library calls back when a fault begins or ends.
         """
         self._library = library
         self._now_s = now_s
         self._nodes = nodes
-        self._identities: tuple[Identity, ...] = ()
+        self._look_each_s = QUIET_LOOK_EACH_S if has_events else LOOK_EACH_S
+        self._network_each_s = QUIET_NETWORK_EACH_S if has_events else NETWORK_EACH_S
+        #: {(card, device): the chip there}, of those that were identified
+        self._chips: dict[Place, _Chip] = {}
         self._unidentified: tuple[tuple[int, int, str], ...] = ()
         self._identified_at = float("-inf")
         self._version = ""
-        self._networks: dict[int, int | None] = {}
-        self._networks_at = float("-inf")
         #: {(logic id, code): code with severity and time of its event}
         self._event_codes: dict[tuple[int, int], Code] = {}
-        #: {(logic id, code): code} of events since the chip's codes were last read
+        #: {(logic id, code): code} of events that no state has shown yet
         self._pulses: dict[tuple[int, int], Code] = {}
         #: {(logic id, code): True} of faults that an event said to be over
         self._over: dict[tuple[int, int], bool] = {}
@@ -69,15 +108,18 @@ class ChipReader:
 
         The fault is reported even if it has ended by then, with the event's severity
         and time, and with the number of its events. If the chip's codes cannot be read
-        in that call, a later call reports it. Further calls use this severity and time
-        as long as libdcmi lists the code. An event about the end of a fault only
-        matters if the fault begins again: `read_chips` sees the end itself.
+        in that call, a later call reports it. Later calls use this severity and time as
+        long as libdcmi lists the code. An event about the end of a fault has its chip
+        read at once, and matters if the fault begins again.
 
         Args:
             logic_id: Logic id of the chip.
             code: Fault code, severity and time of the event.
             is_over: Whether the event says that the fault is over.
         """
+        for chip in self._chips.values():
+            if chip.identity.logic_id == logic_id:
+                chip.read_at = float("-inf")
         key = (logic_id, code.code)
         if is_over:
             _store(self._over, key, value=True)
@@ -88,37 +130,59 @@ class ChipReader:
         _store(self._pulses, key, pulse)
         _store(self._event_codes, key, code)
 
-    def read_chips(self) -> Survey:
+    def read_chips(self, *, is_asked: bool = False) -> Survey:
         """Return the states of all chips of the node.
 
-        Identities (like ids and models) and the version are read once in 60 s, but at
-        each call while any chip is unidentified. Network states are read once in 5 s.
-        Fault codes and processes are read at each call.
+        A chip with faults is read each second, and one with a new event at once. A
+        chip without is read each second too, or each 10 s if libdcmi has events.
+        Network states are read each 5 s, or 10 s. Identities (like ids and addresses)
+        and the version are read each 60 s; what cannot be identified is tried at each
+        call.
+
+        Args:
+            is_asked: Whether every chip is to be read now.
 
         Raises:
-            CallError: The list of cards cannot be read.
+            CallError: No chip is known yet, and the list of cards cannot be read.
         """
-        now = self._now_s()
-        if now - self._identified_at >= IDENTITIES_EACH_S or self._unidentified:
+        began_s = self._now_s()
+        if began_s - self._identified_at >= IDENTITIES_EACH_S:
             self._identify()
-            self._identified_at = now
-        if now - self._networks_at >= NETWORK_EACH_S:
-            self._networks = {
-                identity.logic_id: self._network(identity)
-                for identity in self._identities
-            }
-            self._networks_at = now
-        states = (self._chip(identity) for identity in self._identities)
-        return Survey(
-            chips=tuple(state for state in states if state is not None),
+            self._identified_at = began_s
+        elif self._unidentified:
+            self._identify(is_known_enough=True)
+        for chip in self._chips.values():
+            each_s = self._look_each_s if chip.is_quiet else LOOK_EACH_S
+            if is_asked or self._now_s() - chip.read_at >= each_s:
+                chip.read_at = self._now_s()
+                chip.state = self._read(chip)
+        chips = sorted(self._chips.values(), key=lambda chip: chip.identity.physical_id)
+        survey = Survey(
+            chips=tuple(chip.state for chip in chips if chip.state is not None),
             unidentified=self._unidentified,
             driver_version=self._version,
         )
+        for chip in chips:
+            chip.state = chip.state and _without_events(chip.state)
+        return survey
 
-    def _chip(self, identity: Identity) -> ChipState | None:
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the next chip is to be read, if no event comes."""
+        if self._unidentified or not self._chips:
+            return LOOK_EACH_S
+        now = self._now_s()
+        return min(
+            max(0.0, chip.read_at + each_s - now)
+            for chip in self._chips.values()
+            for each_s in (self._look_each_s if chip.is_quiet else LOOK_EACH_S,)
+        )
+
+    def _read(self, chip: _Chip) -> ChipState | None:
         """Return the state of one chip; None if the driver no longer has that chip."""
+        identity = chip.identity
         card, device, logic_id = identity.card, identity.device, identity.logic_id
-        network = self._networks.get(logic_id)
+        network = self._network(chip)
         try:
             polled = self._codes(card, device)
         except CallError as error:
@@ -150,14 +214,33 @@ class ChipReader:
         try:
             return self._library.pids(card, device), ""
         except CallError as error:
-            return (), "" if error.code == NOT_SUPPORTED else str(error)
+            return (), "" if error.code in ABSENT else str(error)
 
     def _codes(self, card: int, device: int) -> tuple[int, ...]:
-        if self._library.is_ready(card, device):
-            return self._library.codes(card, device)
-        none: tuple[int, ...] = ()
-        codes = _call_or(self._library.codes, none, card, device)
-        return tuple(dict.fromkeys((*codes, DROPPED)))
+        """Return the fault codes of a chip; with `DROPPED` if it is not ready.
+
+        Whether a chip is ready counts only if libdcmi says that it is not, or does not
+        come back from the question.
+
+        Raises:
+            CallError: The codes cannot be read, and the chip is not known to be absent.
+        """
+        codes: tuple[int, ...] = ()
+        failure: CallError | None = None
+        try:
+            codes = self._library.codes(card, device)
+        except CallError as error:
+            failure = error
+        try:
+            self._library.check_ready(card, device)
+        except CallError as error:
+            if error.code == NOT_READY:
+                return tuple(dict.fromkeys((*codes, DROPPED)))
+            if error.code == LEFT_OUT:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return codes
 
     def _forget(self, logic_id: int, reported: Container[int]) -> None:
         """Delete a chip's stored fault events whose code is not in `reported`."""
@@ -166,72 +249,133 @@ class ChipReader:
                 if key[1] not in reported:
                     del events[key]
 
-    def _network(self, identity: Identity) -> int | None:
-        return _call_or(self._library.network, None, identity.card, identity.device)
+    def _network(self, chip: _Chip) -> int | None:
+        """Return the last result of the check of a chip's network, None without one."""
+        now = self._now_s()
+        if now - chip.network_at >= self._network_each_s:
+            chip.network_at = now
+            place = chip.identity.card, chip.identity.device
+            chip.network = _told(self._library.network, None, *place, or_=chip.network)
+        return chip.network
 
-    def _identify(self) -> None:
-        identities: list[Identity] = []
-        problems: list[tuple[int, int, str]] = []
-        for card in self._library.cards():
-            try:
-                devices = self._library.devices(card)
-            except CallError as error:
-                problems.append((card, -1, str(error)))
-                continue
-            for device in devices:
-                try:
-                    identities.append(self._identity(card, device))
-                except CallError as error:
-                    if error.code != NOT_EXIST:
-                        problems.append((card, device, str(error)))
-        self._identities = tuple(
-            sorted(identities, key=lambda identity: identity.physical_id)
-        )
-        self._unidentified = tuple(problems)
-        self._version = _call_or(self._library.version, "")
+    # -- identities ------------------------------------------------------------------
 
-    def _identity(self, card: int, device: int) -> Identity:
-        library = self._library
-        logic_id = library.logic_id(card, device)
-        name, ai_core_count = _call_or(library.chip_info, ("", 0), card, device)
-        no_superpod = (UNKNOWN, UNKNOWN, UNKNOWN)
-        super_device_id, super_pod_id, index = _call_or(
-            library.super_pod, no_superpod, card, device
-        )
-        return Identity(
-            card=card,
-            device=device,
-            physical_id=library.physical_id(card, device, logic_id),
-            logic_id=logic_id,
-            name=name,
-            board_id=_call_or(library.board_id, 0, card, device),
-            ai_core_count=ai_core_count,
-            product_type=_call_or(library.product_type, "", card, device),
-            numa=self._numa(_call_or(library.near_cpus, "", card, device)),
-            ip=_call_or(library.address, "", card, device),
-            memory_mb=_call_or(library.memory_mb, 0, card, device),
-            super_device_id=super_device_id,
-            super_pod_id=super_pod_id,
-            server_index=index,
-            virtual=self._virtual(card, device),
-        )
-
-    def _virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...] | None:
-        """Return (number, template name) of each virtual device of a chip.
-
-        The result is None if libdcmi cannot tell whether the chip has virtual devices.
-        It is empty if libdcmi does not support virtual devices.
-        """
-        try:
-            return self._library.virtual(card, device)
-        except CallError as error:
-            return () if error.code in (NOT_SUPPORTED, NO_FUNCTION) else None
-
-    def _numa(self, cpus: str) -> int | None:
-        """Return the NUMA node with exactly these CPUs; None if there is no such node.
+    def _identify(self, *, is_known_enough: bool = False) -> None:
+        """Find the chips of all cards, and read their identities.
 
         Args:
-            cpus: CPUs in the kernel's list format ("0-23"); "" if unknown.
+            is_known_enough: Whether chips that are known need not be identified again.
+
+        Raises:
+            CallError: No chip is known yet, and the list of cards cannot be read.
+        """
+        try:
+            cards, unnamed = self._library.cards()
+        except CallError as error:
+            if not self._chips:
+                raise
+            self._unidentified = ((_WHOLE_CARD, _WHOLE_CARD, str(error)),)
+            return
+        problems: list[tuple[int, int, str]] = []
+        if unnamed:
+            reason = f"the driver cannot name {unnamed} of its cards yet"
+            problems.append((_WHOLE_CARD, _WHOLE_CARD, reason))
+        found: dict[Place, _Chip] = {}
+        for place in self._places(cards, problems):
+            chip = self._chips.get(place)
+            if chip is None or not is_known_enough:
+                chip = self._try_to_identify(place, chip, problems)
+            if chip is not None:
+                found[place] = chip
+        self._chips = found
+        self._unidentified = tuple(problems)
+        self._version = _told(self._library.version, "", or_=self._version) or ""
+
+    def _places(
+        self, cards: Iterable[int], problems: list[tuple[int, int, str]]
+    ) -> Iterator[Place]:
+        """Yield the place of each device; of a card that does not say, the known ones.
+
+        Args:
+            problems: Gets the cards that do not say how many devices they have.
+        """
+        for card in cards:
+            try:
+                devices = range(self._library.device_count(card))
+            except CallError as error:
+                problems.append((card, _WHOLE_CARD, str(error)))
+                yield from [place for place in self._chips if place[0] == card]
+            else:
+                yield from ((card, device) for device in devices)
+
+    def _try_to_identify(
+        self, place: Place, known: _Chip | None, problems: list[tuple[int, int, str]]
+    ) -> _Chip | None:
+        """Return the chip in a place; if it cannot be identified, as it was `known`.
+
+        Args:
+            problems: Gets the place if the chip cannot be identified.
+        """
+        try:
+            return self._identify_chip(place, known)
+        except CallError as error:
+            if error.code == NOT_EXIST:
+                return None
+            problems.append((*place, str(error)))
+            return known
+
+    def _identify_chip(self, place: Place, known: _Chip | None) -> _Chip | None:
+        """Return the chip in a place, with what is known of it; None if it is no chip.
+
+        Raises:
+            CallError: Its ids cannot be read.
+        """
+        library = self._library
+        if known is None and not library.is_chip(*place):
+            return None
+        logic_id = library.logic_id(*place)
+        identity = Identity(
+            card=place[0],
+            device=place[1],
+            physical_id=library.physical_id(*place, logic_id),
+            logic_id=logic_id,
+            ip=_told(library.address, "", *place),
+            superpod=_told(library.super_pod, NO_SUPERPOD, *place),
+            virtual=_told(library.virtual, _NO_PARTS, *place),
+        )
+        if known is None or known.identity.physical_id != identity.physical_id:
+            known = _Chip(identity)
+        known.identity = self._with_fixed(identity.or_known(known.identity), place)
+        if known.state is not None:
+            known.state = replace(known.state, identity=known.identity)
+        return known
+
+    def _with_fixed(self, identity: Identity, place: Place) -> Identity:
+        """Return an identity with the facts that never change, read once each."""
+        library = self._library
+        if identity.name is None:
+            name, cores = _told(library.chip_info, ("", 0), *place) or (None, None)
+            identity = replace(identity, name=name or None, ai_core_count=cores)
+        if identity.board_id is None:
+            board_id = _told(library.board_id, 0, *place)
+            identity = replace(identity, board_id=board_id)
+        if identity.product_type is None:
+            product_type = _told(library.product_type, "", *place)
+            identity = replace(identity, product_type=product_type)
+        if identity.memory_mb is None:
+            memory_mb = _told(library.memory_mb, 0, *place)
+            identity = replace(identity, memory_mb=memory_mb)
+        if identity.numa is None:
+            cpus = _told(library.near_cpus, "", *place)
+            numa = None if cpus is None else self._numa(cpus)
+            identity = replace(identity, numa=numa)
+        return identity
+
+    def _numa(self, cpus: str) -> int:
+        """Return the NUMA node with exactly these CPUs; -1 if there is no such node.
+
+        Args:
+            cpus: CPUs in the kernel's list format ("0-23"); "" for none.
         """
         for node in sorted(self._nodes.glob("node[0-9]*")) if cpus else ():
             try:
@@ -240,7 +384,13 @@ class ChipReader:
                 continue
             if cpu_list == cpus:
                 return int(node.name.removeprefix("node"))
-        return None
+        return _NO_NUMA
+
+
+def _without_events(state: ChipState) -> ChipState:
+    """Return a state that was told, so that its events do not count again."""
+    codes = tuple(replace(c, count=0, has_been_over=False) for c in state.codes)
+    return replace(state, codes=codes)
 
 
 def _store(events: dict[tuple[int, int], T], key: tuple[int, int], value: T) -> None:
@@ -251,9 +401,15 @@ def _store(events: dict[tuple[int, int], T], key: tuple[int, int], value: T) -> 
         del events[next(iter(events))]
 
 
-def _call_or(function: Callable[..., T], otherwise: T, *place: int) -> T:
-    """Return `function(*place)`; `otherwise` if that raises `CallError`."""
+def _told(
+    function: Callable[..., T], absent: T, *place: int, or_: T | None = None
+) -> T | None:
+    """Return `function(*place)`; `absent` if the driver says that there is none.
+
+    Returns:
+        The argument `or_` if the call has failed: then it is not known.
+    """
     try:
         return function(*place)
-    except CallError:
-        return otherwise
+    except CallError as error:
+        return absent if error.code in ABSENT else or_

@@ -1,9 +1,10 @@
-"""The states of all chips, as the worker process sends them to the agent."""
+"""The states of all chips, as the worker process sends them to the agent.
 
-from dataclasses import dataclass
+A value is None while libdcmi has not told it: that is no news, and the value that is
+known stays.
+"""
 
-#: Number that the library did not give in usable form.
-UNKNOWN = -2
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,19 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuperPodPlace:
+    """Where in a SuperPoD a chip is, as libdcmi numbers it."""
+
+    super_device_id: int
+    super_pod_id: int
+    server_index: int
+
+
+#: The answer of a chip that knows of no SuperPoD.
+NO_SUPERPOD = SuperPodPlace(super_device_id=-2, super_pod_id=-2, server_index=-2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Facts about one chip that hardly ever change, like ids, model and IP address."""
 
@@ -31,23 +45,30 @@ class Identity:
     physical_id: int
     #: number in the driver's own order, used by fault events
     logic_id: int
-    #: "910B3"; "" when unknown
-    name: str = ""
-    board_id: int = 0
-    ai_core_count: int = 0
-    #: "Atlas 300I Duo"; "" when unknown
-    product_type: str = ""
-    #: NUMA node; None when unknown
+    #: "910B3"
+    name: str | None = None
+    board_id: int | None = None
+    ai_core_count: int | None = None
+    #: "Atlas 300I Duo"; "" for chips without one
+    product_type: str | None = None
+    #: NUMA node; -1 for a chip of no single node
     numa: int | None = None
     #: address in the parameter plane; "" when there is none
-    ip: str = ""
-    #: size of the chip's own memory; 0 when unknown. Unit: MB
-    memory_mb: int = 0
-    super_device_id: int = UNKNOWN
-    super_pod_id: int = UNKNOWN
-    server_index: int = UNKNOWN
-    #: (number, name of the template) of its parts; None when they could not be read
-    virtual: tuple[tuple[int, str], ...] | None = ()
+    ip: str | None = None
+    #: size of the chip's own memory. Unit: MB
+    memory_mb: int | None = None
+    superpod: SuperPodPlace | None = None
+    #: (number, name of the template) of its parts
+    virtual: tuple[tuple[int, str], ...] | None = None
+
+    def or_known(self, known: "Identity") -> "Identity":
+        """Return these facts; those that were not told are the ones in `known`."""
+        missing = {
+            field.name: getattr(known, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) is None
+        }
+        return replace(self, **missing) if missing else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +84,8 @@ class ChipState:
     unread: str = ""
     #: why the processes are not from this survey; "" when they are
     unread_pids: str = ""
+    #: whether the codes are from this survey or an earlier one; set by the agent
+    was_read: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +93,7 @@ class Survey:
     """States of all chips of the node, as the worker process read them at one time."""
 
     chips: tuple[ChipState, ...]
-    #: (card, device, reason) of places with a chip that could not be identified
+    #: (card, device, reason) of places with a chip that could not be identified; the
+    #: device is -1 for a whole card, and the card as well for cards without a number
     unidentified: tuple[tuple[int, int, str], ...] = ()
     driver_version: str = ""

@@ -22,6 +22,10 @@ _MOST_WAITING = 64
 _END_S = 1.0
 #: Longest silence between two calls, where the worker sleeps up to 2 s. Unit: seconds.
 _REST_S = 3.0
+#: Calls that load and initialise the library, and the longest that these may take: on
+#: some servers many seconds. Unit: seconds.
+_LOADING = frozenset({"dlopen", "dcmi_init"})
+LOAD_S = 60.0
 #: Longest pause of the agent itself that counts as silence of the worker. Unit:
 #: seconds.
 _LONGEST_STEP_S = 1.0
@@ -42,6 +46,8 @@ class Worker:
         self.waiting: deque[dict[str, Any]] = deque()
         #: the call under way when the worker was last found not to work
         self.last_call: Call | None = None
+        #: loop time since which it has shown no chip; None: it shows some
+        self.blind_since_s: float | None = self.started_s
         self._process = process
         self._progress = progress
         self._sock = sock
@@ -98,6 +104,23 @@ class Worker:
         """Process id of the worker."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the worker process has ended; one within the kernel ends late."""
+        return self._process.poll() is not None
+
+    def note_sight(self, *, is_blind: bool) -> None:
+        """Note whether its last message has shown the present state of no chip."""
+        if not is_blind:
+            self.blind_since_s = None
+        elif self.blind_since_s is None:
+            self.blind_since_s = clock.loop_s()
+
+    def ask_for_look(self) -> None:
+        """Ask the worker to read every chip now and to send what it has read."""
+        with suppress(OSError):  # it has ended, or has not read a thousand questions
+            self._sock.send(b"?")
+
     async def wait_for_news(self, within_s: float) -> None:
         """Wait up to `within_s` until the worker process sends a message or ends."""
         if self.waiting or self._end_reason:
@@ -113,7 +136,7 @@ class Worker:
         self._taken_event.set()
         return self.waiting.popleft()
 
-    def problem(self, call_s: float) -> str:
+    def problem(self, call_s: float, load_s: float = LOAD_S) -> str:
         """Return why the worker hangs, has ended or sends nonsense; "" if it works.
 
         The worker process hangs if `Progress.beats`, its sign of life, stays unchanged
@@ -123,6 +146,7 @@ class Worker:
         Args:
             call_s: The limit while the worker is in a call of libdcmi. At other times,
                 the limit is the longer of `call_s` and 3 s. Unit: seconds.
+            load_s: The limit while the worker loads or initialises libdcmi.
         """
         if self._end_reason:
             self.last_call = self._progress.call
@@ -137,6 +161,8 @@ class Worker:
         self._silent_s += min(step_s, _LONGEST_STEP_S)
         call = self._progress.call
         limit_s = call_s if call else max(call_s, _REST_S)
+        if call is not None and call.function in _LOADING:
+            limit_s = load_s
         if self._silent_s < limit_s:
             return ""
         self.last_call = call

@@ -23,6 +23,7 @@ from agent.devices.reading import Reading
 from agent.devices.simulated import file as driver_file
 from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node import chips as chip_sets
+from service import clock
 from service.worker import Worker
 
 #: Longest file, far more than 64 chips with 128 faults each need. Unit: bytes.
@@ -82,6 +83,8 @@ class SimulatedDriver:
         self._last: _FileRead | None = None
         #: The latest usable reading, with the known faults and their dates.
         self._last_good: Reading | None = None
+        #: Whether a look was asked for that no reading has answered yet.
+        self._is_asked = False
 
     async def read(self) -> Reading:
         """Return the state of the chips that the YAML file describes.
@@ -90,7 +93,10 @@ class SimulatedDriver:
             DriverFileError: The file is absent, unreadable, too large or invalid. Or it
                 names other products than before, or other chips of them.
         """
-        return await self._worker.call(self._read_if_changed)
+        self._is_asked = False
+        began_s = clock.loop_s()
+        reading = await self._worker.call(self._read_if_changed)
+        return replace(reading, looked_s=began_s)
 
     async def wait_for_news(self, within_s: float) -> bool:
         """Wait up to `within_s` for an edit of the file; 0.5 s longer if a check hangs.
@@ -104,6 +110,11 @@ class SimulatedDriver:
         watch = self._watch
         await asyncio.wait({watch}, timeout=within_s + _LATE_S)
         return not watch.done() or watch.result()
+
+    def look_now(self) -> None:
+        """Have the next reading made at once."""
+        self._is_asked = True
+        self._file_watch.wake()
 
     async def close(self) -> None:
         """Stop waiting for edits of the file, so that the driver's thread can end."""
@@ -121,7 +132,7 @@ class SimulatedDriver:
             self._file_watch.wait(min(for_s, self._poll_s))
             return True
         until_s = time.monotonic() + for_s
-        while self._is_known():
+        while self._is_known() and not self._is_asked:
             rest_s = until_s - time.monotonic()
             pause_s = rest_s if is_armed else min(rest_s, self._poll_s)
             if pause_s <= 0 or not self._file_watch.wait(pause_s):

@@ -3,7 +3,9 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
+from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.driver import DcmiDriver
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
@@ -20,13 +22,14 @@ NOW_MS = 1_700_000_000_000
 
 @asynccontextmanager
 async def driver_on(
-    machine: FakeMachine, *, product: str = "", call_s: float = NEVER_S
+    machine: FakeMachine, *, product: str = "", call_s: float = NEVER_S, **waits: Any
 ) -> AsyncIterator[DcmiDriver]:
     """A driver of a machine, let go of at the end."""
     driver = DcmiDriver(
         machine.library,
-        product=product,
+        Conversion(product, **waits),
         call_s=call_s,
+        load_s=call_s,
         wall_ms=lambda: NOW_MS,
         environment={**os.environ, **machine.environment},
         new_backoff=lambda: Backoff(base_s=0.01, cap_s=0.01),

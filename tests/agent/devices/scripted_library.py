@@ -15,11 +15,14 @@ class ScriptedLibrary:
         #: Cards whose codes cannot be read.
         self.mute: set[int] = set()
 
-    def cards(self) -> tuple[int, ...]:
-        return tuple(self.codes_of)
+    def cards(self) -> tuple[tuple[int, ...], int]:
+        return tuple(self.codes_of), 0
 
-    def devices(self, card: int) -> tuple[int, ...]:
-        return (0,)
+    def device_count(self, card: int) -> int:
+        return 1
+
+    def is_chip(self, card: int, device: int) -> bool:
+        return True
 
     def logic_id(self, card: int, device: int) -> int:
         return card
@@ -27,8 +30,8 @@ class ScriptedLibrary:
     def physical_id(self, card: int, device: int, logic_id: int) -> int:
         return card
 
-    def is_ready(self, card: int, device: int) -> bool:
-        return True
+    def check_ready(self, card: int, device: int) -> None:
+        """Every chip is ready."""
 
     def codes(self, card: int, device: int) -> tuple[int, ...]:
         if card in self.mute:

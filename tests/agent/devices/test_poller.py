@@ -29,6 +29,9 @@ class FakeDriver:
         await asyncio.sleep(within_s)
         return self.has_news
 
+    def look_now(self) -> None:
+        self.has_news = True
+
     async def close(self) -> None:
         raise AssertionError("whoever has made a driver closes it")
 

@@ -9,6 +9,7 @@ from agent.devices.dcmi.library import Library
 from agent.devices.dcmi.reader import ChipReader
 from agent.devices.dcmi.values import Code
 from agent.devices.poller import Observation
+from agent.devices.reading import Reading
 from agent.health import fault_config
 from agent.monitor.chips import ChipMonitor, Clocks
 from scheduler_core.node import chips as chip_sets
@@ -34,7 +35,7 @@ class FaultyNode(Announced):
         self.store = current()
         self.chip_monitor = ChipMonitor(
             self.store,
-            reading=self.conversion.reading(self.chip_reader.read_chips(), self.now_ms),
+            reading=self._read(),
             recover_s=1.0,
             announcer=self.announcer,
             clocks=Clocks(loop_s=lambda: self.now, wall_ms=lambda: self.now_ms),
@@ -57,8 +58,11 @@ class FaultyNode(Announced):
         self.chip_reader.add_event(CHIP, event, is_over=is_over)
 
     def look(self) -> None:
-        reading = self.conversion.reading(self.chip_reader.read_chips(), self.now_ms)
-        self.chip_monitor.observe(Observation(reading=reading, read_at=self.now))
+        self.chip_monitor.observe(Observation(reading=self._read(), read_at=self.now))
+
+    def _read(self) -> Reading:
+        survey = self.chip_reader.read_chips()
+        return self.conversion.reading(survey, self.now_ms, self.now)
 
     @property
     def raised(self) -> set[str]:

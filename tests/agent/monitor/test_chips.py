@@ -43,6 +43,7 @@ class World(Announced):
 
     def look(self, reading: Reading, *, read_at: float, took_s: float) -> bool:
         """Take in a reading that ended at `read_at`, after so many seconds."""
+        reading = replace(reading, looked_s=read_at - took_s)
         seen = Observation(reading=reading, read_at=read_at, took_s=took_s)
         return self.chip_monitor.observe(seen)
 

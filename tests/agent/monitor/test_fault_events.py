@@ -56,6 +56,7 @@ def test_events_of_a_chip_whose_codes_cannot_be_read_count_later() -> None:
     assert node.raised == set()
 
     node.library.mute = set()
+    node.now += 1.0
     node.look()
 
     assert node.raised == {"FaultFrequency"}

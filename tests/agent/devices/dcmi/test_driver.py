@@ -285,7 +285,11 @@ async def test_who_uses_a_chip_is_not_forgotten_for_a_call_that_fails(
 
     assert seen.processes == (Process(chip=7, pid=4711),)
     assert seen.unread == (
-        Unread(chip=7, reason="dcmi_get_device_resource_info: timed out (-8006)"),
+        Unread(
+            chip=7,
+            reason="dcmi_get_device_resource_info: timed out (-8006)",
+            is_partial=True,
+        ),
     )
 
 
@@ -311,7 +315,11 @@ async def test_a_number_of_processes_that_cannot_be_is_no_number(
     reading = await read_once(machine)
 
     assert reading.unread == (
-        Unread(chip=7, reason="dcmi_get_device_resource_info: nonsense (-99997)"),
+        Unread(
+            chip=7,
+            reason="dcmi_get_device_resource_info: nonsense (-99997)",
+            is_partial=True,
+        ),
     )
 
 

@@ -123,10 +123,11 @@ async def test_no_worker_is_left_when_the_driver_is_closed(
 AGENT = """
 import asyncio, sys
 from pathlib import Path
+from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.driver import DcmiDriver
 
 async def main():
-    driver = DcmiDriver(Path(sys.argv[1]), product="", call_s=600, wall_ms=int)
+    driver = DcmiDriver(Path(sys.argv[1]), Conversion(), call_s=600, wall_ms=int)
     await driver.read()
     print(driver.worker_pid, flush=True)
     await asyncio.sleep(600)

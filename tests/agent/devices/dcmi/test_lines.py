@@ -52,7 +52,7 @@ async def test_the_chips_of_one_line_can_go_without_the_others(build: Build) -> 
     assert (len(gone.chips), gone.other_lines[0].product.key) == (8, "atlas-310p")
 
 
-def looked(chip: int, name: str) -> ChipState:
+def looked(chip: int, name: str | None) -> ChipState:
     identity = Identity(card=chip, device=0, physical_id=chip, logic_id=chip, name=name)
     return ChipState(identity=identity)
 
@@ -61,27 +61,27 @@ TRAINING = tuple(looked(chip, "910B3") for chip in range(8))
 CARD = looked(8, "310P3")
 
 
-def test_a_line_that_comes_later_is_told_and_not_served() -> None:
+def test_a_line_that_comes_later_is_told_and_asks_for_other_rows() -> None:
     conversion = Conversion("")
-    before = conversion.reading(Survey(chips=TRAINING), 0)
+    before = conversion.reading(Survey(chips=TRAINING), 0, 0.0)
 
-    assert conversion.reading(Survey(chips=(*TRAINING, CARD)), 0) == replace(
+    assert conversion.reading(Survey(chips=(*TRAINING, CARD)), 0, 0.0) == replace(
         before,
         unread=(
             Unread(
                 chip=8,
-                reason="there was no Ascend310P on this node when the agent started, "
-                "which has to be started again to serve it",
+                reason="chip 8 is of Ascend310P, which is not served",
             ),
         ),
+        changed_row="chip 8 is of Ascend310P, which is not served",
     )
 
 
 def test_a_chip_whose_name_is_not_told_stays_of_the_line_it_was_of() -> None:
     conversion = Conversion("")
-    before = conversion.reading(Survey(chips=(*TRAINING, CARD)), 0)
-    nameless = conversion.reading(Survey(chips=(*TRAINING, looked(8, ""))), 0)
-    stranger = conversion.reading(Survey(chips=(*TRAINING, looked(9, ""))), 0)
+    before = conversion.reading(Survey(chips=(*TRAINING, CARD)), 0, 0.0)
+    nameless = conversion.reading(Survey(chips=(*TRAINING, looked(8, None))), 0, 0.0)
+    stranger = conversion.reading(Survey(chips=(*TRAINING, looked(9, None))), 0, 0.0)
 
     assert [line.chips for line in nameless.lines] == [tuple(range(8)), (8,)]
     assert nameless.lines[0] == before.lines[0]
@@ -92,7 +92,7 @@ def test_a_chip_of_no_family_among_several_lines_is_said() -> None:
     chips = (*TRAINING, looked(8, "1080"))
 
     with pytest.raises(UnknownMachineError, match=r"^chips '1080' on board 0x0 are of"):
-        Conversion("").reading(Survey(chips=chips), 0)
+        Conversion("").reading(Survey(chips=chips), 0, 0.0)
 
 
 def test_connected_chips_behind_those_of_another_line_are_not_guessed_at() -> None:
@@ -100,8 +100,8 @@ def test_connected_chips_behind_those_of_another_line_are_not_guessed_at() -> No
     chips = (*cards, *(looked(chip, "910B3") for chip in range(2, 10)))
 
     with pytest.raises(UnknownMachineError, match=r"^chips '910B3' have ids from 2 on"):
-        Conversion("").reading(Survey(chips=chips), 0)
-    assert Conversion("atlas-310p").reading(Survey(chips=chips), 0).chips == (0, 1)
+        Conversion("").reading(Survey(chips=chips), 0, 0.0)
+    assert Conversion("atlas-310p").reading(Survey(chips=chips), 0, 0.0).chips == (0, 1)
 
 
 @pytest.mark.parametrize(

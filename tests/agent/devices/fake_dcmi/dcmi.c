@@ -3,6 +3,8 @@
  * in use.
  *
  *   version 24.1.rc2
+ *   unnamed N                          N cards more in the list, each with the id -1
+ *   once                               the list is that of dcmi_init
  *   chip CARD DEVICE KEY=VALUE …       phy logic name board cores type unit ip ip6
  *                                      memory cpus sdid pod server network ready
  *                                      virtual=100:vir04_3c,101:vir02
@@ -153,8 +155,25 @@ static int number(int card, int device, const char *key, long *value) {
   return OK;
 }
 
+static int at_init[64], at_init_count = -1; /* with "once": the list since dcmi_init */
+
+static int list_cards(int *list, int length) {
+  char line[LINE];
+  int card, device, more = 0, found = 0;
+  FILE *file = script();
+  while (file && fgets(line, sizeof line, file)) {
+    sscanf(line, "unnamed %d", &more);
+    if (sscanf(line, "chip %d %d", &card, &device) != 2 || found == length) continue;
+    if (!found || list[found - 1] != card) list[found++] = card;
+  }
+  if (file) fclose(file);
+  for (; more > 0 && found < length; more--) list[found++] = -1;
+  return found;
+}
+
 int dcmi_init(void) {
   BEGIN(ANY, ANY);
+  if (strstr(said, "\nonce")) at_init_count = list_cards(at_init, 64);
   return OK;
 }
 
@@ -169,16 +188,10 @@ int dcmi_get_dcmi_version(char *version, int size) {
 }
 
 int dcmi_get_card_list(int *count, int *list, int length) {
-  char line[LINE];
-  int card, device, found = 0;
   long lie;
   BEGIN(ANY, ANY);
-  FILE *file = script();
-  while (file && fgets(line, sizeof line, file)) {
-    if (sscanf(line, "chip %d %d", &card, &device) != 2 || found == length) continue;
-    if (!found || list[found - 1] != card) list[found++] = card;
-  }
-  if (file) fclose(file);
+  int found = at_init_count < 0 ? list_cards(list, length) : at_init_count;
+  if (at_init_count >= 0) memcpy(list, at_init, sizeof(int) * (size_t)found);
   *count = told("number", __func__, ANY, ANY, &lie) ? (int)lie : found;
   return OK;
 }
@@ -310,17 +323,13 @@ int dcmi_get_device_ip(int card, int device, int port_type, int port,
   char text[LINE];
   BEGIN(card, device);
   if (port_type != 1 || port != 0) return NOT_SUPPORTED;
-  memset(ip, 0, sizeof *ip);
+  /* which of both is asked for comes in, as the vendor's own programs use it */
+  int is_v6 = ip->ip_type == DCMI_IPADDR_TYPE_V6;
+  memset(ip->u_addr.ip6, 0, sizeof ip->u_addr.ip6);
   memset(mask, 0, sizeof *mask);
-  if (!chip(card, device, "ip6", text, sizeof text)) return NOT_EXIST;
-  if (text[0]) {
-    ip->ip_type = DCMI_IPADDR_TYPE_V6;
-    inet_pton(AF_INET6, text, ip->u_addr.ip6);
-    return OK;
-  }
-  chip(card, device, "ip", text, sizeof text);
+  if (!chip(card, device, is_v6 ? "ip6" : "ip", text, sizeof text)) return NOT_EXIST;
   if (!text[0]) return NOT_SUPPORTED;
-  inet_pton(AF_INET, text, ip->u_addr.ip4);
+  inet_pton(is_v6 ? AF_INET6 : AF_INET, text, is_v6 ? ip->u_addr.ip6 : ip->u_addr.ip4);
   return OK;
 }
 
