@@ -138,13 +138,13 @@ class KubeJobs:
             await pods.evict(self._client, victim, dry_run=rehearse)
         except TooManyRequestsError:
             outcome = Outcome.BUDGET
-        except (NotFoundError, ConflictError):
-            outcome = Outcome.GONE
         except KubeError as error:
-            log.warning(
-                "pod not evicted", extra={"pod": victim.title, "error": str(error)}
-            )
-            outcome = Outcome.FAILED
+            outcome = Outcome.GONE
+            if not _has_gone(error):
+                outcome = Outcome.FAILED
+                log.warning(
+                    "pod not evicted", extra={"pod": victim.title, "error": str(error)}
+                )
         if not rehearse:
             self._metrics.evictions.labels(outcome).inc()
         return outcome
@@ -175,3 +175,10 @@ class KubeJobs:
 def pod_regarding(pod: NpuPod) -> Regarding:
     """Return the reference to a pod for the `regarding` field of an event."""
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+
+
+def _has_gone(error: KubeError) -> bool:
+    """Whether a pod that was to be evicted does not exist any more."""
+    if isinstance(error, ConflictError):
+        return pods.names_other_uid(error)
+    return isinstance(error, NotFoundError)
