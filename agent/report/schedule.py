@@ -160,12 +160,10 @@ class RivalAppeared:
 
 @dataclass(frozen=True, slots=True)
 class RivalVanished:
-    """Effect: announce that the other program `writer` counts as gone.
+    """Effect: announce that the other program that wrote the ConfigMap has gone.
 
     This agent writes the ConfigMap again, unless a `SilenceChanged` forbids it.
     """
-
-    writer: str
 
 
 Effect = Write | Restoring | RivalAppeared | RivalVanished
@@ -211,7 +209,7 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
     """
     state, effects = _apply(state, event, now)
     if state.rival and _silent_at(state) <= now:
-        effects = (*effects, RivalVanished(state.rival))
+        effects = (*effects, RivalVanished())
         state = replace(state, rival="")
     due = due_at(state)
     if due is None or due > now or state.report is None or state.rival:
@@ -304,7 +302,7 @@ def _on_configmap(
         state = replace(state, rival=NAMELESS, rival_seen_at=now, edits=())
         return state, () if before == NAMELESS else (RivalAppeared(NAMELESS),)
     if before:
-        return replace(state, rival=""), (RivalVanished(before),)
+        return replace(state, rival=""), (RivalVanished(),)
     return _on_edit(state, now)
 
 
@@ -312,11 +310,11 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
     """Return state and effect after a new ConfigMap version that no known rival wrote.
 
     There is no effect if this agent's keys are unchanged. Nor is there one before this
-    agent's first write, or if the result of its last write is unknown. Otherwise the
-    effect is `Restoring`. But if others have changed the keys more than MOST_EDITS
-    times within EDITS_WITHIN_S, it is `RivalAppeared`.
+    agent's first write, if the result of its last write is unknown, or while it must
+    not write. Otherwise the effect is `Restoring`. But if others have changed the keys
+    more than MOST_EDITS times within EDITS_WITHIN_S, it is `RivalAppeared`.
     """
-    what = "" if state.uncertain else _changed_keys(state)
+    what = "" if state.uncertain or state.is_silent else _changed_keys(state)
     if not what:
         return state, ()
     recent = tuple(at for at in state.edits if at > now - EDITS_WITHIN_S)
@@ -352,8 +350,8 @@ def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
 def _on_deleted(state: State) -> tuple[State, tuple[Effect, ...]]:
     effects: tuple[Effect, ...] = ()
     if state.rival:
-        effects = (RivalVanished(state.rival),)
-    elif state.written is not None:
+        effects = (RivalVanished(),)
+    elif state.written is not None and not state.is_silent:
         effects = (Restoring("deleted"),)
     return replace(state, stored=None, rival=""), effects
 

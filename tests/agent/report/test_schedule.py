@@ -184,6 +184,19 @@ def test_a_deleted_configmap_is_made_again() -> None:
     assert effects == (Restoring("deleted"), Write(ONE))
 
 
+@pytest.mark.parametrize(
+    "event", [ConfigMapDeleted(), ConfigMapSeen(seen(11, DeviceInfoCfg="theirs"))]
+)
+def test_nobody_is_told_of_a_repair_while_the_agent_must_not_write(
+    event: schedule.Event,
+) -> None:
+    silence = SilenceChanged(is_silent=True)
+
+    _, effects = steps(published(), (5.0, silence), (6.0, event))
+
+    assert effects == [(), ()]
+
+
 def test_two_deletions_within_a_second_are_answered_in_turn() -> None:
     written = WriteSucceeded(ONE, OURS, seen(20))
     deleted = (5.0, ConfigMapDeleted()), (5.0, written), (5.1, ConfigMapDeleted())
@@ -246,7 +259,7 @@ def test_a_third_agent_is_noticed_too() -> None:
 def test_a_second_agent_that_fell_silent_is_replaced() -> None:
     state, effects = schedule.step(yielding(), Tick(), 5.0 + 3 * HEARTBEAT_S)
 
-    assert effects == (RivalVanished("other"), Write(ONE))
+    assert effects == (RivalVanished(), Write(ONE))
     assert state.rival == ""
 
 
@@ -255,13 +268,13 @@ def test_a_second_agent_that_took_its_name_away_is_replaced_at_once() -> None:
 
     _, effects = schedule.step(yielding(), gone, 6.0)
 
-    assert effects == (RivalVanished("other"), Write(ONE))
+    assert effects == (RivalVanished(), Write(ONE))
 
 
 def test_a_second_agent_whose_configmap_was_deleted_is_replaced_at_once() -> None:
     _, effects = schedule.step(yielding(), ConfigMapDeleted(), 6.0)
 
-    assert effects == (RivalVanished("other"), Write(ONE))
+    assert effects == (RivalVanished(), Write(ONE))
 
 
 def test_of_two_agents_exactly_one_goes_on() -> None:
@@ -348,9 +361,9 @@ def test_a_nameless_program_that_has_gone_is_replaced() -> None:
 
     assert schedule.due_at(again) == 305.0 + 3 * HEARTBEAT_S
     _, effects = schedule.step(again, Tick(), 305.0 + 3 * HEARTBEAT_S)
-    assert effects == (RivalVanished(schedule.NAMELESS), Write(ONE))
+    assert effects == (RivalVanished(), Write(ONE))
     _, effects = schedule.step(again, ConfigMapDeleted(), 306.0)
-    assert effects == (RivalVanished(schedule.NAMELESS), Write(ONE))
+    assert effects == (RivalVanished(), Write(ONE))
 
 
 def test_a_node_that_is_anothers_is_not_reported() -> None:
