@@ -339,13 +339,13 @@ class Agent:
     async def close(self) -> None:
         """Clean up when the agent stops.
 
-        Remove the agent's CDI spec file if no ledger has a hold. Remove this agent's
+        Remove the agent's CDI spec file if no container needs it. Remove this agent's
         name as writer from the ConfigMap `mindx-dl-deviceinfo-<node>`. Close the
         connections to the kubelet.
         """
-        is_needed = any(line.store.ledger.holds for line in self._lines)
+        has_holds = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:
-            line.mounts.clean_up(is_needed=is_needed)
+            line.mounts.clean_up(has_holds=has_holds)
         await self._reporter.release_configmap()
         for line in self._lines:
             await line.close()

@@ -204,13 +204,17 @@ class Mounts:
         specs = map(_spec, find_nodes(stand_ins)) if reading.stand_in else ()
         return api_pb2.ContainerAllocateResponse(envs=envs, devices=specs)
 
-    def clean_up(self, *, is_needed: bool) -> None:
+    def clean_up(self, *, has_holds: bool) -> None:
         """Remove the node's CDI spec (method `cdi`) if no container needs the spec.
 
+        A container with chips needs the spec when it restarts, even while no agent
+        runs. Who has virtual devices is not known.
+
         Args:
-            is_needed: Whether the agent knows a hold of this node. A container with a
-                hold needs the spec when it restarts, even while no agent runs.
+            has_holds: Whether the agent knows a hold of this node.
         """
+        readings = (self._last_reading(), *self._other_readings())
+        is_needed = has_holds or any(reading.virtual for reading in readings)
         if self._mount is MountMethod.CDI and not is_needed:
             cdi.remove(self._cdi_dir)
 

@@ -24,6 +24,7 @@ HOLD = Hold(
     need=0,
 )
 TRAINING = Reading(product=ATLAS_800_TRAINING, chip_name="910A", chips=tuple(range(8)))
+CUT = replace(TRAINING, virtual=(VirtualDevice(chip=7, number=100, kind="4c"),))
 BOX = Reading(
     product=table.by_key("atlas-a2-box16"),
     chip_name="910B3",
@@ -166,16 +167,17 @@ def test_a_spec_that_was_removed_or_changed_is_put_back(tmp_path: Path) -> None:
     assert path.read_text() == first
 
 
-@pytest.mark.parametrize(("is_needed", "is_left"), [(True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("has_holds", "reading", "is_left"),
+    [(True, TRAINING, True), (False, TRAINING, False), (False, CUT, True)],
+)
 def test_the_spec_goes_with_the_agent_unless_a_container_may_need_it(
-    tmp_path: Path,
-    is_needed: bool,
-    is_left: bool,
+    tmp_path: Path, has_holds: bool, reading: Reading, is_left: bool
 ) -> None:
-    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path, *EVERYTHING)
+    asked = mounting_of(MountMethod.CDI, reading, tmp_path, *EVERYTHING)
     asked.problem()
 
-    asked.clean_up(is_needed=is_needed)
+    asked.clean_up(has_holds=has_holds)
 
     assert (tmp_path / "cdi" / cdi.FILE).exists() is is_left
 
