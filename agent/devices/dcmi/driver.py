@@ -12,7 +12,7 @@ ends. Of such workers there are two at most: then no other is started.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,10 @@ MOST_UNENDED = 2
 RELOAD_EACH_S = 30.0
 
 
+#: Like `Worker.start`.
+StartWorker = Callable[[str, Mapping[str, str], Sequence[Sequence[object]]], Worker]
+
+
 @dataclass(slots=True)
 class _Blame:
     """Count of workers lost in one libdcmi call, and until when to skip that call."""
@@ -72,6 +76,7 @@ class DcmiDriver:
         new_backoff: Callable[[], Backoff] = Backoff,
         load_s: float = LOAD_S,
         remember: Callable[[Known], None] = lambda _known: None,
+        start: StartWorker = Worker.start,
     ) -> None:
         """Store the arguments; start no worker process yet.
 
@@ -85,6 +90,7 @@ class DcmiDriver:
             new_backoff: Makes the back-off that gives the pause between two workers.
             load_s: Like `call_s`, for loading and initialising libdcmi.
             remember: Stores what the chips have told, for the next start.
+            start: Starts a worker process.
         """
         self._library = library
         self._call_s = call_s
@@ -93,6 +99,7 @@ class DcmiDriver:
         self._backoff = new_backoff()
         self._load_s = load_s
         self._remember = remember
+        self._start = start
         self._conversion = conversion
         self._worker: Worker | None = None
         self._next_start_s = float("-inf")
@@ -167,6 +174,9 @@ class DcmiDriver:
         """
         if self._worker is None:
             self._worker = self._start_worker()
+        if self._worker.waiting:
+            # also those of a worker that has ended: one may have an event
+            return self._worker
         problem = self._worker.problem(self._call_s, self._load_s)
         if not problem and not self._is_to_reload(self._worker):
             return self._worker
@@ -201,7 +211,7 @@ class DcmiDriver:
                 f"{self._problem}; the processes {pids} hang in the driver and cannot "
                 "be ended, so no other is started before one of them ends"
             )
-        return Worker.start(
+        return self._start(
             str(self._library), self._environment, self._calls_to_leave_out(now)
         )
 

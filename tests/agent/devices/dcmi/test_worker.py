@@ -5,12 +5,16 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from agent.devices.dcmi import frames
+from agent.devices.dcmi.conversion import Conversion
+from agent.devices.dcmi.driver import DcmiDriver
 from agent.devices.dcmi.progress import Call, Progress
 from agent.devices.dcmi.worker import Worker
+from agent.devices.driver import DriverError
 
 CALL = Call(function="dcmi_get_device_health", card=2, device=0)
 
@@ -109,3 +113,51 @@ async def test_no_message_is_lost_while_the_agent_is_busy(silent: Silent) -> Non
     await worker.end()
 
     assert read == list(range(200))
+
+
+@pytest.mark.looptime
+async def test_what_a_worker_sent_before_it_ended_is_read(
+    silent: Silent, tmp_path: Path
+) -> None:
+    library = tmp_path / "libdcmi.so"
+    library.touch(mode=0o644)
+    driver = DcmiDriver(
+        library,
+        Conversion(),
+        call_s=5.0,
+        wall_ms=lambda: 0,
+        start=lambda *_order: silent.worker(),
+    )
+    for text in ("first", "second"):
+        silent.theirs.sendall(frames.encode({"problem": text}))
+    silent.theirs.close()
+
+    said = []
+    for _ in range(3):
+        with pytest.raises(DriverError) as raised:
+            await driver.read()
+        await asyncio.sleep(2.0)
+        said.append(str(raised.value))
+
+    assert said == [
+        f"{library}: first",
+        f"{library}: second",
+        "the driver worker has closed its socket",
+    ]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("function", ["dlopen", "dcmi_init"])
+async def test_a_library_has_a_minute_to_be_loaded(
+    silent: Silent, function: str
+) -> None:
+    """Finding F8."""
+    worker = silent.worker()
+    silent.progress.begin(Call(function=function))
+    said = [worker.problem(5.0)]
+    for _ in range(60):
+        await asyncio.sleep(1.0)
+        said.append(worker.problem(5.0))
+    await worker.end()
+
+    assert said == [""] * 60 + [f"{function} has not come back for 60 s"]
