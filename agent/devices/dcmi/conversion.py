@@ -86,6 +86,7 @@ class Conversion:
         #: what shows that other rows should be served; "" if nothing does
         self._contradiction = ""
         self._contradicted_s = 0.0
+        self._driver_version = ""
 
     def reading(self, survey: Survey, now_ms: int, now_s: float) -> Reading:
         """Convert `survey` to a reading; what was not read keeps its last value.
@@ -121,9 +122,10 @@ class Conversion:
             else:
                 self._rows[chip] = row
         self._last_states |= states
+        self._driver_version = survey.driver_version or self._driver_version
         self._date(states.values(), now_ms)
         first, *others = (
-            self._of_line(product, states, survey, now_s) for product in self._products
+            self._of_line(product, states, now_s) for product in self._products
         )
         return replace(
             first,
@@ -266,7 +268,6 @@ class Conversion:
         self,
         product: Product,
         states: Mapping[int, ChipState],
-        survey: Survey,
         now_s: float,
     ) -> Reading:
         """Return the reading of the chips of one product line.
@@ -274,13 +275,18 @@ class Conversion:
         Args:
             product: Row of that product line.
             states: {physical id: state} of the chips of all product lines.
-            survey: Gives the version of the driver.
             now_s: As in `reading`.
         """
         line = [states[c] for c in sorted(states) if self._rows[c] is product]
         #: of these there are values, from now or from earlier
         read = [look for look in line if not look.unread or look.was_read]
-        facts = machine.facts_of(look.identity for look in line)
+        # what chips have told that are not there any more still holds for the node
+        gone = [
+            look.identity
+            for chip, look in self._last_states.items()
+            if chip not in states and self._rows.get(chip) is product
+        ]
+        facts = machine.facts_of([*(look.identity for look in line), *gone])
         superpod = facts.superpod or _NOWHERE
         is_late = self._has_waited(now_s)
         return Reading(
@@ -293,7 +299,7 @@ class Conversion:
             details=tuple(_details(look.identity, is_late=is_late) for look in read),
             super_pod_id=_number(superpod.super_pod_id),
             server_index=_number(superpod.server_index),
-            driver_version=survey.driver_version,
+            driver_version=self._driver_version,
             faults=tuple(
                 self._fault(look, code) for look in read for code in look.codes
             ),

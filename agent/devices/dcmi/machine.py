@@ -170,7 +170,7 @@ def _lines(chips: Iterable[Identity]) -> dict[str, list[Identity]]:
 def _may_be_of(line: Sequence[Identity], chip: Identity) -> bool:
     """Whether a chip has told nothing that is not so of a product line."""
     is_named_so = not chip.name or any(chip.name == other.name for other in line)
-    return is_named_so and not _has_told_model(chip)
+    return is_named_so and not (chip.name and chip.board_id)
 
 
 def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
