@@ -5,12 +5,13 @@ an open socket to the agent. PAGE is the descriptor of an open file: a memory pa
 the agent sees the current libdcmi call. Only `agent.devices.dcmi.worker` starts this
 process.
 
-The agent sends the process one message. It has the path of the library, and the calls
-to skip for a while because earlier worker processes hung or died in them. Whenever the
-state of a chip has changed, and each minute, the process sends the states of all chips.
-Each further byte of the agent asks for a look: every chip is read at once, and what was
-read is sent even if nothing has changed, with the time at which the look began. To end
-the process, the agent kills it with SIGKILL.
+The agent sends the process one message. It has the path of the library, the ids of the
+chips that earlier processes have identified, and the calls to skip for a while because
+these processes hung or died in them. Whenever the state of a chip has changed, and each
+minute, the process sends the states of all chips. Each further byte of the agent asks
+for a look: every chip is read at once, and what was read is sent even if nothing has
+changed, with the time at which the look began. To end the process, the agent kills it
+with SIGKILL.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ from agent.devices.dcmi import frames, structs
 from agent.devices.dcmi.library import CallError, Library
 from agent.devices.dcmi.progress import Call, Progress
 from agent.devices.dcmi.reader import ChipReader
-from agent.devices.dcmi.values import Code, Survey
+from agent.devices.dcmi.values import Code, Identity, Survey
 
 #: Pause before a failed library is loaded again: at boot the driver comes late. Unit:
 #: seconds.
@@ -75,11 +76,11 @@ class Worker:
             Call(function=function, card=card, device=device): now + for_s
             for function, card, device, for_s in order["leave_out"]
         }
-        chip_reader = self._load(order["library"])
+        chip_reader = self._load(order["library"], order["chips"])
         while chip_reader is None:
             if self._sleep(AGAIN_S):
                 return
-            chip_reader = self._load(order["library"])
+            chip_reader = self._load(order["library"], order["chips"])
         sent: Survey | str = ""
         sent_s = 0.0
         while True:
@@ -93,11 +94,14 @@ class Worker:
             if self._sleep(chip_reader.pause_s):
                 return
 
-    def _load(self, path: str) -> ChipReader | None:
+    def _load(self, path: str, chips: list[list[int]]) -> ChipReader | None:
         """Load and initialise the library at `path`, and subscribe to its fault events.
 
         If the library cannot be loaded or initialised, send the reason to the agent and
         return None. A failed subscription is ignored: polling shows the faults too.
+
+        Args:
+            chips: Card, device, physical id and logic id of each known chip.
         """
         try:
             library = Library(path, self._progress, leave_out=self._must_skip)
@@ -111,7 +115,14 @@ class Worker:
         except CallError:  # not every chip has events; others are only polled
             has_events = False
         return ChipReader(
-            library, now_s=time.monotonic, nodes=_NODES, has_events=has_events
+            library,
+            now_s=time.monotonic,
+            nodes=_NODES,
+            has_events=has_events,
+            known=[
+                Identity(card=card, device=device, physical_id=physical, logic_id=logic)
+                for card, device, physical, logic in chips
+            ],
         )
 
     @staticmethod

@@ -2,8 +2,8 @@
 
 A worker process that hangs in a call of libdcmi is killed. After a pause, the agent
 starts a new worker. The pause grows with each lost worker. If a worker hung or died in
-a call about one chip, later workers skip that call for a while. So one hanging chip
-costs only the readings of that chip.
+a call that it can do without, later workers skip that call for a while. So one hanging
+chip costs only the readings of that chip.
 
 A killed worker within a system call that cannot be interrupted goes on until that call
 ends. Of such workers there are two at most: then no other is started.
@@ -22,10 +22,11 @@ import msgspec
 from agent.devices.board_size import UnknownMachineError
 from agent.devices.dcmi import find_library
 from agent.devices.dcmi.conversion import Conversion, IncompleteError
+from agent.devices.dcmi.library import LIST_CARDS
 from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.progress import Call
 from agent.devices.dcmi.values import Survey
-from agent.devices.dcmi.worker import LOAD_S, Worker
+from agent.devices.dcmi.worker import LOAD_S, LOADING, Worker
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
 from service import clock
@@ -51,7 +52,10 @@ RELOAD_EACH_S = 30.0
 
 
 #: Like `Worker.start`.
-StartWorker = Callable[[str, Mapping[str, str], Sequence[Sequence[object]]], Worker]
+StartWorker = Callable[
+    [str, Mapping[str, str], Sequence[Sequence[object]], Sequence[Sequence[int]]],
+    Worker,
+]
 
 
 @dataclass(slots=True)
@@ -212,7 +216,13 @@ class DcmiDriver:
                 "be ended, so no other is started before one of them ends"
             )
         return self._start(
-            str(self._library), self._environment, self._calls_to_leave_out(now)
+            str(self._library),
+            self._environment,
+            self._calls_to_leave_out(now),
+            [
+                (chip.card, chip.device, chip.physical_id, chip.logic_id)
+                for chip in self._conversion.known.identities
+            ],
         )
 
     @staticmethod
@@ -224,8 +234,9 @@ class DcmiDriver:
     def _give_up(self, worker: Worker, problem: str) -> None:
         """Log why `worker` failed, and set the pause before the next one starts.
 
-        If the worker failed in a call about a chip, later workers skip that call for
-        60 s. Each further failure in the same call doubles this time, up to 1 h.
+        If the worker failed in a call that it can do without, later workers skip that
+        call for 60 s. Each further failure in the same call doubles this time, up to
+        1 h.
         """
         now = clock.loop_s()
         if now - worker.started_s > LIVED_WELL_S:
@@ -233,7 +244,7 @@ class DcmiDriver:
         self._problem = problem
         pause_s = self._backoff.next_s()
         self._next_start_s = now + pause_s
-        if worker.last_call is not None and worker.last_call.card >= 0:
+        if worker.last_call is not None and self._can_leave_out(worker.last_call):
             blame = self._blames.setdefault(worker.last_call, _Blame(0, now))
             blame.times += 1
             doubled_s = LEAVE_OUT_S * 2 ** min(blame.times - 1, 10)
@@ -242,6 +253,15 @@ class DcmiDriver:
             "driver worker ended",
             extra={"reason": problem, "retry_in_s": round(pause_s, 2)},
         )
+
+    def _can_leave_out(self, call: Call) -> bool:
+        """Whether chips can be read without a call.
+
+        The list of cards is needed as long as no chip is known.
+        """
+        if call.function == LIST_CARDS:
+            return bool(self._conversion.known.identities)
+        return call.function not in LOADING
 
     def _calls_to_leave_out(self, now: float) -> list[list[object]]:
         return [

@@ -81,6 +81,7 @@ _VERSION_BYTES = 64
 _TYPE_BYTES = 64
 _CPUS_BYTES = 1024
 _ALL = -1
+LIST_CARDS = "dcmi_get_card_list"
 _INIT = "dcmi_init"
 #: Beginning of the names of functions of the other interface, for Ascend950 and later.
 _INIT_V2 = "dcmiv2_init"
@@ -149,7 +150,7 @@ class Library:
 
         libdcmi counts a card that it cannot name yet with a negative number.
         """
-        call = Call(function="dcmi_get_card_list")
+        call = Call(function=LIST_CARDS)
         count, numbers = ctypes.c_int(), (ctypes.c_int * structs.MOST_CARDS)()
         self._call(call, ctypes.byref(count), numbers, ctypes.c_int(structs.MOST_CARDS))
         listed = numbers[: _within(call, count.value, structs.MOST_CARDS + 1)]

@@ -3,11 +3,13 @@
 A chip whose fault codes cannot be read is reported as unread. The agent then uses the
 chip's last state that was read. But a chip that is not ready is reported with the fault
 `DROPPED`, even if its codes cannot be read. A chip that was identified once keeps its
-identity, and is asked for its codes even if it cannot be identified again. A chip whose
-ids cannot be read is reported as unidentified. A chip for which libdcmi answers "no
-such device" is left out. If any other value cannot be read, only that value is None.
+identity, and is asked for its codes even if it cannot be identified again, also by a
+later worker process. A chip whose ids cannot be read is reported as unidentified. A
+chip for which libdcmi answers "no such device" is left out. If any other value cannot
+be read, only that value is None.
 """
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,6 +61,8 @@ class _Chip:
     read_at: float = float("-inf")
     network: int | None = None
     network_at: float = float("-inf")
+    #: whether the question for its health is left out
+    is_silent: bool = False
 
     @property
     def is_quiet(self) -> bool:
@@ -77,6 +81,7 @@ class ChipReader:
         now_s: Callable[[], float],
         nodes: Path,
         has_events: bool = False,
+        known: Iterable[Identity] = (),
     ) -> None:
         """Store the arguments; call no function of the library yet.
 
@@ -85,6 +90,7 @@ class ChipReader:
             now_s: Returns the time of a monotonic clock. Unit: seconds.
             nodes: Folder where the kernel describes NUMA nodes.
             has_events: Whether the library calls back when a fault begins or ends.
+            known: Chips that were identified earlier, of which the ids are used.
         """
         self._library = library
         self._now_s = now_s
@@ -92,7 +98,9 @@ class ChipReader:
         self._look_each_s = QUIET_LOOK_EACH_S if has_events else LOOK_EACH_S
         self._network_each_s = QUIET_NETWORK_EACH_S if has_events else NETWORK_EACH_S
         #: {(card, device): the chip there}, of those that were identified
-        self._chips: dict[Place, _Chip] = {}
+        self._chips: dict[Place, _Chip] = {
+            (chip.card, chip.device): _Chip(chip.ids) for chip in known
+        }
         self._unidentified: tuple[tuple[int, int, str], ...] = ()
         self._identified_at = float("-inf")
         self._version = ""
@@ -184,7 +192,7 @@ class ChipReader:
         card, device, logic_id = identity.card, identity.device, identity.logic_id
         network = self._network(chip)
         try:
-            polled = self._codes(card, device)
+            polled = self._codes(chip)
         except CallError as error:
             if error.code == NOT_EXIST:
                 return None
@@ -216,27 +224,30 @@ class ChipReader:
         except CallError as error:
             return (), "" if error.code in ABSENT else str(error)
 
-    def _codes(self, card: int, device: int) -> tuple[int, ...]:
+    def _codes(self, chip: _Chip) -> tuple[int, ...]:
         """Return the fault codes of a chip; with `DROPPED` if it is not ready.
 
-        Whether a chip is ready counts only if libdcmi says that it is not, or does not
-        come back from the question.
+        Whether a chip is ready counts only if libdcmi says that it is not. It counts as
+        unread if libdcmi does not come back from the question, but does for others.
 
         Raises:
             CallError: The codes cannot be read, and the chip is not known to be absent.
         """
+        place = chip.identity.card, chip.identity.device
         codes: tuple[int, ...] = ()
         failure: CallError | None = None
         try:
-            codes = self._library.codes(card, device)
+            codes = self._library.codes(*place)
         except CallError as error:
             failure = error
+        chip.is_silent = False
         try:
-            self._library.check_ready(card, device)
+            self._library.check_ready(*place)
         except CallError as error:
             if error.code == NOT_READY:
                 return tuple(dict.fromkeys((*codes, DROPPED)))
-            if error.code == LEFT_OUT:
+            chip.is_silent = error.code == LEFT_OUT
+            if chip.is_silent and not all(c.is_silent for c in self._chips.values()):
                 failure = failure or error
         if failure is not None:
             raise failure
@@ -287,7 +298,7 @@ class ChipReader:
                 chip = self._try_to_identify(place, chip, problems)
             if chip is not None:
                 found[place] = chip
-        self._chips = found
+        self._chips = self._without_doubles(found, problems)
         self._unidentified = tuple(problems)
         self._version = _told(self._library.version, "", or_=self._version) or ""
 
@@ -308,6 +319,32 @@ class ChipReader:
             else:
                 yield from ((card, device) for device in devices)
 
+    def _without_doubles(
+        self, found: dict[Place, _Chip], problems: list[tuple[int, int, str]]
+    ) -> dict[Place, _Chip]:
+        """Return chips, of which those that have the id of another are as known before.
+
+        If one of two chips with the same id could not be identified now, that one is
+        left out.
+
+        Args:
+            problems: Has the places that could not be identified; gets these too.
+        """
+        counts = Counter(chip.identity.physical_id for chip in found.values())
+        doubles = {at for at, c in found.items() if counts[c.identity.physical_id] > 1}
+        if not doubles:
+            return found
+        doubted = doubles & {(card, device) for card, device, _ in problems}
+        chips = {at: chip for at, chip in found.items() if at not in doubted}
+        for at in doubles - doubted:
+            number, known = found[at].identity.physical_id, self._chips.get(at)
+            if not doubted and known is not None and known is not found[at]:
+                chips[at] = known
+                problems.append(
+                    (*at, f"the driver shows two chips with the id {number}")
+                )
+        return chips
+
     def _try_to_identify(
         self, place: Place, known: _Chip | None, problems: list[tuple[int, int, str]]
     ) -> _Chip | None:
@@ -319,9 +356,9 @@ class ChipReader:
         try:
             return self._identify_chip(place, known)
         except CallError as error:
-            if error.code == NOT_EXIST:
-                return None
-            problems.append((*place, str(error)))
+            if error.code != NOT_EXIST:
+                problems.append((*place, str(error)))
+            # whether a known chip is still there is told with its codes
             return known
 
     def _identify_chip(self, place: Place, known: _Chip | None) -> _Chip | None:
@@ -334,29 +371,31 @@ class ChipReader:
         if known is None and not library.is_chip(*place):
             return None
         logic_id = library.logic_id(*place)
-        identity = Identity(
-            card=place[0],
-            device=place[1],
-            physical_id=library.physical_id(*place, logic_id),
-            logic_id=logic_id,
-            ip=_told(library.address, "", *place),
-            superpod=_told(library.super_pod, NO_SUPERPOD, *place),
-            virtual=_told(library.virtual, _NO_PARTS, *place),
+        physical_id = library.physical_id(*place, logic_id)
+        ids = Identity(
+            card=place[0], device=place[1], physical_id=physical_id, logic_id=logic_id
         )
-        if known is None or known.identity.physical_id != identity.physical_id:
-            known = _Chip(identity)
-        known.identity = self._with_fixed(identity.or_known(known.identity), place)
+        if known is None or known.identity.physical_id != physical_id:
+            known = _Chip(ids)
+        earlier = known.identity
+        identity = replace(
+            ids,
+            ip=_told_now(library.address, "", place, earlier.ip),
+            superpod=_told_now(library.super_pod, NO_SUPERPOD, place, earlier.superpod),
+            virtual=_told_now(library.virtual, _NO_PARTS, place, earlier.virtual),
+        )
+        known.identity = self._with_fixed(identity.or_known(earlier), place)
         if known.state is not None:
             known.state = replace(known.state, identity=known.identity)
         return known
 
     def _with_fixed(self, identity: Identity, place: Place) -> Identity:
-        """Return an identity with the facts that never change, read once each."""
+        """Return an identity with the facts that never change, read until told."""
         library = self._library
         if identity.name is None:
             name, cores = _told(library.chip_info, ("", 0), *place) or (None, None)
-            identity = replace(identity, name=name or None, ai_core_count=cores)
-        if identity.board_id is None:
+            identity = replace(identity, name=name or None, ai_core_count=cores or None)
+        if not identity.board_id:  # 0: asked again
             board_id = _told(library.board_id, 0, *place)
             identity = replace(identity, board_id=board_id)
         if identity.product_type is None:
@@ -364,7 +403,7 @@ class ChipReader:
             identity = replace(identity, product_type=product_type)
         if identity.memory_mb is None:
             memory_mb = _told(library.memory_mb, 0, *place)
-            identity = replace(identity, memory_mb=memory_mb)
+            identity = replace(identity, memory_mb=memory_mb or None)
         if identity.numa is None:
             cpus = _told(library.near_cpus, "", *place)
             numa = None if cpus is None else self._numa(cpus)
@@ -413,3 +452,15 @@ def _told(
         return function(*place)
     except CallError as error:
         return absent if error.code in ABSENT else or_
+
+
+def _told_now(
+    function: Callable[..., T], absent: T, place: Place, earlier: T | None
+) -> T | None:
+    """Return `function(*place)`, of a fact that was told `earlier` and may change.
+
+    Returns:
+        `earlier` if the call has failed. So it is if the driver says now that there is
+        none: a chip that has told a fact supports the question.
+    """
+    return _told(function, absent if earlier is None else earlier, *place, or_=earlier)

@@ -61,6 +61,16 @@ class Identity:
     #: (number, name of the template) of its parts
     virtual: tuple[tuple[int, str], ...] | None = None
 
+    @property
+    def ids(self) -> "Identity":
+        """The chip's place and numbers alone."""
+        return Identity(
+            card=self.card,
+            device=self.device,
+            physical_id=self.physical_id,
+            logic_id=self.logic_id,
+        )
+
     def or_known(self, known: "Identity") -> "Identity":
         """Return these facts; those that were not told are the ones in `known`."""
         missing = {

@@ -24,7 +24,7 @@ _END_S = 1.0
 _REST_S = 3.0
 #: Calls that load and initialise the library, and the longest that these may take: on
 #: some servers many seconds. Unit: seconds.
-_LOADING = frozenset({"dlopen", "dcmi_init"})
+LOADING = frozenset({"dlopen", "dcmi_init"})
 LOAD_S = 60.0
 #: Longest pause of the agent itself that counts as silence of the worker. Unit:
 #: seconds.
@@ -65,6 +65,7 @@ class Worker:
         library: str,
         environment: Mapping[str, str],
         leave_out: Sequence[Sequence[object]],
+        chips: Sequence[Sequence[int]] = (),
     ) -> "Worker":
         """Start the worker process, a new Python interpreter that loads `library`.
 
@@ -73,6 +74,8 @@ class Worker:
             environment: Environment variables of the process.
             leave_out: (function, card, device, seconds) of each call of libdcmi that
                 the worker process must skip for these seconds after its start.
+            chips: (card, device, physical id, logic id) of each chip that was
+                identified earlier.
         """
         agent_socket, worker_socket = socket.socketpair()
         page = Progress.create()
@@ -94,7 +97,7 @@ class Worker:
         finally:
             worker_socket.close()
             os.close(page)
-        order = {"library": library, "leave_out": leave_out}
+        order = {"library": library, "leave_out": leave_out, "chips": chips}
         agent_socket.sendall(frames.encode(order))  # fits into the socket: no wait
         agent_socket.setblocking(False)  # noqa: FBT003  # the standard library's signature
         return cls(process, progress, agent_socket)
@@ -161,7 +164,7 @@ class Worker:
         self._silent_s += min(step_s, _LONGEST_STEP_S)
         call = self._progress.call
         limit_s = call_s if call else max(call_s, _REST_S)
-        if call is not None and call.function in _LOADING:
+        if call is not None and call.function in LOADING:
             limit_s = load_s
         if self._silent_s < limit_s:
             return ""
