@@ -54,8 +54,24 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
 @pytest.fixture(scope="session")
 def libdcmi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake library."""
-    target = tmp_path_factory.mktemp("dcmi") / "libdcmi.so"
-    return _compiled(target, "dcmi.c", "-shared", "-fPIC", "-pthread")
+    return _library(tmp_path_factory.mktemp("dcmi"))
+
+
+@pytest.fixture
+def build_libdcmi(tmp_path: Path) -> Callable[..., Path]:
+    """Make a fake library of another kind: with more options, and perhaps source."""
+
+    def build(*options: str, source: str = "") -> Path:
+        more = tmp_path / "more.c"
+        more.write_text(source)
+        return _library(tmp_path, *options, str(more))
+
+    return build
+
+
+def _library(folder: Path, *options: str) -> Path:
+    target = folder / "libdcmi.so"
+    return _compiled(target, "dcmi.c", "-shared", "-fPIC", "-pthread", *options)
 
 
 @pytest.fixture(scope="session")

@@ -22,14 +22,19 @@ NOW_MS = 1_700_000_000_000
 
 @asynccontextmanager
 async def driver_on(
-    machine: FakeMachine, *, product: str = "", call_s: float = NEVER_S, **waits: Any
+    machine: FakeMachine,
+    *,
+    product: str = "",
+    call_s: float = NEVER_S,
+    load_s: float | None = None,
+    **waits: Any,
 ) -> AsyncIterator[DcmiDriver]:
     """A driver of a machine, let go of at the end."""
     driver = DcmiDriver(
         machine.library,
         Conversion(product, **waits),
         call_s=call_s,
-        load_s=call_s,
+        load_s=call_s if load_s is None else load_s,
         wall_ms=lambda: NOW_MS,
         environment={**os.environ, **machine.environment},
         new_backoff=lambda: Backoff(base_s=0.01, cap_s=0.01),

@@ -11,8 +11,11 @@
  *                                      codes=80E01801,… pids=11,12 count=N
  *   answer FUNCTION CARD DEVICE CODE   return CODE and write nothing; -1 is any
  *   hang FUNCTION CARD DEVICE          never return
+ *   slow FUNCTION CARD DEVICE MS       return after so many milliseconds
  *   crash FUNCTION CARD DEVICE         a segmentation fault
  *   number FUNCTION CARD DEVICE N      say N where a count or an id is asked for
+ *
+ * Compiled with -DWITHOUT_V2 it is an older one, without dcmi_get_device_chip_info_v2.
  *
  * Events are lines "LOGIC_ID CODE SEVERITY ASSERTION" appended to the file of that
  * name with ".events" behind it; who subscribes is told of those that come later. */
@@ -84,7 +87,7 @@ static void look(void) {
   said_size = 1 + fread(said + 1, 1, sizeof said - 1, file);
   if (said_size == sizeof said) abort(); /* more than was ever written */
   said[said_size] = 0;
-  misbehaves = strstr(said, "\ncrash ") || strstr(said, "\nhang ") ||
+  misbehaves = strstr(said, "\ncrash ") || strstr(said, "\nslow ") || strstr(said, "\nhang ") ||
                strstr(said, "\nanswer ") || strstr(said, "\nnumber ");
   fclose(file);
 }
@@ -118,6 +121,8 @@ static int misbehave(const char *function, int card, int device) {
   look();
   if (told("crash", function, card, device, NULL)) raise(SIGSEGV);
   for (; told("hang", function, card, device, NULL); look()) pause();
+  long slow_ms = 0;
+  if (told("slow", function, card, device, &slow_ms)) usleep((unsigned)slow_ms * 1000);
   told("answer", function, card, device, &code);
   return (int)code;
 }
@@ -260,7 +265,11 @@ int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int 
   return OK;
 }
 
+#ifdef WITHOUT_V2
+int dcmi_get_device_chip_info(int card, int device, struct dcmi_chip_info *info) {
+#else
 int dcmi_get_device_chip_info_v2(int card, int device, struct dcmi_chip_info_v2 *info) {
+#endif
   char text[LINE];
   long cores = 0, lie;
   BEGIN(card, device);
@@ -268,7 +277,9 @@ int dcmi_get_device_chip_info_v2(int card, int device, struct dcmi_chip_info_v2 
   memset(info, 0, sizeof *info);
   memcpy(info->chip_type, "Ascend", 6);
   snprintf((char *)info->chip_name, TEXT_LEN, "%.31s", text);
+#ifndef WITHOUT_V2
   snprintf((char *)info->npu_name, TEXT_LEN, "%.31s", text);
+#endif
   number(card, device, "cores", &cores);
   info->aicore_cnt = (unsigned)(told("number", __func__, card, device, &lie) ? lie : cores);
   return OK;

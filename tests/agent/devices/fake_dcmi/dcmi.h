@@ -6,6 +6,13 @@
 
 #define TEXT_LEN 32
 
+struct dcmi_chip_info {
+  unsigned char chip_type[TEXT_LEN];
+  unsigned char chip_name[TEXT_LEN];
+  unsigned char chip_ver[TEXT_LEN];
+  unsigned int aicore_cnt;
+};
+
 struct dcmi_chip_info_v2 {
   unsigned char chip_type[TEXT_LEN];
   unsigned char chip_name[TEXT_LEN];
