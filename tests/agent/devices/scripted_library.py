@@ -103,6 +103,8 @@ class ScriptedLibrary:
         self.outcomes: dict[tuple[str, Place], Outcome] = {}
         #: {C function: how often it was called}
         self.counts: Counter[str] = Counter()
+        #: Card and device of each call; (-1, -1) of those about no chip.
+        self.places: set[tuple[int, int]] = set()
         #: Whether a call must be skipped, as the worker was told.
         self.leave_out: Callable[[Call], bool] = lambda _call: False
         self._dies = dies
@@ -169,6 +171,7 @@ class ScriptedLibrary:
         if self.leave_out(call):
             raise CallError(call, LEFT_OUT)
         self.counts.update(functions)
+        self.places.add((card, device))
         here = self.outcomes.get((method, (card, device)))
         match here or self.outcomes.get((method, None)):
             case Fails(code):

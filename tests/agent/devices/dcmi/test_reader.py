@@ -1,0 +1,179 @@
+"""What is asked of the chips and when, at times that the test gives."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from agent.devices.dcmi.library import NOT_READY, Library
+from agent.devices.dcmi.reader import DROPPED, ChipReader
+from agent.devices.dcmi.values import ChipState, Code
+from tests.agent.devices.dcmi.outcomes import METHODS, OF_NODE
+from tests.agent.devices.dcmi.simulated_node import (
+    FACTS,
+    KNOWN,
+    SimulatedNode,
+    conditions,
+)
+from tests.agent.devices.scripted_library import Answers, Fails, ScriptedLibrary
+from tests.support.clock import Time
+
+CODE = 0x80E01801
+MINUTE_S = 60.0
+#: What the chips of an A3 say if they have no address.
+WITHOUT_ADDRESS = {key: value for key, value in FACTS.items() if key != "address"}
+
+
+class Asked:
+    """A worker on 16 chips that sleeps as long as it may. Protects its clock."""
+
+    def __init__(self, *, has_events: bool) -> None:
+        self.time = Time(0.0)
+        self.library = ScriptedLibrary(chips=16, dies=2, facts=WITHOUT_ADDRESS)
+        self.reader = ChipReader(
+            cast("Library", self.library),
+            now_s=self.time,
+            nodes=Path("/none"),
+            has_events=has_events,
+        )
+
+    def look(self) -> tuple[ChipState, ...]:
+        return self.reader.read_chips().chips
+
+    def run(self, for_s: float) -> None:
+        until_s = self.time() + for_s
+        while self.time() < until_s:
+            self.look()
+            self.time.pass_s(self.reader.pause_s)
+
+    def calls_of_a_minute(self) -> int:
+        self.run(10 * MINUTE_S)
+        self.library.counts.clear()
+        self.run(10 * MINUTE_S)
+        return self.library.counts.total() // 10
+
+
+def listing(chips: tuple[ChipState, ...]) -> list[int]:
+    return [chip.identity.physical_id for chip in chips if chip.codes]
+
+
+def test_a_quiet_node_is_asked_little_where_faults_come_as_events() -> None:
+    assert Asked(has_events=True).calls_of_a_minute() <= 600
+
+
+def test_without_events_the_chips_are_polled_each_second() -> None:
+    calls = Asked(has_events=False).calls_of_a_minute()
+
+    # codes, health and processes of 16 chips each second are 2,880
+    assert 2880 <= calls <= 3300
+
+
+def test_an_event_is_seen_at_the_next_step_without_a_pause() -> None:
+    asked = Asked(has_events=True)
+    asked.run(MINUTE_S - 5.0)
+    asked.library.codes_of[11] = (CODE,)
+    asked.reader.add_event(11, Code(code=CODE, severity=2), is_over=False)
+
+    assert asked.reader.pause_s == 0.0
+    assert listing(asked.look()) == [11]
+
+
+@pytest.mark.parametrize("began_s", [0.1, 0.5, 0.9, 9.9, 59.9])
+def test_without_events_a_fault_is_seen_within_two_seconds(began_s: float) -> None:
+    asked = Asked(has_events=False)
+    asked.run(began_s)
+    asked.library.codes_of[11] = (CODE,)
+    faulty_s = asked.time()
+    while not listing(asked.look()):
+        asked.time.pass_s(asked.reader.pause_s)
+
+    assert asked.time() - faulty_s <= 2.0
+
+
+@pytest.mark.parametrize("dropped_s", [59.3, 59.6, 59.9, 60.2])
+def test_a_chip_that_drops_while_it_is_identified_is_seen(dropped_s: float) -> None:
+    """Finding F6: after 59.9 s it stayed healthy, and for ever."""
+    node = SimulatedNode()
+    while node.now < dropped_s:
+        node.look()
+        node.pass_s(0.1 if node.now > 58.0 else 1.0)
+    for device in (0, 1):
+        for method in set(METHODS) - OF_NODE:
+            node.library.outcomes[method, (3, device)] = Fails(NOT_READY)
+    for _ in range(5):
+        node.pass_s(1.0)
+        node.look()
+
+    assert node.reading is not None
+    assert {(fault.chip, fault.code) for fault in node.reading.faults} == {
+        (6, f"{DROPPED:08X}"),
+        (7, f"{DROPPED:08X}"),
+    }
+    assert node.conditions == conditions({6, 7})
+
+
+@pytest.mark.parametrize("code", [-8010, -8255, -8006, -8009])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_health_that_cannot_be_asked_for_is_no_fault_at_start(
+    code: int, is_known: bool
+) -> None:
+    """Finding F7: no chip was served, although all codes could be read."""
+    node = SimulatedNode(known=KNOWN) if is_known else SimulatedNode()
+    node.library.outcomes["check_ready", None] = Fails(code)
+    node.run(30.0)
+
+    assert (node.problem, node.conditions) == ("", conditions())
+
+
+@pytest.mark.parametrize("code", [-8010, -8255, -8006, -8009])
+def test_health_that_cannot_be_asked_for_hides_no_fault_later(code: int) -> None:
+    """Finding F7: the chip stayed as it was, and was given out."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["check_ready", (2, 1)] = Fails(code)
+    node.library.codes_of[5] = (CODE,)
+    node.run(30.0)
+
+    assert node.reading is not None
+    assert [fault.chip for fault in node.reading.faults] == [5]
+    assert node.reading.unread == ()
+
+
+def test_a_chip_without_health_and_codes_is_out_of_service_later() -> None:
+    """Finding F7: it was given out for as long as that lasted."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["check_ready", (2, 1)] = Fails(-8006)
+    node.library.outcomes["codes", (2, 1)] = Fails(-8009)
+    node.run(12.0)
+    soon = node.conditions
+    node.run(30.0)
+
+    assert (soon, node.conditions) == (conditions(), conditions({5}))
+    assert node.health.chips[5].reason == (
+        "cannot be read: dcmi_get_device_errorcode_v2: ioctl failed (-8009)"
+    )
+
+
+def test_nothing_is_asked_of_a_card_without_a_number() -> None:
+    node = SimulatedNode()
+    node.library.outcomes["cards", None] = Answers(((0, 1, 2), 1))
+    node.run(5.0)
+    asked = node.library.places
+
+    assert node.reading is None
+    assert {card for card, _ in asked} == {-1, 0, 1, 2}
+
+
+def test_chips_whose_ids_are_exchanged_go_by_the_new_ones() -> None:
+    node = SimulatedNode()
+    node.run(5.0)
+    for place, number in (((0, 0), 5), ((2, 1), 0)):
+        node.library.outcomes["physical_id", place] = Answers(number)
+    node.library.codes_of[0] = (CODE,)
+    node.now = 60.0
+    node.run(80.0)
+
+    assert node.reading is not None
+    assert node.problem == ""
+    assert {fault.chip for fault in node.reading.faults} == {5}
