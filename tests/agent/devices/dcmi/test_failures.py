@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.devices.board_size import fit_row
 from agent.devices.dcmi import find_library
 from agent.devices.dcmi.driver import DcmiDriver
+from agent.devices.dcmi.memory import Known
+from agent.devices.dcmi.values import Identity
 from agent.devices.reading import VirtualDevice
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
@@ -64,6 +67,35 @@ async def test_a_call_that_does_not_come_back_costs_the_readings_of_one_chip(
     ]
     assert [each.chip for each in seen.unread] == [5]
     assert "left out: it did not come back last time" in seen.unread[0].reason
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "out"),
+    [
+        ("dcmi_get_card_list", "-1 -1", []),
+        ("dcmi_get_dcmi_version", "-1 -1", []),
+        ("dcmi_subscribe_fault_event", "-1 -1", []),
+        ("dcmi_get_device_logic_id", "2 0", []),
+        ("dcmi_get_device_ip", "2 0", []),
+        ("dcmi_get_device_health", "2 0", [5]),
+    ],
+)
+async def test_a_node_that_was_served_before_is_served_beside_a_hang(
+    machine: FakeMachine, function: str, place: str, out: list[int]
+) -> None:
+    machine.tell(f"hang {function} {place}")
+    identities = tuple(
+        Identity(card=card, device=0, physical_id=7 - card, logic_id=card)
+        for card in range(8)
+    )
+    known = Known((fit_row("atlas-a2-8", 7),), identities)
+    async with driver_on(machine, call_s=CALL_S, load_s=600.0, known=known) as driver:
+        said = await problem_with(driver, function)
+        seen = await reading_with(driver, lambda _: True)
+
+    assert "has not come back for 1 s" in said
+    assert [each.chip for each in seen.unread] == out
+    assert seen.chips == tuple(chip for chip in range(8) if chip not in out)
 
 
 async def test_a_library_that_hangs_at_its_very_beginning_is_named(
@@ -125,6 +157,8 @@ import asyncio, sys
 from pathlib import Path
 from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.driver import DcmiDriver
+from agent.devices.dcmi.memory import Known
+from agent.devices.dcmi.values import Identity
 
 async def main():
     driver = DcmiDriver(Path(sys.argv[1]), Conversion(), call_s=600, wall_ms=int)
