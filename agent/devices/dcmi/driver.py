@@ -212,8 +212,9 @@ class DcmiDriver:
         if len(self._unended) >= MOST_UNENDED:
             pids = ", ".join(str(worker.pid) for worker in self._unended)
             raise DriverError(
-                f"{self._problem}; the processes {pids} hang in the driver and cannot "
-                "be ended, so no other is started before one of them ends"
+                f"{self._problem or 'libdcmi should be loaded anew'}; the processes "
+                f"{pids} hang in the driver and cannot be ended, so no other is started "
+                "before one of them ends"
             )
         return self._start(
             str(self._library),

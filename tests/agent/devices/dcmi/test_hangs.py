@@ -45,6 +45,7 @@ from tests.agent.devices.dcmi.simulated_node import (
 from tests.agent.devices.dcmi.simulated_workers import SimulatedWorkers
 from tests.agent.devices.scripted_library import (
     FUNCTIONS,
+    Answers,
     Hangs,
     Place,
     ScriptedLibrary,
@@ -206,3 +207,19 @@ async def test_of_workers_that_cannot_be_ended_there_are_two(tmp_path: Path) -> 
         "is started before one of them ends"
     )
     assert healed == ""
+
+
+async def test_of_workers_that_show_no_chip_and_cannot_be_ended_there_are_two(
+    tmp_path: Path,
+) -> None:
+    """Finding F12, where libdcmi is loaded anew because it shows no chip."""
+    async with hung_node(tmp_path, are_mortal=False) as node:
+        node.library.outcomes["cards", None] = Answers(((), 0))
+        await asyncio.sleep(600.0)
+        said, alive = node.observation.problem, node.workers.alive
+
+    assert alive == [1000, 1001]
+    assert said == (
+        "libdcmi should be loaded anew; the processes 1000, 1001 hang in the driver "
+        "and cannot be ended, so no other is started before one of them ends"
+    )
