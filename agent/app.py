@@ -64,24 +64,25 @@ async def main(settings: Settings) -> None:
     Raises:
         SettingsError: The settings do not fit the machine or the cluster.
     """
+    reason = ""
     while True:
-        try:
-            await _run(settings)
-        except* RowChangedError:
-            pass
-        else:
-            return
+        reason = await _run(settings, reason)
 
 
 class RowChangedError(Exception):
     """The chips of the node have to be served by other rows of the product table."""
 
 
-async def _run(settings: Settings) -> None:
-    """Run the agent until cancelled.
+async def _run(settings: Settings, reason: str) -> str:
+    """Run the agent until cancelled, or until it has to begin anew.
+
+    Args:
+        reason: Why it has begun anew; "" for the first beginning.
+
+    Returns:
+        Why it has to begin anew.
 
     Raises:
-        RowChangedError: It has to begin anew.
         SettingsError: The settings do not fit the machine or the cluster.
     """
     registry = CollectorRegistry()
@@ -121,6 +122,7 @@ async def _run(settings: Settings) -> None:
             deadline_s=settings.driver_deadline_s,
         )
         await stack.enter_async_context(_recording(api))
+        announcer.began_anew(reason)
         reading = await wiring.first_reading(poller, settings, ready, announcer)
         agent = Agent(
             settings,
@@ -132,10 +134,7 @@ async def _run(settings: Settings) -> None:
             poller=poller,
         )
         agents.append(agent)
-        try:
-            await agent.run()
-        finally:
-            await agent.close()
+        return await agent.run_until_row_changes()
 
 
 @asynccontextmanager
@@ -264,6 +263,7 @@ class Agent:
             announcer=self._announcer,
             metrics=metrics,
         )
+        ready.add_check(self._driver_monitor.wrong_row)
         self._fault_config_watch = FaultConfigWatch(
             api.client,
             namespace=settings.namespace,
@@ -280,6 +280,20 @@ class Agent:
             node=self._reporter.node_watch,
             faultconfig=self._fault_config_watch.watch,
         )
+
+    async def run_until_row_changes(self) -> str:
+        """Run until cancelled, or until the agent has to begin anew; then close.
+
+        Returns:
+            Why it has to begin anew.
+        """
+        try:
+            await self.run()
+        except* RowChangedError:
+            pass
+        finally:
+            await self.close()
+        return self._driver_monitor.changed_row
 
     async def run(self) -> None:
         """Restore the holds from the journal, then run all parts until cancelled.
@@ -315,7 +329,7 @@ class Agent:
                     serving.create_task(line.server.run(), name=line.product.key)
 
     async def _end_when_row_changes(self) -> NoReturn:
-        await self._driver_monitor.row_changed.wait()
+        await self._driver_monitor.begins_anew.wait()
         raise RowChangedError
 
     def status(self) -> dict[str, object]:

@@ -102,7 +102,7 @@ class ChipDetails:
     """Ids, network address and memory size of one chip."""
 
     chip: int
-    #: The driver's own order.
+    #: The driver's own order; `UNKNOWN` of a chip that was never seen.
     logic_id: int
     #: Address in the parameter plane; "" when it has none, None while it is not known.
     ip: str | None = ""
@@ -162,7 +162,7 @@ class Reading:
     numa: tuple[int, ...] = ()
     #: Name under which the cards are sold ("Atlas 300I Duo"); "" when unknown.
     product_type: str = ""
-    #: Ordered by chip; () when there are none.
+    #: Ordered by chip, also of vanished chips that told some; () when there are none.
     details: tuple[ChipDetails, ...] = ()
     #: Id of the server's SuperPoD; -1 when it belongs to none.
     super_pod_id: int = UNKNOWN
@@ -186,9 +186,11 @@ class Reading:
     #: Readings of the node's other product lines, each with its own chips; their
     #: `other_lines` are empty.
     other_lines: tuple["Reading", ...] = ()
-    #: What shows that the node has to be served by other rows of the product table, so
-    #: that the agent begins anew; "" when nothing does.
+    #: What shows that the node has to be served by other rows of the product table; ""
+    #: when nothing does.
     changed_row: str = ""
+    #: Whether all is read on which those rows depend, so that the agent begins anew.
+    begins_anew: bool = False
     #: When the look at every chip of the node began that this reading is from; None:
     #: not all were looked at together. Unit: seconds of the event loop's clock.
     looked_s: float | None = field(default=None, compare=False)
@@ -207,11 +209,12 @@ class Reading:
     @property
     def is_old(self) -> bool:
         """Whether the faults of every chip of the node are from an earlier reading."""
-        return all(
+        is_old = [
             any(unread.chip == chip and not unread.is_partial for unread in line.unread)
             for line in self.lines
             for chip in line.chips
-        )
+        ]
+        return bool(is_old) and all(is_old)
 
     def faults_of(self, chip: int) -> tuple[ChipFault, ...]:
         """Return the faults of one chip, in the order in which the driver gave them."""

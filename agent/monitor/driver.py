@@ -14,8 +14,9 @@ class DriverMonitor:
     """Receiver of the results of reading the driver, for all product lines of the node.
 
     Its attribute `problem` says why the driver, or a single chip, cannot be read. It is
-    "" if all chips can be read. Its event `row_changed` is set when a reading shows
-    that the node has to be served by other rows of the product table.
+    "" if all chips can be read. Its attribute `changed_row` says what shows that the
+    node has to be served by other rows of the product table. Its event `begins_anew` is
+    set when all is read on which those rows depend.
     """
 
     def __init__(
@@ -30,7 +31,9 @@ class DriverMonitor:
         self._metrics = metrics
         #: Why the driver cannot be read; "" when it can.
         self.problem = ""
-        self.row_changed = asyncio.Event()
+        #: What contradicts the rows that are served; "" when nothing does.
+        self.changed_row = ""
+        self.begins_anew = asyncio.Event()
 
     def observe(self, observation: Observation) -> bool:
         """Pass one result of reading the driver to the metrics and the chip monitors.
@@ -49,10 +52,11 @@ class DriverMonitor:
         self._announcer.driver_problem(observation.problem)
         self.problem = observation.problem
         reading = observation.reading
-        if reading is not None and reading.changed_row and not observation.is_stale:
-            if not self.row_changed.is_set():
-                self._announcer.rows_changed(reading.changed_row)
-            self.row_changed.set()
+        if reading is not None and not observation.is_stale:
+            self._announcer.changed_row(reading.changed_row)
+            self.changed_row = reading.changed_row
+            if reading.begins_anew:
+                self.begins_anew.set()
         lines = reading.lines if reading is not None else ()
         readings = {line.product.resource: line for line in lines}
         needs_more = [
@@ -62,3 +66,12 @@ class DriverMonitor:
             for monitor in self._chip_monitors
         ]
         return any(needs_more)
+
+    def wrong_row(self) -> str | None:
+        """Return why the node is not served by the right rows; None if it is."""
+        if not self.changed_row:
+            return None
+        return (
+            f"the node is served by the wrong product row: {self.changed_row}; the "
+            "agent begins anew when all chips are read"
+        )

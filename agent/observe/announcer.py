@@ -240,15 +240,28 @@ class Announcer:
         else:
             log.info("chips are read")
 
-    def rows_changed(self, text: str) -> None:
-        """Announce that the agent begins anew, since the chips are not as it took them.
+    def changed_row(self, text: str) -> None:
+        """Announce that the node has to be served by other rows of the product table.
 
         Args:
-            text: What shows that.
+            text: What shows that; "" if nothing does. Nothing is announced for "", or
+                for the text of the previous call.
         """
-        log.warning("the agent begins anew", extra={"reason": text})
-        message = f"the agent begins anew: {text}"
-        self._record("NpuProductChanged", message)
+        if self._is_new("row", text) and text:
+            log.warning("other product row", extra={"reason": text})
+            message = f"the node is served by the wrong product row: {text}"
+            self._record("NpuProductChanged", message)
+
+    def began_anew(self, text: str) -> None:
+        """Announce that the agent has begun anew, with other rows.
+
+        Args:
+            text: What has contradicted the rows before; "" if the agent did not begin
+                anew, and nothing is announced.
+        """
+        if text:
+            log.warning("the agent has begun anew", extra={"reason": text})
+            self._record("NpuProductChanged", f"the agent has begun anew: {text}")
 
     def driver_problem(self, problem: str) -> None:
         """Log that the driver cannot be read, or that it can be read again.

@@ -39,7 +39,7 @@ class NodeReport:
     chip_name: str
     ai_core_count: int
     driver_version: str = ""
-    #: Memory of the first chip; 0 when unknown. Unit: MB.
+    #: Memory of the first chip that has told it; 0 when unknown. Unit: MB.
     memory_mb: int = 0
     addresses: Addresses = field(default_factory=Addresses)
     #: With `update_time` 0, which the write replaces.
@@ -96,7 +96,7 @@ def node_report(
         chip_name=reading.chip_name,
         ai_core_count=reading.ai_core_count,
         driver_version=reading.driver_version,
-        memory_mb=next((detail.memory_mb for detail in reading.details), 0),
+        memory_mb=next((d.memory_mb for d in reading.details if d.memory_mb), 0),
         addresses=addresses(reading),
         info=info,
         affinity=affinity,

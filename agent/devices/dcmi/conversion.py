@@ -11,6 +11,7 @@ So it is not made before the survey is complete, or `wait_s` are over.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from agent.devices.board_size import UnknownMachineError, fit_row
 from agent.devices.dcmi import machine
@@ -75,8 +76,12 @@ class Conversion:
         self._known_identities = {chip.physical_id: chip for chip in known.identities}
         self._wait_s = wait_s
         self._device_ids = device_ids
-        self._first_s: float | None = None
+        #: when the wait for a complete survey is over; the first survey begins it
+        self._survey_end_s = inf
+        self._last_s = -inf
         self._products: tuple[Product, ...] = ()
+        #: rows with which the next agent is to begin
+        self._next_products: tuple[Product, ...] = ()
         self._last_states: dict[int, ChipState] = {}
         #: {physical id of a chip seen so far: its row of the product table}
         self._rows: dict[int, Product] = {}
@@ -85,7 +90,8 @@ class Conversion:
         self._event_counts: dict[tuple[int, int], int] = {}
         #: what shows that other rows should be served; "" if nothing does
         self._contradiction = ""
-        self._contradicted_s = 0.0
+        #: when the agent begins anew without a complete survey
+        self._contradiction_end_s = inf
         self._driver_version = ""
 
     def reading(self, survey: Survey, now_ms: int, now_s: float) -> Reading:
@@ -102,8 +108,9 @@ class Conversion:
             UnknownMachineError: No chip has been reported yet, or no row of the product
                 table serves the chips. Or two chips have one physical id.
         """
-        if self._first_s is None:
-            self._first_s = now_s
+        self._last_s = now_s
+        if self._survey_end_s == inf:
+            self._survey_end_s = now_s + self._wait_s
         self._count_events(_by_id(survey.chips))
         states = self._merge(survey)
         identities = [look.identity for look in states.values()]
@@ -111,7 +118,10 @@ class Conversion:
         if not self._products:
             _check_readable(states)
             self._products = self._first_rows(identities, incomplete, now_s)
-        changed_row = self._changed_row(identities, incomplete, now_s)
+        changed_row, rows = self._changed_row(identities, now_s)
+        is_over = not incomplete or now_s >= self._contradiction_end_s
+        begins_anew = bool(changed_row) and is_over
+        self._next_products = rows if begins_anew else self._products
         outside: list[Unread] = []
         for chip, look in list(states.items()):
             row = self._row_of(look.identity)
@@ -132,7 +142,17 @@ class Conversion:
             other_lines=tuple(others),
             unread=(*first.unread, *(outside if self._contradiction else ())),
             changed_row=changed_row,
+            begins_anew=begins_anew,
         )
+
+    @property
+    def due_s(self) -> float:
+        """When the same survey gives another reading, since a wait is over; or `inf`.
+
+        Unit: seconds of the clock of `reading`.
+        """
+        ends = (self._survey_end_s, self._contradiction_end_s)
+        return min((end_s for end_s in ends if end_s > self._last_s), default=inf)
 
     def _merge(self, survey: Survey) -> dict[int, ChipState]:
         """Return the states of a survey, with the last values of what it does not tell.
@@ -168,11 +188,18 @@ class Conversion:
 
     @property
     def known(self) -> Known:
-        """What has been told of the chips that are served, for the next start."""
-        facts = self._known_identities | {
+        """The rows of the next start, and what has been told of the chips served."""
+        identities = self._identities
+        return Known(
+            self._next_products, tuple(identities[chip] for chip in sorted(identities))
+        )
+
+    @property
+    def _identities(self) -> dict[int, Identity]:
+        """{physical id: all that was ever told of a chip}, also of missing chips."""
+        return self._known_identities | {
             chip: state.identity for chip, state in self._last_states.items()
         }
-        return Known(self._products, tuple(facts[chip] for chip in sorted(facts)))
 
     # -- rows ------------------------------------------------------------------------
 
@@ -192,16 +219,17 @@ class Conversion:
 
     def _has_waited(self, now_s: float) -> bool:
         """Whether the time is over in which a complete survey is waited for."""
-        return self._first_s is not None and now_s - self._first_s >= self._wait_s
+        return now_s >= self._survey_end_s
 
     def _first_rows(
         self, chips: Sequence[Identity], incomplete: str, now_s: float
     ) -> tuple[Product, ...]:
         rows = self._known_rows
-        is_known = bool(rows) and self._key in ("", *(row.key for row in rows))
-        if is_known and not machine.find_contradiction(rows, self._own(chips)):
-            return rows
-        if incomplete and not self._key and not self._has_waited(now_s):
+        if rows and self._key in ("", *(row.key for row in rows)):
+            # if they are wrong, they serve until all is read that shows the right ones
+            if incomplete or not self._find_contradiction(rows, chips):
+                return rows
+        elif incomplete and not self._key and not self._has_waited(now_s):
             raise IncompleteError(
                 f"waiting for all chips, {self._wait_s:g} s at most: {incomplete}"
             )
@@ -226,30 +254,42 @@ class Conversion:
         highest = max(own_ids | files - other_ids)
         return (fit_row(self._key, highest, chip_sets.mask_of(other_ids)),)
 
-    def _own(self, chips: Sequence[Identity]) -> list[Identity]:
-        """Return those of these chips that `--product` lets be served."""
+    def _find_contradiction(
+        self, products: Sequence[Product], chips: Sequence[Identity]
+    ) -> str:
+        """Return what shows that rows are not those of these chips; "" if nothing does.
+
+        With `--product`, chips of other product lines show nothing.
+        """
         row = fit_row(self._key, 0) if self._key else None
-        return [chip for chip in chips if row is None or _is_of(row, chip)]
+        own = [chip for chip in chips if row is None or _is_of(row, chip)]
+        return machine.find_contradiction(products, own, is_chosen=bool(self._key))
 
     def _changed_row(
-        self, chips: Sequence[Identity], incomplete: str, now_s: float
-    ) -> str:
-        """Return why the agent has to begin anew with other rows; "" if it need not.
+        self, chips: Sequence[Identity], now_s: float
+    ) -> tuple[str, tuple[Product, ...]]:
+        """Return (why these chips have to be served by other rows, those rows).
 
-        It need not before all chips are read, or `wait_s` are over: the next beginning
-        would only wait for them.
+        If they need not, return ("", the present rows).
+
+        The agent does not begin anew before all chips are read, or `wait_s` are over:
+        the next beginning would only wait for them.
         """
-        text = machine.find_contradiction(self._products, self._own(chips))
-        if not text or not self._contradiction:
-            self._contradicted_s = now_s
+        text = self._find_contradiction(self._products, chips)
+        if not text:
+            self._contradiction_end_s = inf
+        elif not self._contradiction:
+            self._contradiction_end_s = now_s + self._wait_s
         self._contradiction = text
-        if not text or (incomplete and now_s - self._contradicted_s < self._wait_s):
-            return ""
+        if not text:
+            return "", self._products
         try:
-            is_other = self._rows_of(chips) != self._products
+            rows = self._rows_of(chips)
         except UnknownMachineError:
-            return ""  # nothing else could be served: the chip is told as unread
-        return text if is_other else ""
+            # nothing else could be served: the chip is told as unread
+            return "", self._products
+        is_other = list(map(_extent, rows)) != list(map(_extent, self._products))
+        return text if is_other else "", rows
 
     def _row_of(self, chip: Identity) -> Product | None:
         """Return the product table's row that serves a chip; None if there is none.
@@ -280,15 +320,9 @@ class Conversion:
         line = [states[c] for c in sorted(states) if self._rows[c] is product]
         #: of these there are values, from now or from earlier
         read = [look for look in line if not look.unread or look.was_read]
-        # what chips have told that are not there any more still holds for the node
-        gone = [
-            look.identity
-            for chip, look in self._last_states.items()
-            if chip not in states and self._rows.get(chip) is product
-        ]
-        facts = machine.facts_of([*(look.identity for look in line), *gone])
+        identities = self._identities_of(product, line)
+        facts = machine.facts_of(identities.values())
         superpod = facts.superpod or _NOWHERE
-        is_late = self._has_waited(now_s)
         return Reading(
             product=product,
             chip_name=facts.name,
@@ -296,7 +330,7 @@ class Conversion:
             product_type=facts.product_type or "",
             chips=tuple(look.identity.physical_id for look in read),
             numa=self._numa(product),
-            details=tuple(_details(look.identity, is_late=is_late) for look in read),
+            details=self._details(product, identities, now_s),
             super_pod_id=_number(superpod.super_pod_id),
             server_index=_number(superpod.server_index),
             driver_version=self._driver_version,
@@ -321,6 +355,40 @@ class Conversion:
                 if (reason := look.unread or look.unread_pids)
             ),
             virtual=tuple(_virtual_devices(look.identity for look in read)),
+        )
+
+    def _identities_of(
+        self, product: Product, line: Iterable[ChipState]
+    ) -> dict[int, Identity]:
+        """Return {physical id: what was told} of the chips of a row, missing ones last.
+
+        Args:
+            product: The row.
+            line: Chips of the row that the survey has.
+        """
+        present = {look.identity.physical_id: look.identity for look in line}
+        missing = {
+            chip: identity
+            for chip, identity in self._identities.items()
+            if chip not in present and self._row_of(identity) is product
+        }
+        return present | missing
+
+    def _details(
+        self, product: Product, identities: Mapping[int, Identity], now_s: float
+    ) -> tuple[ChipDetails, ...]:
+        """Return the details of the chips of a row, ordered by chip.
+
+        A chip without an address has none after the wait. Until then its address is
+        awaited, even if nothing else is known of the chip.
+        """
+        is_late = self._has_waited(now_s)
+        return tuple(
+            _details(identity, is_late=is_late)
+            if (identity := identities.get(chip))
+            else ChipDetails(chip=chip, logic_id=UNKNOWN, ip=None)
+            for chip in chip_sets.ids_of(product.all_chips)
+            if chip in identities or not is_late
         )
 
     def _date(self, states: Iterable[ChipState], now_ms: int) -> None:
@@ -379,6 +447,11 @@ class Conversion:
         ]
         known = tuple(node for node in nodes if node is not None and node >= 0)
         return known if len(known) == product.chip_count else ()
+
+
+def _extent(row: Product) -> tuple[str, int, int]:
+    """Return key and chips of a row: rows themselves are compared by identity."""
+    return row.key, row.chip_count, row.absent
 
 
 def _check_readable(states: Mapping[int, ChipState]) -> None:

@@ -88,7 +88,9 @@ def find_untold(chips: Sequence[Identity]) -> str:
     return ""
 
 
-def find_contradiction(products: Sequence[Product], chips: Sequence[Identity]) -> str:
+def find_contradiction(
+    products: Sequence[Product], chips: Sequence[Identity], *, is_chosen: bool = False
+) -> str:
     """Return what shows that rows are not, or no longer, those of a server; "" if none.
 
     A chip that is missing, and a fact that was not told, show nothing.
@@ -96,6 +98,7 @@ def find_contradiction(products: Sequence[Product], chips: Sequence[Identity]) -
     Args:
         products: The rows that are served.
         chips: Chips of the server, perhaps not all.
+        is_chosen: Whether people have chosen the row: the facts of chips do not count.
     """
     rows = {row.chip_prefix.rstrip("-"): row for row in products}
     for line, members in _lines(chips).items():
@@ -109,7 +112,7 @@ def find_contradiction(products: Sequence[Product], chips: Sequence[Identity]) -
         if outside:
             return f"chip {outside[0]} is none of the {row.name} that is served"
         key = _key(facts_of(members), row.chip_count - 1)
-        if not find_untold(members) and key != row.key:
+        if not is_chosen and not find_untold(members) and key != row.key:
             return f"the chips are those of {key!r}, and served as {row.key!r}"
     return ""
 

@@ -74,6 +74,7 @@ def test_a_line_that_comes_later_is_told_and_asks_for_other_rows() -> None:
             ),
         ),
         changed_row="chip 8 is of Ascend310P, which is not served",
+        begins_anew=True,
     )
 
 

@@ -1,0 +1,160 @@
+"""The whole agent on chips that come late: how it waits, and how it begins anew."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.status import socket
+from scheduler_core.products.table import by_key
+from scheduler_core.wire import annotations
+from tests.agent.devices import fake_machine
+from tests.agent.devices.fake_machine import FakeMachine
+from tests.agent.site import Site, page_of, running_site
+from tests.support.objects import PODS
+from tests.support.until import until
+
+WAIT_S = "2"
+HALF, WHOLE = by_key("atlas-800-training-half"), by_key("atlas-800-training")
+CHIP = "name=910A cores=32 board=0x40 memory=32768 network=0"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+    """A server of eight chips, four of which the driver cannot name yet."""
+    machine = fake_machine.training_910a(tmp_path / "machine")
+    for name, value in machine.environment.items():
+        monkeypatch.setenv(name, value)
+    take_out(machine, 4, 5, 6, 7)
+    return machine
+
+
+@pytest.fixture
+async def site(libdcmi: Path, machine: FakeMachine) -> AsyncIterator[Site]:
+    told = (
+        *("--driver", "dcmi", "--dcmi-library", str(libdcmi)),
+        *("--recover-s", "0.1", "--survey-wait-s", WAIT_S),
+        *("--address-file", "{root}/address"),
+    )
+    async with running_site(*told, count=None, starts=False) as site:
+        yield site
+
+
+def take_out(machine: FakeMachine, *cards: int) -> None:
+    """Take cards out; the driver counts them still."""
+    for card in cards:
+        machine.remove(card, 0)
+    machine.tell(f"unnamed {len(cards)}")
+
+
+def put_in(machine: FakeMachine, *cards: int, unnamed: int = 0) -> None:
+    for card in cards:
+        words = f"phy={card} logic={card} {CHIP} ip=192.168.20.10{card}"
+        machine.add(card, 0, words)
+    machine.tell(f"unnamed {unnamed}")
+
+
+async def readiness(site: Site) -> str:
+    return await page_of(site.root / "address", "readyz")
+
+
+async def status(site: Site) -> dict[str, Any]:
+    reader, writer = await asyncio.open_unix_connection(site.root / socket.NAME)
+    try:
+        found: dict[str, Any] = json.loads(await reader.read())
+    finally:
+        writer.close()
+    return found
+
+
+async def until_told(site: Site, reason: str, text: str) -> None:
+    """Wait until an event of the node says so."""
+
+    async def messages() -> list[str]:
+        return [event["message"] for event in await site.events(reason)]
+
+    await site.until(messages, lambda found: any(text in each for each in found))
+
+
+async def annotations_of(site: Site, name: str) -> dict[str, str]:
+    found = await site.api.get(f"{PODS}/{name}")
+    written: dict[str, str] = found["metadata"]["annotations"]
+    return written
+
+
+async def until_ready(site: Site, part: str = "ok") -> None:
+    await until(lambda: readiness(site), lambda page: part in page, within_s=60.0)
+
+
+async def until_status(site: Site, is_so: Callable[[dict[str, Any]], bool]) -> None:
+    await until(lambda: status(site), is_so, within_s=60.0, ignoring=OSError)
+
+
+async def test_a_node_that_shows_more_chips_begins_anew_beside_running_pods(
+    site: Site, machine: FakeMachine
+) -> None:
+    unnamed = "the driver cannot name 4 of its cards yet"
+    waits = f"waiting for all chips, {WAIT_S} s at most: {unnamed}"
+    site.product = HALF
+    site.start_agent()
+    await until_ready(site, waits)
+    await until_status(site, lambda found: found["waitingFor"] == f"driver: {waits}")
+    await until_told(site, "NpuNotServed", waits)
+
+    await site.until_allocatable(4)
+    await until_ready(site)
+    await site.serve("early", 2)
+    await site.serve("other", 2)
+    before = {name: await annotations_of(site, name) for name in ("early", "other")}
+    mounted = site.mounted()
+
+    wrong = (
+        "chip 4 is none of the Atlas 800 training server with 4 chips that is served"
+    )
+    put_in(machine, 4, 5, 6, unnamed=1)
+    await until_told(site, "NpuProductChanged", f"the wrong product row: {wrong}")
+    await until_ready(site, f"the wrong product row: {wrong}")
+    site.product = WHOLE
+    await site.until_allocatable(7)
+    await until_told(site, "NpuProductChanged", f"the agent has begun anew: {wrong}")
+
+    await until_ready(site)
+    await until_status(site, lambda found: found["product"] == WHOLE.key)
+    await site.settle()
+    assert site.mounted() == mounted
+    after = {name: await annotations_of(site, name) for name in before}
+    assert after == before
+    await site.serve("late", 2)
+    assert await site.events("NpuClaimUnreadable") == []
+
+
+async def test_claims_on_chips_that_come_late_after_a_boot_stay_as_they_are(
+    site: Site, machine: FakeMachine
+) -> None:
+    put_in(machine, 4, 5, 6, 7)
+    site.start_agent()
+    await site.until_allocatable(8)
+    await site.serve("first", 4)
+    await site.serve("second", 4)
+    before = {name: await annotations_of(site, name) for name in ("first", "second")}
+    assert all(annotations.CONFIGURATION in each for each in before.values())
+    await site.stop_agent()
+
+    take_out(machine, 4, 5, 6, 7)
+    site.start_agent()
+    await site.until_allocatable(4)
+    await until_ready(site)
+    await site.settle()
+    after = {name: await annotations_of(site, name) for name in before}
+    assert after == before
+
+    put_in(machine, 4, 5, 6, 7)
+    await site.until_allocatable(8)
+    await site.settle()
+    after = {name: await annotations_of(site, name) for name in before}
+    assert after == before
+    assert await site.events("NpuClaimUnreadable") == []
+    assert await site.events("NpuProductChanged") == []
