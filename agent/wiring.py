@@ -84,7 +84,7 @@ def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
             call_s=settings.driver_deadline_s,
             wall_ms=wall_ms,
             environment=find_library.make_environment(environment),
-            remember=memory.store,
+            memory=memory,
         ),
         kind="dcmi",
         reason=str(library),

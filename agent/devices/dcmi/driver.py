@@ -23,12 +23,13 @@ from agent.devices.board_size import UnknownMachineError
 from agent.devices.dcmi import find_library
 from agent.devices.dcmi.conversion import Conversion, IncompleteError
 from agent.devices.dcmi.library import LIST_CARDS
-from agent.devices.dcmi.memory import Known
+from agent.devices.dcmi.memory import Memory
 from agent.devices.dcmi.progress import Call
 from agent.devices.dcmi.values import Survey
 from agent.devices.dcmi.worker import LOAD_S, LOADING, Worker
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
+from scheduler_core.node import chips as chip_sets
 from service import clock
 from service.backoff import Backoff
 
@@ -49,6 +50,8 @@ MOST_UNENDED = 2
 #: that are waited for: it may have made its list of cards when it was initialised.
 #: Unit: seconds.
 RELOAD_EACH_S = 30.0
+#: While others are shown, the time is doubled with each time, and at most this.
+RELOAD_MOST_S = 3600.0
 
 
 #: Like `Worker.start`.
@@ -79,7 +82,7 @@ class DcmiDriver:
         environment: Mapping[str, str] = os.environ,
         new_backoff: Callable[[], Backoff] = Backoff,
         load_s: float = LOAD_S,
-        remember: Callable[[Known], None] = lambda _known: None,
+        memory: Memory | None = None,
         start: StartWorker = Worker.start,
     ) -> None:
         """Store the arguments; start no worker process yet.
@@ -93,7 +96,7 @@ class DcmiDriver:
             environment: Environment variables of the worker process.
             new_backoff: Makes the back-off that gives the pause between two workers.
             load_s: Like `call_s`, for loading and initialising libdcmi.
-            remember: Stores what the chips have told, for the next start.
+            memory: Stores what the chips have told, for the next start.
             start: Starts a worker process.
         """
         self._library = library
@@ -102,7 +105,7 @@ class DcmiDriver:
         self._environment = environment
         self._backoff = new_backoff()
         self._load_s = load_s
-        self._remember = remember
+        self._memory = memory
         self._start = start
         self._conversion = conversion
         self._worker: Worker | None = None
@@ -111,6 +114,8 @@ class DcmiDriver:
         self._blames: dict[Call, _Blame] = {}
         #: last message of the present worker: a reading, or why there is none
         self._last_message: Reading | str | None = None
+        #: time after which libdcmi is loaded anew while some chips are missing
+        self._reload_each_s = RELOAD_EACH_S
         #: killed workers that have not ended yet
         self._unended: list[Worker] = []
 
@@ -132,7 +137,12 @@ class DcmiDriver:
             worker = await self._get_worker()
             if worker.waiting:
                 self._last_message = self._convert(worker.take())
-                worker.note_sight(is_blind=_is_blind(self._last_message))
+                is_complete = _is_complete(self._last_message)
+                worker.note_sight(is_complete=is_complete)
+                if is_complete:
+                    self._reload_each_s = RELOAD_EACH_S
+            elif self._is_due:
+                worker.ask_for_look()
             if self._last_message is None:
                 await worker.wait_for_news(CHECK_EACH_S)
             elif isinstance(self._last_message, str):
@@ -152,7 +162,13 @@ class DcmiDriver:
             return True
         await self._worker.wait_for_news(within_s)
         problem = self._worker.problem(self._call_s, self._load_s)
-        return bool(self._worker.waiting or problem or self._is_to_reload(self._worker))
+        is_to_reload = self._is_to_reload(self._worker)
+        return bool(self._worker.waiting or problem or is_to_reload or self._is_due)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether another reading follows from the chips, even if none has changed."""
+        return self._conversion.due_s <= clock.loop_s()
 
     def look_now(self) -> None:
         """Have every chip read as soon as the call under way has returned.
@@ -163,10 +179,12 @@ class DcmiDriver:
             self._worker.ask_for_look()
 
     async def close(self) -> None:
-        """Kill the worker process, if there is one."""
+        """Kill the worker process, if there is one; end the writes to the memory."""
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.end()
+        if self._memory is not None:
+            await self._memory.flush()
 
     async def _get_worker(self) -> Worker:
         """Return the running worker process; start one if there is none.
@@ -193,6 +211,8 @@ class DcmiDriver:
             self._unended.append(worker)
         if problem:
             raise DriverError(self._problem)
+        if not _is_blind(self._last_message):
+            self._reload_each_s = min(RELOAD_MOST_S, 2 * self._reload_each_s)
         self._worker = self._start_worker()
         return self._worker
 
@@ -226,11 +246,12 @@ class DcmiDriver:
             ],
         )
 
-    @staticmethod
-    def _is_to_reload(worker: Worker) -> bool:
-        """Whether a worker has shown no chip for long, which a new one might."""
-        since_s = worker.blind_since_s
-        return since_s is not None and clock.loop_s() - since_s >= RELOAD_EACH_S
+    def _is_to_reload(self, worker: Worker) -> bool:
+        """Whether a worker has not shown chips for long, which a new one might."""
+        is_blind = _is_blind(self._last_message)
+        each_s = RELOAD_EACH_S if is_blind else self._reload_each_s
+        since_s = worker.incomplete_since_s
+        return since_s is not None and clock.loop_s() - since_s >= each_s
 
     def _give_up(self, worker: Worker, problem: str) -> None:
         """Log why `worker` failed, and set the pause before the next one starts.
@@ -279,10 +300,22 @@ class DcmiDriver:
             reading = self._conversion.reading(survey, self._wall_ms(), clock.loop_s())
         except (UnknownMachineError, IncompleteError) as error:
             return str(error)
-        self._remember(self._conversion.known)
+        if self._memory is not None:
+            self._memory.store(self._conversion.known)
         return replace(reading, looked_s=message.get("began_s"))
 
 
-def _is_blind(message: Reading | str) -> bool:
+def _is_blind(message: Reading | str | None) -> bool:
     """Whether a message of a worker shows the present state of no chip."""
-    return isinstance(message, str) or message.is_old
+    return not isinstance(message, Reading) or message.is_old
+
+
+def _is_complete(message: Reading | str) -> bool:
+    """Whether a message of a worker shows all chips of the rows that are served."""
+    if not isinstance(message, Reading) or message.is_old:
+        return False
+    is_waiting = message.changed_row and not message.begins_anew
+    return not is_waiting and not any(
+        line.product.all_chips & ~chip_sets.mask_of(line.chips)
+        for line in message.lines
+    )

@@ -10,6 +10,7 @@ file, the agent waits for all chips.
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from service.worker import Worker
 log = logging.getLogger(__name__)
 
 NAME = "chips"
+#: Longest wait for the end of the writes, when the agent ends. Unit: seconds.
+FLUSH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,14 @@ class Memory:
         self._node = node
         # a disk can hang
         self._worker = Worker("memory")
-        self._stored = Known()
-        self._writing: asyncio.Future[str] | None = None
+        #: what the file has; None: not known, since a write has failed
+        self._stored: Known | None = Known()
+        #: what is being written, and what is to be written next
+        self._written: Known | None = None
+        self._next: Known | None = None
+        self._problem = ""
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     def read(self) -> Known:
         """Return what is known of the node's chips; nothing if the file tells nothing.
@@ -79,8 +88,9 @@ class Memory:
             reason = f"{self._path}: {error}"
         else:
             if content.node == self._node:
-                self._stored = Known(tuple(rows), content.identities)
-                return self._stored
+                known = Known(tuple(rows), content.identities)
+                self._stored = known
+                return known
             reason = (
                 f"{self._path}: expected node {self._node!r}, found {content.node!r}"
             )
@@ -90,14 +100,35 @@ class Memory:
     def store(self, known: Known) -> None:
         """Begin to write `known` into the file if it is news; wait for nothing.
 
-        While an earlier call still writes, the call has no effect. A file that cannot
-        be written costs a wait at the next start, and is logged.
+        While an earlier call still writes, the last `known` waits for the end of that.
+        A file that cannot be written costs a wait at the next start. It is logged, and
+        the next call tries again.
         """
-        if known == self._stored or (self._writing and not self._writing.done()):
-            return
-        self._stored = known
-        self._writing = self._worker.call(self._write, self._encode(known))
-        self._writing.add_done_callback(_log_failure)
+        if self._written is not None:
+            self._next = known
+        elif known != self._stored:
+            self._written = known
+            self._is_idle.clear()
+            writing = self._worker.call(self._write, self._encode(known))
+            writing.add_done_callback(self._end_write)
+
+    def _end_write(self, writing: asyncio.Future[str]) -> None:
+        problem = writing.result()
+        self._stored, self._written = None if problem else self._written, None
+        if problem and problem != self._problem:
+            log.warning("chips of this node not stored", extra={"reason": problem})
+        self._problem = problem
+        known, self._next = self._next, None
+        if known is not None and not problem:
+            self.store(known)
+        if self._written is None:
+            self._is_idle.set()
+
+    async def flush(self) -> None:
+        """Wait until what was stored is in the file, at most `FLUSH_S`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await self._is_idle.wait()
 
     def _encode(self, known: Known) -> bytes:
         rows = [_Row(row.key, row.chip_count - 1, row.absent) for row in known.products]
@@ -113,9 +144,3 @@ class Memory:
         except OSError as error:
             return f"{self._path}: {error.strerror}"
         return ""
-
-
-def _log_failure(writing: asyncio.Future[str]) -> None:
-    if not writing.cancelled() and writing.result():
-        reason = writing.result()
-        log.warning("chips of this node not stored", extra={"reason": reason})

@@ -46,8 +46,8 @@ class Worker:
         self.waiting: deque[dict[str, Any]] = deque()
         #: the call under way when the worker was last found not to work
         self.last_call: Call | None = None
-        #: loop time since which it has shown no chip; None: it shows some
-        self.blind_since_s: float | None = self.started_s
+        #: loop time since which it has not shown all chips; None: it shows all
+        self.incomplete_since_s: float | None = self.started_s
         self._process = process
         self._progress = progress
         self._sock = sock
@@ -112,12 +112,12 @@ class Worker:
         """Whether the worker process has ended; one within the kernel ends late."""
         return self._process.poll() is not None
 
-    def note_sight(self, *, is_blind: bool) -> None:
-        """Note whether its last message has shown the present state of no chip."""
-        if not is_blind:
-            self.blind_since_s = None
-        elif self.blind_since_s is None:
-            self.blind_since_s = clock.loop_s()
+    def note_sight(self, *, is_complete: bool) -> None:
+        """Note whether its last message has shown all chips that are expected."""
+        if is_complete:
+            self.incomplete_since_s = None
+        elif self.incomplete_since_s is None:
+            self.incomplete_since_s = clock.loop_s()
 
     def ask_for_look(self) -> None:
         """Ask the worker to read every chip now and to send what it has read."""
