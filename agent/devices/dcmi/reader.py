@@ -39,6 +39,8 @@ NETWORK_EACH_S = 5.0
 QUIET_NETWORK_EACH_S = 10.0
 #: Time between two reads of identities; addresses can be reconfigured. Unit: seconds.
 IDENTITIES_EACH_S = 60.0
+#: The same for facts that only another driver or another card changes, like the model.
+FIXED_EACH_S = 600.0
 #: Highest number of codes whose events are remembered.
 _MOST_SEVERITIES = 1024
 #: The node of chips that are near to the CPUs of no single NUMA node.
@@ -61,6 +63,7 @@ class _Chip:
     read_at: float = float("-inf")
     network: int | None = None
     network_at: float = float("-inf")
+    fixed_at: float = float("-inf")
     #: whether the question for its health is left out
     is_silent: bool = False
 
@@ -144,8 +147,8 @@ class ChipReader:
         A chip with faults is read each second, and one with a new event at once. A
         chip without is read each second too, or each 10 s if libdcmi has events.
         Network states are read each 5 s, or 10 s. Identities (like ids and addresses)
-        and the version are read each 60 s; what cannot be identified is tried at each
-        call.
+        and the version are read each 60 s, the model and the like each 10 min. What
+        cannot be identified is tried at each call.
 
         Args:
             is_asked: Whether every chip is to be read now.
@@ -384,13 +387,18 @@ class ChipReader:
             superpod=_told_now(library.super_pod, NO_SUPERPOD, place, earlier.superpod),
             virtual=_told_now(library.virtual, _NO_PARTS, place, earlier.virtual),
         )
-        known.identity = self._with_fixed(identity.or_known(earlier), place)
+        now = self._now_s()
+        if now - known.fixed_at >= FIXED_EACH_S:
+            known.fixed_at = now
+        else:
+            identity = identity.or_known(earlier)
+        known.identity = self._with_fixed(identity, place).or_known(earlier)
         if known.state is not None:
             known.state = replace(known.state, identity=known.identity)
         return known
 
     def _with_fixed(self, identity: Identity, place: Place) -> Identity:
-        """Return an identity with the facts that never change, read until told."""
+        """Return an identity with those fixed facts that it lacks, like the model."""
         library = self._library
         if identity.name is None:
             name, cores = _told(library.chip_info, ("", 0), *place) or (None, None)
