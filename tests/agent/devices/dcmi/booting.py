@@ -47,9 +47,9 @@ class Node:
     wait_s: float = WAIT_S
     known: Known = NOTHING
     now_s: float = 1000.0
+    library: PlayedLibrary = field(default_factory=PlayedLibrary)
 
     def __post_init__(self) -> None:
-        self.library = PlayedLibrary()
         self.booted_s = self.now_s
         self.course: list[Seen] = []
         self._come()
@@ -114,8 +114,9 @@ class Node:
         if isinstance(reading, str):
             self._see(Seen(at_s=self.now_s, text=reading))
             return reading
-        taken = ReadingTaken(reading=reading, recover_s=1.0)
-        self.health, _ = step(self.health, taken, self.now_s)
+        if not reading.is_old:  # else the poller marks it as stale
+            taken = ReadingTaken(reading=reading, recover_s=1.0)
+            self.health, _ = step(self.health, taken, self.now_s)
         self._see(
             Seen(
                 at_s=self.now_s,
