@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -158,3 +159,38 @@ async def test_claims_on_chips_that_come_late_after_a_boot_stay_as_they_are(
     assert after == before
     assert await site.events("NpuClaimUnreadable") == []
     assert await site.events("NpuProductChanged") == []
+
+
+async def test_cards_that_change_under_a_running_agent_are_as_after_its_restart(
+    site: Site, machine: FakeMachine, libdcmi: Path
+) -> None:
+    put_in(machine, 4, 5, 6, 7)
+    site.start_agent()
+    await site.until_allocatable(8)
+    await site.serve("first", 2)
+    await site.serve("second", 2)
+    mounted = site.mounted()
+    worker_of_old = libdcmi.with_suffix(".old")
+    shutil.copy(libdcmi, worker_of_old)
+    try:
+        take_out(machine, 0, 5)
+        machine.event(0, "40F84E00", 3, 1)
+        await site.until_allocatable(6)
+        worker_of_old.replace(libdcmi)
+        put_in(machine, 0, unnamed=1)
+        machine.say(1, 0, logic=12)
+        await site.until_allocatable(7)
+        await site.settle()
+        running = stable(await status(site))
+        await site.restart_agent(7)
+        await site.settle()
+    finally:
+        worker_of_old.unlink(missing_ok=True)
+
+    assert stable(await status(site)) == running
+    assert site.mounted() == mounted
+
+
+def stable(found: dict[str, Any]) -> dict[str, Any]:
+    """A status without what only the past explains."""
+    return {key: text for key, text in found.items() if key != "changes"}
