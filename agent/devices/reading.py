@@ -174,9 +174,6 @@ class Reading:
     unread: tuple[Unread, ...] = ()
     #: Ordered by chip, then as reported.
     faults: tuple[ChipFault, ...] = ()
-    #: Chips with a broken parameter-plane network in the driver's own check, with or
-    #: without a fault code, ascending.
-    unreachable: tuple[int, ...] = ()
     #: Faults of the node's own switches, which A3 servers have.
     switch_faults: tuple[SwitchFault, ...] = ()
     #: Ordered by chip, then pid.

@@ -2,9 +2,8 @@
 
 The driver reports fault codes. `agent.health.levels` finds the level of a code. An
 upgrade is a higher level that a code gets because it returns or stays. A fault is added
-in four cases:
+in three cases:
 
-    the driver's own check finds a chip's network broken, but no fault code says so
     a fault code has gone from a chip, but its upgrade has not ended
     a network fault has an upgrade to ManuallySeparateNPU: as this level separates the
     chip itself, the added fault is one of the chip
@@ -12,7 +11,7 @@ in four cases:
     of the chip has the level ManuallySeparateNPU
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agent.devices.reading import ChipFault, Level, Reading, worst
@@ -50,11 +49,10 @@ def apply_levels(
 ) -> Reading:
     """Return the reading with a level for every fault, and with added faults.
 
-    A fault is added on a chip in each of four cases:
+    A fault is added on a chip in each of three cases:
 
         `upgrades` has a fault code for the chip, but the chip no longer has the code
         `upgrades` has ManuallySeparateNPU for a network fault: a chip fault is added
-        `reading.unreachable` has the chip, but the chip has no network fault
         `separated` has the chip, but no fault of the chip has ManuallySeparateNPU
 
     Args:
@@ -64,12 +62,9 @@ def apply_levels(
         separated: Chips that a person or a frequency rule has separated by name.
     """
     upgrades, separated = tuple(upgrades), frozenset(separated)
-    if not (reading.faults or reading.unreachable or upgrades or separated):
+    if not (reading.faults or upgrades or separated):
         return reading  # the common case, at each reading
-    faults = [
-        *(_with_level(fault, table) for fault in reading.faults),
-        *_network_faults(reading, table),
-    ]
+    faults = [_with_level(fault, table) for fault in reading.faults]
     for upgrade in upgrades:
         faults = _apply_upgrade(faults, upgrade, table)
     faults += _separation_faults(faults, separated)
@@ -83,18 +78,6 @@ def _with_level(fault: ChipFault, table: Table) -> ChipFault:
         level=table.level(fault),
         network=table.is_network(fault),
     )
-
-
-def _network_faults(reading: Reading, table: Table) -> Iterator[ChipFault]:
-    """Yield a fault for each chip in `reading.unreachable` that has no network fault.
-
-    The driver's own check has found the network of these chips broken. The fault has
-    the level PreSeparateNPU and no code.
-    """
-    coded = {fault.chip for fault in reading.faults if table.is_network(fault)}
-    for chip in reading.unreachable:
-        if chip not in coded:
-            yield ChipFault(chip=chip, code="", level=Level.PRE_SEPARATE, network=True)
 
 
 def _apply_upgrade(

@@ -32,8 +32,6 @@ from scheduler_core.products.table import Product
 #: Faults of the parameter-plane network and not of the chip.
 #: Source: MindCluster, `pkg/common/fault_code.go` (at 22bb3d98).
 NETWORK_CODES = frozenset({0x81078603, 0x81078607, 0x110000002, 0x110001024})
-#: Results of the network check without a fault: fine, and not begun yet.
-_NETWORK_FINE = frozenset({0, 6})
 #: The driver's value for a number that it does not have; -1 in a reading.
 _NONE = 0xFFFFFFFF
 NOTHING = Known()
@@ -181,7 +179,6 @@ class Conversion:
         return replace(
             state,
             identity=identity,
-            network=last.network if state.network is None else state.network,
             pids=last.pids if state.unread_pids else state.pids,
             was_read=True,
         )
@@ -336,9 +333,6 @@ class Conversion:
             driver_version=self._driver_version,
             faults=tuple(
                 self._fault(look, code) for look in read for code in look.codes
-            ),
-            unreachable=tuple(
-                look.identity.physical_id for look in read if not _is_reachable(look)
             ),
             processes=tuple(
                 Process(chip=look.identity.physical_id, pid=pid)
@@ -506,7 +500,3 @@ def _details(identity: Identity, *, is_late: bool) -> ChipDetails:
 
 def _number(number: int) -> int:
     return -1 if number == _NONE else number
-
-
-def _is_reachable(look: ChipState) -> bool:
-    return look.network is None or look.network in _NETWORK_FINE

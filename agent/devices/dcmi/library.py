@@ -241,16 +241,6 @@ class Library:
             return ()
         return tuple(dict.fromkeys(filter(None, slots[:])))
 
-    def network(self, card: int, device: int) -> int:
-        """Return the result of the driver's check of a chip's network, as a number.
-
-        0 means that the network works, 6 that the check has not begun. Every other
-        number means that the network has a fault.
-        """
-        state = ctypes.c_int()
-        self._ask("dcmi_get_device_network_health", card, device, ctypes.byref(state))
-        return state.value
-
     def pids(self, card: int, device: int) -> tuple[int, ...]:
         """Return the pids of the processes on a chip, ascending."""
         infos = (structs.ProcessInfo * structs.MOST_PROCESSES)()

@@ -33,10 +33,6 @@ DROPPED = 0x40F84E00
 LOOK_EACH_S = 1.0
 #: The same for a chip without faults, if libdcmi reports faults by events.
 QUIET_LOOK_EACH_S = 10.0
-#: Time between two results of the driver's check of the network, which waits for
-#: answers from the network; and if libdcmi has events. Unit: seconds.
-NETWORK_EACH_S = 5.0
-QUIET_NETWORK_EACH_S = 10.0
 #: Time between two reads of identities; addresses can be reconfigured. Unit: seconds.
 IDENTITIES_EACH_S = 60.0
 #: The same for facts that only another driver or another card changes, like the model.
@@ -61,8 +57,6 @@ class _Chip:
     #: None: the driver no longer has it, or it was not read yet
     state: ChipState | None = None
     read_at: float = float("-inf")
-    network: int | None = None
-    network_at: float = float("-inf")
     fixed_at: float = float("-inf")
     #: whether the question for its health is left out
     is_silent: bool = False
@@ -75,7 +69,7 @@ class _Chip:
 
 
 class ChipReader:
-    """Reader of all chips' states, with stored ids, network states and fault events."""
+    """Reader of all chips' states, with stored ids and fault events."""
 
     def __init__(
         self,
@@ -99,7 +93,6 @@ class ChipReader:
         self._now_s = now_s
         self._nodes = nodes
         self._look_each_s = QUIET_LOOK_EACH_S if has_events else LOOK_EACH_S
-        self._network_each_s = QUIET_NETWORK_EACH_S if has_events else NETWORK_EACH_S
         #: {(card, device): the chip there}, of those that were identified
         self._chips: dict[Place, _Chip] = {
             (chip.card, chip.device): _Chip(chip.ids) for chip in known
@@ -146,8 +139,8 @@ class ChipReader:
 
         A chip with faults is read each second, and one with a new event at once. A
         chip without is read each second too, or each 10 s if libdcmi has events.
-        Network states are read each 5 s, or 10 s. Identities (like ids and addresses)
-        and the version are read each 60 s, the model and the like each 10 min. What
+        Identities (like ids and addresses) and the version are read each 60 s, the
+        model and the like each 10 min. What
         cannot be identified is tried at each call.
 
         Args:
@@ -193,13 +186,12 @@ class ChipReader:
         """Return the state of one chip; None if the driver no longer has that chip."""
         identity = chip.identity
         card, device, logic_id = identity.card, identity.device, identity.logic_id
-        network = self._network(chip)
         try:
             polled = self._codes(chip)
         except CallError as error:
             if error.code == NOT_EXIST:
                 return None
-            return ChipState(identity=identity, network=network, unread=str(error))
+            return ChipState(identity=identity, unread=str(error))
         codes = {
             code: self._event_codes.get((logic_id, code), Code(code=code))
             for code in polled
@@ -211,7 +203,6 @@ class ChipReader:
         return ChipState(
             identity=identity,
             codes=tuple(codes.values()),
-            network=network,
             pids=pids,
             unread_pids=unread,
         )
@@ -262,15 +253,6 @@ class ChipReader:
             for key in [key for key in events if key[0] == logic_id]:
                 if key[1] not in reported:
                     del events[key]
-
-    def _network(self, chip: _Chip) -> int | None:
-        """Return the last result of the check of a chip's network, None without one."""
-        now = self._now_s()
-        if now - chip.network_at >= self._network_each_s:
-            chip.network_at = now
-            place = chip.identity.card, chip.identity.device
-            chip.network = _told(self._library.network, None, *place, or_=chip.network)
-        return chip.network
 
     # -- identities ------------------------------------------------------------------
 

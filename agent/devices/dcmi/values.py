@@ -83,12 +83,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipState:
-    """Ids, fault codes, network state and processes of one chip at one time."""
+    """Ids, fault codes and processes of one chip at one time."""
 
     identity: Identity
     codes: tuple[Code, ...] = ()
-    #: result of the driver's check of the network; None when it does not check
-    network: int | None = None
     pids: tuple[int, ...] = ()
     #: why the codes are not from this survey; "" when they are
     unread: str = ""

@@ -5,7 +5,6 @@
       - {chip: 3, code: "80E01801", level: SeparateNPU}
       - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
       - {chip: 2, code: "80E18005", severity: 3}
-    unreachable: [4]                # optional: the driver's check of the network fails
     processes:                      # optional: processes on chips, with their pids
       - {chip: 0, pid: 4711}
     vanished: [5]                   # optional: chips that no longer answer
@@ -117,7 +116,7 @@ def parse(text: str) -> Reading:
 
 def _read_machine(part: Part) -> Reading:
     fields = part.fields(
-        *("product", "faults", "unreachable", "processes", "vanished"),
+        *("product", "faults", "processes", "vanished"),
         *("virtual", "stand_in", "numa", "beside"),
     )
     product = fields.need("product", _PRODUCT, None)
@@ -147,7 +146,6 @@ def _read_machine(part: Part) -> Reading:
     )
     virtual = fields.get("virtual", distinct(device, "number", _NUMBER), ())
     vanished = fields.get("vanished", chips(ids), ())
-    unreachable = fields.get("unreachable", chips(ids), ())
     stand_in = fields.get("stand_in", _DEVICE, "")
     numa = fields.get("numa", listing(_NUMA_NODE), ())
     if ids is None:
@@ -165,7 +163,6 @@ def _read_machine(part: Part) -> Reading:
                 chips=tuple(id_ for id_ in ids if id_ not in vanished),
                 numa=numa,
                 faults=tuple(sorted(faults, key=attrgetter("chip"))),
-                unreachable=unreachable,
                 processes=tuple(sorted(processes, key=_PROCESS_KEY)),
                 virtual=tuple(sorted(virtual, key=_NUMBER)),
                 stand_in=stand_in,
@@ -218,7 +215,6 @@ def _of_line(row: Product, reading: Reading) -> Reading:
         chips=tuple(chip for chip in reading.chips if chip in line_chips),
         numa=reading.numa[: row.chip_count],
         faults=tuple(fault for fault in reading.faults if fault.chip in line_chips),
-        unreachable=tuple(chip for chip in reading.unreachable if chip in line_chips),
         processes=tuple(use for use in reading.processes if use.chip in line_chips),
         virtual=tuple(
             device for device in reading.virtual if device.chip in line_chips

@@ -24,7 +24,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "product_type": ("dcmi_get_product_type",),
     "check_ready": ("dcmi_get_device_health",),
     "codes": ("dcmi_get_device_errorcode_v2",),
-    "network": ("dcmi_get_device_network_health",),
     "pids": ("dcmi_get_device_resource_info",),
     "address": ("dcmi_get_device_ip", "dcmi_get_device_ip"),
     "memory_mb": ("dcmi_get_device_hbm_info",),

@@ -13,11 +13,9 @@ from agent.health.upgrades import Kind, Upgrade
 GOOD = file.parse("product: atlas-800-training\n")
 
 
-def judged(
-    *faults: ChipFault, unreachable: tuple[int, ...] = (), **more: Any
-) -> tuple[ChipFault, ...]:
+def judged(*faults: ChipFault, **more: Any) -> tuple[ChipFault, ...]:
     """The faults of a reading after the verdict."""
-    reading = replace(GOOD, faults=faults, unreachable=unreachable)
+    reading = replace(GOOD, faults=faults)
     return apply_levels(reading, BUILT_IN, **more).faults
 
 
@@ -53,16 +51,6 @@ def test_a_serious_unknown_code_is_not_masked_by_a_known_one() -> None:
         Level.NOT_HANDLED,
         Level.SEPARATE,
     ]
-
-
-def test_a_network_that_the_driver_finds_broken_is_a_fault_without_a_code() -> None:
-    found = judged(ChipFault(chip=2, code="81078603"), unreachable=(2, 4))
-
-    # chip 2 has a code already, and that says what it is
-    assert found == (
-        ChipFault(chip=2, code="81078603", level=Level.NOT_HANDLED, network=True),
-        ChipFault(chip=4, code="", level=Level.PRE_SEPARATE, network=True),
-    )
 
 
 def test_an_upgrade_raises_its_fault() -> None:

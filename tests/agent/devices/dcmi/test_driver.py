@@ -35,7 +35,7 @@ def codes(reading: Reading) -> list[tuple[int, str]]:
 
 async def test_everything_that_an_atlas_800_says(build: Build) -> None:
     machine = build(fake_machine.training_910a)
-    machine.say(3, 0, codes="80E01801,81078603", network=3)
+    machine.say(3, 0, codes="80E01801,81078603")
     machine.say(5, 0, pids="12,11,12")
     reading = await read_once(machine)
 
@@ -58,9 +58,18 @@ async def test_everything_that_an_atlas_800_says(build: Build) -> None:
             ChipFault(chip=3, code="80E01801", since_ms=NOW_MS),
             ChipFault(chip=3, code="81078603", network=True, since_ms=NOW_MS),
         ),
-        unreachable=(3,),
         processes=(Process(chip=5, pid=11), Process(chip=5, pid=12)),
     )
+
+
+async def test_the_check_of_the_network_is_not_asked_for(build: Build) -> None:
+    machine = build(fake_machine.training_910a)
+    machine.say(3, 0, network=3)
+    machine.tell("hang dcmi_get_device_network_health -1 -1")
+    reading = await read_once(machine)
+
+    assert reading.chips == tuple(range(8))
+    assert (reading.faults, reading.unread) == ((), ())
 
 
 async def test_chips_go_by_their_physical_ids(machine: FakeMachine) -> None:
@@ -95,7 +104,6 @@ async def test_dies_of_a_superpod_have_numbers_in_it(build: Build) -> None:
             super_device_id=4002,
         ),
     )
-    assert reading.unreachable == ()
 
 
 async def test_an_a3_outside_of_a_superpod_says_so(build: Build) -> None:

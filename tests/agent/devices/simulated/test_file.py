@@ -10,9 +10,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING, PRODUCTS
 KEYS = ", ".join(row.key for row in PRODUCTS)
 
 
-FIELDS = (
-    "product, faults, unreachable, processes, vanished, virtual, stand_in, numa, beside"
-)
+FIELDS = "product, faults, processes, vanished, virtual, stand_in, numa, beside"
 
 
 def flaws_of(text: str) -> list[str]:
@@ -40,7 +38,6 @@ def test_everything_that_a_file_can_say() -> None:
           - {chip: 3, code: "80e01801"}
           - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
           - {chip: 3, code: "020001002", level: NotHandleFault, severity: 0}
-        unreachable: [6, 2]
         virtual:
           - {chip: 7, number: 101, kind: 2c}
           - {chip: 7, number: 100, kind: 4c.3cpu}
@@ -64,7 +61,6 @@ def test_everything_that_a_file_can_say() -> None:
             ChipFault(chip=3, code="80E01801"),
             ChipFault(chip=3, code="020001002", level=Level.NOT_HANDLED, severity=0),
         ),
-        unreachable=(2, 6),
         virtual=(
             VirtualDevice(chip=7, number=100, kind="4c.3cpu"),
             VirtualDevice(chip=7, number=101, kind="2c"),
@@ -161,7 +157,6 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             ),
             "virtual[1]: expected each number once, found 100",
         ),
-        ("unreachable: [2, 2]", "unreachable[1]: expected each chip once, found 2"),
         ("vanished: [1, 1]", "vanished[1]: expected each chip once, found 1"),
     ],
 )
