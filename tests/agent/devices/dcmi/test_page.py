@@ -1,0 +1,172 @@
+"""docs/driver.md has each call of libdcmi, how often it is made, and each error."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from agent.devices.dcmi import __main__, driver, library, reader, worker
+from agent.devices.dcmi.library import MEANINGS, Library
+from agent.devices.dcmi.reader import ChipReader
+from agent.health import conditions
+from agent.settings import Settings
+from service import settings
+from tests.agent.devices.scripted_library import ScriptedLibrary
+
+PAGE = (Path(__file__).parents[4] / "docs" / "driver.md").read_text()
+MODULES = {
+    "__main__": __main__,
+    "conditions": conditions,
+    "driver": driver,
+    "reader": reader,
+    "worker": worker,
+}
+TREE = ast.parse(Path(library.__file__).read_text())
+FUNCTION = re.compile(r"dlopen|dcmi_[a-z0-9_]+")
+MINUTES = 10
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table of one section, without its head."""
+    section = PAGE.split(f"\n## {title}\n")[1].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def functions_in(tree: ast.AST) -> set[str]:
+    """Names of C functions that stand in a piece of the library's module."""
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and FUNCTION.fullmatch(node.value)
+    }
+
+
+def functions_of_methods() -> dict[str, set[str]]:
+    """C functions that each method of the library calls, itself or by another one."""
+    (library_class,) = (
+        node
+        for node in TREE.body
+        if isinstance(node, ast.ClassDef) and node.name == Library.__name__
+    )
+    methods = {
+        node.name: node
+        for node in library_class.body
+        if isinstance(node, ast.FunctionDef)
+    }
+    found = {name: functions_in(node) for name, node in methods.items()}
+    for name, node in methods.items():
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and part.attr in found:
+                found[name] |= functions_in(methods[part.attr])
+    return found
+
+
+class TalkativeLibrary(ScriptedLibrary):
+    """Two chips on each of eight cards, which have told everything."""
+
+    def device_count(self, card: int) -> int:
+        return 2
+
+    def physical_id(self, card: int, device: int, logic_id: int) -> int:
+        return 2 * card + device
+
+    def chip_info(self, card: int, device: int) -> tuple[str, int]:
+        return "910B3", 20
+
+    def version(self) -> str:
+        return "24.1"
+
+
+class Counted:
+    """A library whose calls are counted, by the names of its methods."""
+
+    def __init__(self, counted: ScriptedLibrary) -> None:
+        self._counted = counted
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, method: str) -> Callable[..., object]:
+        def count(*arguments: int) -> object:
+            self.calls[method] += 1
+            called: Callable[..., object] = getattr(self._counted, method)
+            return called(*arguments)
+
+        return count
+
+
+def calls_a_minute(*, has_events: bool) -> Counter[str]:
+    """C functions that are called in a minute, once all is known."""
+    counted, now_s = Counted(TalkativeLibrary()), 0.0
+    chip_reader = ChipReader(
+        cast("Library", counted),
+        now_s=lambda: now_s,
+        nodes=Path("/none"),
+        has_events=has_events,
+    )
+    chip_reader.read_chips()
+    counted.calls.clear()
+    while now_s < 60.0 * MINUTES:
+        now_s += chip_reader.pause_s
+        chip_reader.read_chips()
+    methods = functions_of_methods()
+    functions: Counter[str] = Counter()
+    for method, count in counted.calls.items():
+        for function in methods[method]:
+            functions[function] += round(count / MINUTES)
+    return functions
+
+
+def test_each_call_in_the_code_has_one_row_and_no_row_is_without_a_call() -> None:
+    named = sorted(row[0].strip("`") for row in rows("Calls"))
+
+    assert named == sorted(functions_in(TREE) | {"dlopen"})
+
+
+def test_each_call_has_its_errors_once() -> None:
+    named = sorted(
+        name
+        for row in rows("What each error leads to")
+        for name in re.findall(r"`([a-z0-9_]+)`", row[0])
+    )
+
+    assert named == sorted(functions_in(TREE) | {"dlopen"})
+
+
+@pytest.mark.parametrize("has_events", [False, True], ids=["polled", "with-events"])
+def test_calls_are_as_frequent_as_the_page_says(*, has_events: bool) -> None:
+    counted = calls_a_minute(has_events=has_events)
+    said = {}
+    for name, _, minute, _ in rows("Calls"):
+        numbers = [int(number) for number in re.findall(r"\d+", minute)]
+        times = 1 if "node" in minute else 8 if "card" in minute else 16
+        said[name.strip("`")] = times * numbers[has_events] if numbers else 0
+    total = sum(counted.values())
+
+    assert {name: counted[name] for name in said} == said
+    assert f"{total:,}" in PAGE.split("A quiet node of 16 chips")[1].partition("\n")[0]
+
+
+def test_the_intervals_are_those_of_the_code() -> None:
+    intervals = rows("Intervals")
+    for _, seconds, constant, _ in intervals:
+        module, _, name = constant.strip("`").partition(".")
+        assert float(seconds) == getattr(MODULES[module], name), constant
+    named = {row[2].strip("`") for row in intervals}
+
+    of_reader = {f"reader.{name}" for name in vars(reader) if name.endswith("_EACH_S")}
+    assert of_reader <= named
+    defaults = settings.load(Settings, ["--node-name", "node-1"], {})
+    assert f"`--driver-deadline-s`, {defaults.driver_deadline_s:g} s" in PAGE
+    assert f"{defaults.survey_wait_s:g} s at most (`--survey-wait-s`)" in PAGE
+
+
+def test_the_errors_are_those_of_the_code() -> None:
+    said = {int(code): name.strip("`") for code, name in rows("Errors by name")}
+
+    assert said == dict(MEANINGS)
