@@ -30,6 +30,7 @@ from agent.devices.reading import Reading
 from agent.health.rules import FaultConfig
 from agent.journal.file import Journal, JournalProblem, ProblemKind
 from agent.journal.writer import JournalWriter
+from agent.monitor.chips import Clocks
 from agent.monitor.driver import DriverMonitor
 from agent.monitor.fault_config import FaultConfigWatch
 from agent.observe.announcer import Announcer
@@ -262,8 +263,12 @@ class Agent:
             [line.chip_monitor for line in self._lines],
             announcer=self._announcer,
             metrics=metrics,
+            clocks=Clocks(
+                loop_s=asyncio.get_running_loop().time, wall_ms=wiring.wall_ms
+            ),
         )
         ready.add_check(self._driver_monitor.wrong_row)
+        ready.add_check(self._driver_monitor.why_not_ready)
         self._fault_config_watch = FaultConfigWatch(
             api.client,
             namespace=settings.namespace,
@@ -342,6 +347,7 @@ class Agent:
             mode=self._settings.mode,
             waiting_for=self._ready(),
             driver_problem=self._driver_monitor.problem,
+            stale_since_ms=self._driver_monitor.stale_since_ms,
             fault_config_problem=self._fault_config_watch.problem,
             ledger=line.store.ledger,
             reading=line.chip_monitor.reading,

@@ -5,18 +5,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.devices.poller import Observation
-from agent.monitor.chips import ChipMonitor
+from agent.health.conditions import UNREAD_S
+from agent.monitor.chips import ChipMonitor, Clocks
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
+from service import clock
 
 
 class DriverMonitor:
     """Receiver of the results of reading the driver, for all product lines of the node.
 
     Its attribute `problem` says why the driver, or a single chip, cannot be read. It is
-    "" if all chips can be read. Its attribute `changed_row` says what shows that the
-    node has to be served by other rows of the product table. Its event `begins_anew` is
-    set when all is read on which those rows depend.
+    "" if all chips can be read. While no chip can be read, the conditions of all chips
+    stay, and `stale_since_ms` says from when they are. Its attribute `changed_row` says
+    what shows that the node has to be served by other rows of the product table. Its
+    event `begins_anew` is set when all is read on which those rows depend.
     """
 
     def __init__(
@@ -25,11 +28,18 @@ class DriverMonitor:
         *,
         announcer: Announcer,
         metrics: Metrics,
+        clocks: Clocks,
     ) -> None:
         self._chip_monitors = chip_monitors
         self._announcer = announcer
         self._metrics = metrics
-        #: Why the driver cannot be read; "" when it can.
+        self._clocks = clocks
+        #: Loop time and wall time of the last observation that was not stale. Units:
+        #: seconds, Unix milliseconds.
+        self._read_s = clocks.loop_s()
+        self._read_ms = clocks.wall_ms()
+        self._is_stale = False
+        #: Why the driver, or a chip, cannot be read; "" when all can.
         self.problem = ""
         #: What contradicts the rows that are served; "" when nothing does.
         self.changed_row = ""
@@ -44,13 +54,11 @@ class DriverMonitor:
             Whether a chip monitor needs another result soon, even if the driver reports
             no change.
         """
-        self._metrics.driver_stale.set(observation.is_stale)
+        self._tell(observation)
         if observation.took_s is not None:
             self._metrics.driver_read_s.observe(observation.took_s)
         if observation.is_stale:
             self._metrics.driver_failures.inc()
-        self._announcer.driver_problem(observation.problem)
-        self.problem = observation.problem
         reading = observation.reading
         if reading is not None and not observation.is_stale:
             self._announcer.changed_row(reading.changed_row)
@@ -75,3 +83,30 @@ class DriverMonitor:
             f"the node is served by the wrong product row: {self.changed_row}; the "
             "agent begins anew when all chips are read"
         )
+
+    @property
+    def stale_since_ms(self) -> int | None:
+        """Unix milliseconds of the last reading, if it is old; None if it is not."""
+        return self._read_ms if self._is_stale else None
+
+    def why_not_ready(self) -> str | None:
+        """Return since when no chip can be read; None if that is under UNREAD_S."""
+        if not self._is_stale or self._clocks.loop_s() - self._read_s < UNREAD_S:
+            return None
+        return (
+            f"no chip can be read since {clock.rfc3339(self._read_ms / 1000)}, and "
+            f"the chips' conditions are from then: {self.problem}"
+        )
+
+    def _tell(self, observation: Observation) -> None:
+        """Store since when readings are old, and announce it."""
+        self.problem = observation.problem
+        self._is_stale = observation.is_stale
+        self._metrics.driver_stale.set(observation.is_stale)
+        self._announcer.driver_problem(self.problem if self._is_stale else "")
+        if not self._is_stale:
+            self._read_s = self._clocks.loop_s()
+            self._read_ms = self._clocks.wall_ms()
+            self._announcer.chips_problem(self.problem)
+        self._metrics.driver_last_read_s.set(self._read_ms / 1000)
+        self._announcer.readings_old(self.why_not_ready() or "", self.stale_since_ms)

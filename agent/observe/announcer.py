@@ -235,7 +235,7 @@ class Announcer:
         if not self._is_new("start", problem):
             return
         if problem:
-            log.error("driver cannot be read", extra={"reason": problem})
+            log.error("chips not served yet", extra={"reason": problem})
             self._record("NpuNotServed", problem)
         else:
             log.info("chips are read")
@@ -267,9 +267,8 @@ class Announcer:
         """Log that the driver cannot be read, or that it can be read again.
 
         Args:
-            problem: Reason why the driver, or a single chip, cannot be read; "" if all
-                can be read. A reason equal to that of the previous call is not logged
-                again.
+            problem: Reason why no chip can be read; "" if any can be read. A reason
+                equal to that of the previous call is not logged again.
         """
         if not self._is_new("driver", problem):
             return
@@ -277,6 +276,33 @@ class Announcer:
             log.error("driver cannot be read", extra={"reason": problem})
         else:
             log.info("driver is read again")
+
+    def chips_problem(self, problem: str) -> None:
+        """Log that single chips cannot be read, or that all can be read again.
+
+        Args:
+            problem: The chips, each with the reason; "" if all can be read. Chips and
+                reasons equal to those of the previous call are not logged again.
+        """
+        if not self._is_new("chips", problem):
+            return
+        if problem:
+            log.error("chips cannot be read", extra={"reason": problem})
+        else:
+            log.info("all chips are read again")
+
+    def readings_old(self, problem: str, since_ms: int | None) -> None:
+        """Announce on the Node that no chip has been read for long, or is read again.
+
+        Args:
+            problem: A sentence about that; "" while it does not last long.
+            since_ms: Time of the last reading. One event is sent for each such time.
+                None if it is not old. Unit: Unix milliseconds.
+        """
+        if problem and self._is_new("readings", str(since_ms)):
+            self._record("NpuUnreadable", problem)
+        if since_ms is None and self._is_new("readings", ""):
+            self._record("NpuReadable", "the chips are read again", "Normal")
 
     def rival_state(self, scope: str, text: str, *, resource: str = "") -> None:
         """Announce that a rival of this agent appears, changes or disappears.

@@ -107,6 +107,10 @@ class Metrics:
         self.driver_stale = self._gauge(
             "driver_stale", "1 while the hardware cannot be read"
         )
+        self.driver_last_read_s = self._gauge(
+            "driver_last_read_timestamp_seconds",
+            "When the hardware was read last, in Unix time",
+        )
 
     def _outside(self) -> None:
         self.events_dropped = self._gauge(

@@ -11,7 +11,7 @@ from agent.claims import values
 from agent.claims.values import Ledger, Owner
 from agent.devices.processes import Occupant
 from agent.devices.reading import Reading
-from agent.health.conditions import Health
+from agent.health.conditions import VANISHED, Health
 from agent.health.findings import Change
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations
@@ -26,8 +26,10 @@ class View:
     mode: str
     #: A sentence about what the agent waits for; None when it is ready.
     waiting_for: str | None
-    #: Why the driver cannot be read; "" when it can.
+    #: Why the driver, or a chip, cannot be read; "" when all can.
     driver_problem: str
+    #: Unix milliseconds of the last reading if no chip can be read now.
+    stale_since_ms: int | None = None
     #: Which parts of the fault configuration are not used; "" when all are.
     fault_config_problem: str = ""
     ledger: Ledger
@@ -50,6 +52,7 @@ def waiting_document(
         "product": "",
         "waitingFor": waiting_for,
         "driverProblem": None,
+        "staleSince": None,
         "chips": [],
         "claims": [],
         "changes": [],
@@ -76,6 +79,9 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
         "product": ", ".join(line.reading.product.key for line in views),
         "waitingFor": view.waiting_for,
         "driverProblem": view.driver_problem or None,
+        "staleSince": None
+        if view.stale_since_ms is None
+        else clock.rfc3339(view.stale_since_ms / 1000),
         "faultConfigProblem": view.fault_config_problem or None,
         "chips": [
             {"name": annotations.chip_name(chip["chip"], line.reading.product), **chip}
@@ -115,7 +121,19 @@ def _chips(view: View) -> Iterator[dict[str, Any]]:
             "processes": list(view.reading.pids_of(chip)),
             "usedBy": _used_by(view, chip) if chip in releasing else [],
             "faults": _faults(view.reading, chip),
+            "problem": _why_unread(view.reading, chip) or None,
         }
+
+
+def _why_unread(reading: Reading, chip: int) -> str:
+    """Return why a chip's state is not from `reading`; "" if it is."""
+    reasons = (
+        unread.reason
+        for unread in reading.unread
+        if unread.chip == chip and not unread.is_partial
+    )
+    missing = "" if chip in reading.chips else VANISHED
+    return next((f"cannot be read: {reason}" for reason in reasons), missing)
 
 
 def _owners(ledger: Ledger, chip: int) -> list[str]:
@@ -179,8 +197,11 @@ def text(status: Mapping[str, Any]) -> str:
     ready = f"waiting: {status['waitingFor']}" if status["waitingFor"] else "ready"
     lines = [f"{status['node']}: {ready}"]
     lines += [f"{status['product']}, {status['mode']}, agent {status['version']}"]
-    if status["driverProblem"]:
-        lines += [f"the chips cannot be read: {status['driverProblem']}"]
+    if status["staleSince"]:
+        since, why = status["staleSince"], status["driverProblem"]
+        lines += [f"no chip can be read since {since}, all is from then: {why}"]
+    elif status["driverProblem"]:
+        lines += [f"not all chips can be read: {status['driverProblem']}"]
     if status["faultConfigProblem"]:
         lines += [status["faultConfigProblem"]]
     rows = [("CHIP", "CONDITION", "OWNER", "FAULTS")]
@@ -212,6 +233,7 @@ def _row(chip: Mapping[str, Any]) -> tuple[str, str, str, str]:
         )
         for fault in chip["faults"]
     ]
+    faults += [chip["problem"]] if chip["problem"] else []
     return (
         chip.get("name") or str(chip["chip"]),
         chip["condition"],

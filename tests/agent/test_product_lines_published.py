@@ -143,7 +143,10 @@ class World(Announced):
             for reading, other in ((TRAINING, INFERENCE), (INFERENCE, TRAINING))
         ]
         self.driver_monitor = DriverMonitor(
-            self.lines, announcer=self.announcer, metrics=self.metrics
+            self.lines,
+            announcer=self.announcer,
+            metrics=self.metrics,
+            clocks=clocks,
         )
 
     def report(self, names: str) -> list[tuple[int, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.devices.processes import Occupant
+from agent.devices.reading import Unread
 from agent.devices.simulated import file
 from agent.health.conditions import Health, ReadingTaken, step
 from agent.health.findings import Change
@@ -77,14 +78,38 @@ def test_a_person_reads_who_has_what() -> None:
 
 def test_what_is_waited_for_comes_first() -> None:
     waiting = replace(
-        view(), waiting_for="not registered", driver_problem="no answer within 5 s"
+        view(),
+        waiting_for="not registered",
+        driver_problem="no answer within 5 s",
+        stale_since_ms=1_700_000_000_000,
     )
+    status = document.document(waiting)
 
-    assert document.text(document.document(waiting)).splitlines()[:3] == [
+    assert status["staleSince"] == "2023-11-14T22:13:20Z"
+    assert document.text(status).splitlines()[:3] == [
         "node-1: waiting: not registered",
         "atlas-800-training, scheduled, agent 1.2.3",
-        "the chips cannot be read: no answer within 5 s",
+        (
+            "no chip can be read since 2023-11-14T22:13:20Z, all is from then: "
+            "no answer within 5 s"
+        ),
     ]
+
+
+def test_chips_that_cannot_be_read_are_told_with_the_reason() -> None:
+    unread = (Unread(chip=2, reason="timed out (-8006)"),)
+    reading = replace(BAD, chips=(0, 1, 2, 3, 4, 5, 6), unread=unread)
+    partial = replace(view(), reading=reading, driver_problem="chip 2: timed out")
+    status = document.document(partial)
+    lines = document.text(status).splitlines()
+
+    assert status["staleSince"] is None
+    assert lines[2] == "not all chips can be read: chip 2: timed out"
+    assert [chip["problem"] for chip in status["chips"]] == [
+        *(None, None, "cannot be read: timed out (-8006)"),
+        *(None, None, None, None, "vanished"),
+    ]
+    assert lines[7].endswith("  cannot be read: timed out (-8006)")
 
 
 def test_what_of_the_fault_configuration_is_not_used_is_named() -> None:
@@ -113,6 +138,7 @@ def test_a_program_reads_the_same() -> None:
                 "since": None,
             }
         ],
+        "problem": None,
     }
     assert found["chips"][7]["usedBy"] == [{"pid": 4711, "name": "python3", "user": 0}]
     assert found["claims"] == [{"pod": "default/next", "chips": [2]}]
