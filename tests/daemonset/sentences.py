@@ -19,6 +19,7 @@ SPEAKING = (
     "agent/wiring.py",
     "agent/devices/dcmi/conversion.py",
     "agent/devices/dcmi/driver.py",
+    "agent/devices/dcmi/find_library.py",
     "agent/devices/dcmi/library.py",
     "agent/devices/dcmi/machine.py",
     "agent/devices/dcmi/reader.py",

@@ -55,21 +55,33 @@ def find_distrust_reason(library: Path) -> str:
     """Return why the agent must not load this library; "" if the agent may load it.
 
     A user who can replace the library can make the agent run any code. So root or the
-    agent's user must own the library and its folder. Only the owner may have permission
-    to write the library.
+    agent's user must own the library and its folder, and of a link its folder, too.
+    Only the owner may have permission to write them. In a folder with the sticky bit,
+    others may write, but replace no file.
     """
     try:
         real = library.resolve(strict=True)
-        path_stats = [(path, path.stat()) for path in (real, real.parent)]
+        file_stats = real.stat()
+        folders = dict.fromkeys((real.parent, library.absolute().parent))
+        folder_stats = {folder: folder.stat() for folder in folders}
     except OSError as error:
         return f"{library}: {error.strerror}"
-    for path, stats in path_stats:
-        if stats.st_uid not in {0, os.geteuid()}:
-            return f"{path}: expected an owner root, found uid {stats.st_uid}"
-    stats = path_stats[0][1]
-    if not stat.S_ISREG(stats.st_mode):
+    if not stat.S_ISREG(file_stats.st_mode):
         return f"{real}: expected a file"
+    reason = _why_replaceable(real, file_stats, "file")
+    for folder, stats in folder_stats.items():
+        if not reason and not (stats.st_uid == 0 and stats.st_mode & stat.S_ISVTX):
+            reason = _why_replaceable(folder, stats, "folder")
+    return reason
+
+
+def _why_replaceable(path: Path, stats: os.stat_result, noun: str) -> str:
+    """Return why others can write a file or folder; "" if its owner alone can."""
+    if stats.st_uid not in {0, os.geteuid()}:
+        return f"{path}: expected an owner root, found uid {stats.st_uid}"
     if stats.st_mode & _OTHERS_WRITE:
         mode = stat.S_IMODE(stats.st_mode)
-        return f"{real}: expected a file that its owner alone may write, found {mode:o}"
+        return (
+            f"{path}: expected a {noun} that its owner alone may write, found {mode:o}"
+        )
     return ""

@@ -252,6 +252,24 @@ def test_a_library_that_others_may_write_is_not_loaded(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("is_of_link", [False, True], ids=["library", "link"])
+def test_a_library_in_a_folder_that_others_may_write_is_not_loaded(
+    tmp_path: Path, *, is_of_link: bool
+) -> None:
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    library = (tmp_path if is_of_link else folder) / "libdcmi.so"
+    library.touch(mode=0o755)
+    path = folder / "libdcmi.so"
+    if is_of_link:
+        path.symlink_to(library)
+    folder.chmod(0o777)
+
+    assert find_library.find_distrust_reason(path) == (
+        f"{folder}: expected a folder that its owner alone may write, found 777"
+    )
+
+
 def test_a_library_of_ours_that_only_we_may_write_is_loaded(tmp_path: Path) -> None:
     library = tmp_path / "libdcmi.so"
     library.touch()
