@@ -361,7 +361,7 @@ class Agent:
 
         Remove the agent's CDI spec file if no container needs it. Remove this agent's
         name as writer from the ConfigMap `mindx-dl-deviceinfo-<node>`. Close the
-        connections to the kubelet.
+        connections to the kubelet, and the journal.
         """
         has_holds = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:
@@ -369,6 +369,7 @@ class Agent:
         await self._reporter.release_configmap()
         for line in self._lines:
             await line.close()
+        await self._journal_writer.close()
 
     # Inputs of all product lines
 

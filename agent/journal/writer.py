@@ -151,6 +151,16 @@ class JournalWriter:
         pairs = zip(self._stores, self._on_disk, strict=True)
         return all(store.ledger.holds is written for store, written in pairs)
 
+    async def close(self) -> None:
+        """Let the write under way end, at most WITHIN_S; then it has no effect.
+
+        Without this, a write that hangs could replace the journal of an agent that has
+        begun anew in the same process.
+        """
+        if self._call is not None:
+            await asyncio.wait({self._call}, timeout=WITHIN_S)
+        self._journal.close()
+
     async def run(self) -> None:
         """Write the journal after each change of a ledger's holds, until cancelled.
 

@@ -339,7 +339,7 @@ def test_the_disk_being_full_leaves_the_old_journal() -> None:
 
 def test_a_write_that_hung_gives_way_to_the_newer_one(tmp_path: Path) -> None:
     holds = journal_in(tmp_path)
-    stalled = tmp_path / "holds.tmp-1"
+    stalled = tmp_path / f"holds.tmp-{holds._tag}-1"
     os.mkfifo(stalled)  # opening it for writing hangs until somebody reads
     older = threading.Thread(target=holds.write, args=([HOLD],))
     older.start()
@@ -352,4 +352,27 @@ def test_a_write_that_hung_gives_way_to_the_newer_one(tmp_path: Path) -> None:
     older.join()
 
     assert holds.read() == (LATER,)
+    assert names_in(tmp_path) == ["holds"]
+
+
+def test_a_write_that_hung_does_not_replace_the_journal_of_the_next_agent(
+    tmp_path: Path,
+) -> None:
+    ended, begun = journal_in(tmp_path), journal_in(tmp_path)
+    stalled, disk = tmp_path / f"holds.tmp-{ended._tag}-1", tmp_path / "disk"
+    os.mkfifo(stalled)
+    os.link(stalled, disk)
+    older = threading.Thread(target=ended.write, args=([HOLD],))
+    older.start()
+    while ended._newest < 1:  # until it has begun
+        pass
+    ended.close()
+    begun.write([LATER])
+
+    with disk.open("rb") as end:
+        end.read()
+    older.join()
+    disk.unlink()
+
+    assert begun.read() == (LATER,)
     assert names_in(tmp_path) == ["holds"]

@@ -1,4 +1,5 @@
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -185,3 +186,39 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
     assert failures == ["the disk did not answer within 0.2 s"]
     assert [each.chips for each in entries(tmp_path / "holds.bad-1")] == [HOLD.chips]
     assert [each.chips for each in entries(tmp_path / "holds")] == [(3,)]
+
+
+async def test_closing_waits_for_a_write_a_moment_and_then_makes_it_void(
+    tmp_path: Path,
+) -> None:
+    now, failures = current(pod("train", [0, 1], 1)), list[str]()
+    ended = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
+    book = writer_of(ended, now, failures.append)
+    now.mounts_for("train", 0, 1)
+    await book.write()
+    now.delete("train")
+    os.mkfifo(tmp_path / f"holds.tmp-{ended._tag}-2")
+    now.update(pod("next", [2], 2))
+    now.mounts_for("next", 2)
+    writing = asyncio.create_task(book.write())
+    await book.close()
+    await writing
+    stored = entries(tmp_path / "holds")
+    await asyncio.to_thread((tmp_path / f"holds.tmp-{ended._tag}-2").read_bytes)
+    await asyncio.wait({book._call} if book._call else set())
+
+    assert [entry.chips for entry in stored] == [(0, 1)]
+    assert entries(tmp_path / "holds") == stored
+
+
+async def test_a_write_under_way_is_complete_after_closing(tmp_path: Path) -> None:
+    now = current(pod("train", [0, 1], 1))
+    journal = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
+    book = writer_of(journal, now, lambda _: None)
+    now.mounts_for("train", 0, 1)
+    writing = asyncio.create_task(book.write())
+    await asyncio.sleep(0)
+    writing.cancel()
+    await book.close()
+
+    assert [entry.chips for entry in entries(tmp_path / "holds")] == [(0, 1)]
