@@ -95,7 +95,7 @@ _FLAGS: Mapping[str, _Flag] = {
     "enableSlowNode": _Flag(default="false", idle="slow nodes are not looked for"),
     "thirdPartyScanDelay": _Flag(default="300", idle="chips are not reset"),
     "deviceResetTimeout": _Flag(
-        default="600", bounds=(10, 600), idle="chips are waited for as long as it takes"
+        default="600", bounds=(10, 600), settings=_as("survey-wait-s")
     ),
     "useSingleDieMode": _Flag(
         default="false", only="the dies of a chip are scheduled as modules"

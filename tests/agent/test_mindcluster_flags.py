@@ -48,11 +48,12 @@ def test_without_volcano_there_is_no_scheduler_of_ours() -> None:
     assert translate("-presetVirtualDevice=true").argv == ("--mode=standalone",)
 
 
-def test_the_period_and_the_kubelets_pods() -> None:
+def test_the_period_the_wait_for_chips_and_the_kubelets_pods() -> None:
     found = translate(
         "-volcanoType",
         "-listWatchPeriod",
         "10",
+        "-deviceResetTimeout=300",
         "-getPodFromKubelet",
         HOST_IP="10.0.0.5",
     )
@@ -60,6 +61,7 @@ def test_the_period_and_the_kubelets_pods() -> None:
     assert found.argv == (
         "--mode=scheduled",
         "--reconcile-period-s=10",
+        "--survey-wait-s=300",
         "--kubelet-url=https://10.0.0.5:10250",
     )
 
