@@ -6,7 +6,8 @@ within the bounds cannot be detected here.
 
 Source:
     Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of error
-    codes: the DCMI API reference, except 0, -8012, -8255 and all below -99000.
+    codes: the DCMI API reference, except 0, -8012, -8255 and all below -99000. -8023:
+    the vendor's published source of libdcmi, `dcmi_get_npu_device_ip`.
 """
 
 import ctypes
@@ -43,7 +44,7 @@ MEANINGS = MappingProxyType(
         -8017: "upgrading",
         -8020: "busy",
         -8022: "partition is gone",
-        -8023: "partition in use",
+        -8023: "not configured",
         -8255: "not supported",
         -99999: "library not found",
         -99998: "function not found",
@@ -53,6 +54,8 @@ MEANINGS = MappingProxyType(
 )
 NOT_EXIST = -8008
 NOT_READY = -8012
+#: What was asked for was never configured: a chip without an address says so.
+NOT_CONFIGURED = -8023
 NOT_SUPPORTED = -8255
 NO_FUNCTION = -99998
 NONSENSE = -99997
@@ -260,17 +263,18 @@ class Library:
             CallError: No usable address was found, and one could not be read.
         """
         failure: CallError | None = None
-        try:
-            found = self._address(card, device, _IPV4)
-            if found:
-                return found
-        except CallError as error:
-            failure = error
-        with _first_failure(failure):
-            found = self._address(card, device, _IPV6)
-        if not found and failure is not None and failure.code not in ABSENT:
+        for ip_type in (_IPV4, _IPV6):
+            try:
+                found = self._address(card, device, ip_type)
+            except CallError as error:
+                if error.code != NOT_CONFIGURED and error.code not in ABSENT:
+                    failure = failure or error
+            else:
+                if found:
+                    return found
+        if failure is not None:
             raise failure
-        return found
+        return ""
 
     def _address(self, card: int, device: int, ip_type: int) -> str:
         """Return the address of one type; "" if it is not usable."""

@@ -82,6 +82,19 @@ async def test_chips_go_by_their_physical_ids(machine: FakeMachine) -> None:
     )
 
 
+async def test_an_address_that_was_never_configured_is_not_waited_for(
+    machine: FakeMachine,
+) -> None:
+    machine.tell("answer dcmi_get_device_ip 4 0 -8023")
+    async with driver_on(machine, wait_s=600.0) as driver:
+        reading = await driver.read()
+
+    assert [(one.chip, one.ip) for one in reading.details[2:4]] == [
+        (2, "10.0.0.6"),
+        (3, ""),
+    ]
+
+
 async def test_dies_of_a_superpod_have_numbers_in_it(build: Build) -> None:
     machine = build(fake_machine.superpod_a3)
     machine.say(0, 1, ip6="fe80::1")
