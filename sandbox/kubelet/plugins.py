@@ -146,8 +146,9 @@ class PluginServer(api_pb2_grpc.RegistrationServicer):
         """Remove every socket in the directory and listen on our own."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in self._directory.iterdir():
-            if stat.S_ISSOCK(path.lstat().st_mode):
-                path.unlink()
+            with suppress(FileNotFoundError):  # a plugin that ends takes its own
+                if stat.S_ISSOCK(path.lstat().st_mode):
+                    path.unlink()
         self._server = grpc.aio.server()
         api_pb2_grpc.add_RegistrationServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self._directory / SOCKET}")
