@@ -14,6 +14,7 @@ from sandbox.kubelet import checkpoint
 from sandbox.kubelet.node import Machine
 from sandbox.kubelet.podresources import SOCKET
 from sandbox.kubelet.process import Process
+from sandbox.kubelet.processes import Processes
 from sandbox.kubelet.profiles import NEWEST, Profile
 from sandbox.kubelet.runtime import ContainerRecord, Runtime
 from sandbox.kubelet.switches import Switches
@@ -38,6 +39,7 @@ class Kubelet:
         labels: Mapping[str, str] = MappingProxyType({}),
         seed: int = 0,
         profile: Profile = NEWEST,
+        process_file: Path | None = None,
     ) -> None:
         """Describe the node; `start` starts its kubelet.
 
@@ -51,12 +53,18 @@ class Kubelet:
             labels: Labels of the Node object.
             seed: Of every random order. Same seed, same ids.
             profile: Of which version it is.
+            process_file: Where a simulated driver reads which processes containers
+                have on the chips; None: there is no such driver.
         """
         #: change them at any time
         self.switches = Switches()
         self.node_name = node_name
         #: how often the process died where the real one dereferences nil
         self.panics = 0
+        self._processes: Processes | None = None
+        if process_file is not None:
+            self._processes = Processes(process_file, self.switches)
+        told = self._processes.changed if self._processes else None
         self._machine = Machine(
             node_name=node_name,
             api_url=api_url,
@@ -65,7 +73,7 @@ class Kubelet:
             root=root,
             labels=labels,
             profile=profile,
-            runtime=Runtime(clock.wall_s),
+            runtime=Runtime(clock.wall_s, told),
             switches=self.switches,
             chance=random.Random(seed),  # noqa: S311  # an order, not a secret
         )
@@ -157,6 +165,11 @@ class Kubelet:
                 runtime.end(run, exit_code)
                 return
         raise LookupError(f"no running container {container!r} of pod {pod!r}")
+
+    def end_processes(self, pod: str) -> None:
+        """End the processes that an ended pod of this name has left on its chips."""
+        if self._processes is not None:
+            self._processes.end_left(pod)
 
     def _panicked(self) -> None:
         self.panics += 1

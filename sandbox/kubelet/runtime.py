@@ -61,8 +61,17 @@ class Runtime:
     has ended.
     """
 
-    def __init__(self, wall_s: Callable[[], float]) -> None:
+    def __init__(
+        self, wall_s: Callable[[], float], changed: Callable[[Run], None] | None = None
+    ) -> None:
+        """Have no containers yet.
+
+        Args:
+            wall_s: The time. Unit: Unix seconds.
+            changed: Called when a container has started or ended.
+        """
         self._wall_s = wall_s
+        self._changed = changed
         self._runs: dict[tuple[str, str], Run] = {}
         self._serial = 0
 
@@ -81,6 +90,8 @@ class Runtime:
             started_s=self._wall_s(),
         )
         self._runs[pod.uid, container.name] = run
+        if self._changed is not None:
+            self._changed(run)
         return run
 
     def end(self, run: Run, exit_code: int) -> None:
@@ -89,6 +100,8 @@ class Runtime:
             run.exit_code = exit_code
             run.ended_s = self._wall_s()
             run.ended.set()
+            if self._changed is not None:
+                self._changed(run)
 
     def run_of(self, uid: str, container: str) -> Run | None:
         """Return the latest run of a container."""

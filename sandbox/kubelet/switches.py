@@ -27,6 +27,11 @@ class Switches:
     init_container_s: float = 0.02
     #: how long containers take to stop, at most the pod's grace period
     stop_s: float = 0.0
+    #: names of pods whose processes stay on their chips when their containers end,
+    #: until `Kubelet.end_processes`
+    outlived: set[str] = field(default_factory=set)
+    #: how long the driver shows the processes of a container that has ended
+    process_lag_s: float = 0.0
     #: back-off of the second restart of a container; doubles up to 300 s
     restart_backoff_s: float = 10.0
     #: pause before a container is created again whose creation failed

@@ -28,6 +28,10 @@ _SOCKET_PATH_BYTES = 108
 #: What lies below the root at most, with room for a long node name.
 _BELOW_ROOT_BYTES = 64
 _PREFIX = "ascend-"
+#: What the simulated driver of a node reads, below the node's root. It finds the second
+#: one, the processes of containers, by the name of the first.
+_DRIVER_FILE = "driver.yaml"
+PROCESS_FILE = "driver.processes.yaml"
 #: How often to try to remove it, and how long to wait in between.
 _REMOVALS, _PAUSE_S = 10, 0.05
 
@@ -77,7 +81,7 @@ class Node:
     @property
     def driver_file(self) -> Path:
         """What the simulated driver reads, again and again."""
-        return self.root / "driver.yaml"
+        return self.root / _DRIVER_FILE
 
     @property
     def address_file(self) -> Path:

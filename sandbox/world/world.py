@@ -251,6 +251,7 @@ class _Builder:
             authority=control.authority,
             root=self._place.root / name,
             labels=machine.labels,
+            process_file=self._place.root / name / directories.PROCESS_FILE,
         )
         self._stack.push_async_callback(kubelet.stop)
         await kubelet.start()

@@ -61,6 +61,7 @@ class Site:
             token=f"user:system:node:{NODE}",
             root=self.root,
             profile=self.profile,
+            process_file=self.root / "npu.processes.yaml",
         )
         await self.kubelet.start()
         (self.root / "token").write_text("user:ascend-agent")

@@ -7,6 +7,10 @@ Checking an unedited file costs one system call.
 
 `wait_for_news` checks the file at its start, at its end, and when the kernel reports an
 edit. If the kernel cannot watch the file, `wait_for_news` checks each `poll_s` seconds.
+
+The second file, with the processes of containers, is read when real drivers are asked
+for processes: at each `read`, and at the end of `wait_for_news`. An edit of it ends no
+wait.
 """
 
 import asyncio
@@ -19,7 +23,7 @@ from pathlib import Path
 
 from agent.devices.driver import DriverFileError
 from agent.devices.file_changes import FileWatch
-from agent.devices.reading import Reading
+from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file as driver_file
 from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node import chips as chip_sets
@@ -81,6 +85,10 @@ class SimulatedDriver:
         self._watch: asyncio.Future[bool] | None = None
         self._file_watch = file_watch or FileWatch(path)
         self._last: _FileRead | None = None
+        self._process_path = path.with_suffix(".processes.yaml")
+        #: Content of the second file when last read; b"" if there was none.
+        self._process_text = b""
+        self._processes: tuple[Process, ...] = ()
         #: The latest usable reading, with the known faults and their dates.
         self._last_good: Reading | None = None
         #: Whether a look was asked for that no reading has answered yet.
@@ -135,9 +143,17 @@ class SimulatedDriver:
         while self._is_known() and not self._is_asked:
             rest_s = until_s - time.monotonic()
             pause_s = rest_s if is_armed else min(rest_s, self._poll_s)
-            if pause_s <= 0 or not self._file_watch.wait(pause_s):
+            if pause_s <= 0:
+                return self._have_processes_changed()
+            if not self._file_watch.wait(pause_s):
                 return False
         return True
+
+    def _have_processes_changed(self) -> bool:
+        try:
+            return self._read_process_file() != self._process_text
+        except DriverFileError:
+            return True  # the next read gives the reason
 
     def _is_known(self) -> bool:
         return self._last is not None and self._is_unchanged(self._last)
@@ -148,7 +164,34 @@ class SimulatedDriver:
         if isinstance(self._last.outcome, DriverFileError):
             # a new one: raising the same object again would grow its traceback
             raise DriverFileError(str(self._path), *self._last.outcome.problems)
-        return self._last.outcome
+        self._take_in_processes(self._read_process_file())
+        if not self._processes:
+            return self._last.outcome
+        return driver_file.add_processes(self._last.outcome, self._processes)
+
+    def _read_process_file(self) -> bytes:
+        """Return the content of the second file; b"" if there is none."""
+        try:
+            with self._process_path.open("rb") as file:
+                return file.read(_MAX_BYTES + 1)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            problem = f"expected a readable file, found {error.strerror}"
+            raise DriverFileError(str(self._process_path), problem) from error
+
+    def _take_in_processes(self, content: bytes) -> None:
+        if content == self._process_text:
+            return
+        try:
+            text = content.decode()
+            self._processes = driver_file.parse_processes(text) if text else ()
+        except UnicodeDecodeError as error:
+            problem = f"byte {error.start}: expected UTF-8, found {error.reason}"
+            raise DriverFileError(str(self._process_path), problem) from error
+        except DocumentError as error:
+            raise DriverFileError(str(self._process_path), *error.problems) from error
+        self._process_text = content
 
     def _is_unchanged(self, last: _FileRead) -> bool:
         try:

@@ -16,14 +16,19 @@
       - product: atlas-310p         # of the machine never have the same id
         chips: [8, 9]
 
+Processes that come and go with containers stand in a second file beside it, if there is
+one: `npu.processes.yaml` beside `npu.yaml`. It has `processes` only. A program writes
+it, so a chip there that the machine lacks is no error, but left out.
+
 Parsing is strict: a mistyped key would make a faulty chip look healthy. The errors of
 one file are reported together.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from operator import attrgetter
+from typing import TypeVar
 
 from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
 from agent.devices.reading import (
@@ -46,12 +51,20 @@ from scheduler_core.documents.parsers import (
     whole,
     word,
 )
-from scheduler_core.documents.reader import DocumentError, Part, WrongError, read
+from scheduler_core.documents.reader import (
+    DocumentError,
+    Parser,
+    Part,
+    WrongError,
+    read,
+)
 from scheduler_core.node.chips import ids_of, mask_of
 from scheduler_core.products import table
 from scheduler_core.products.table import Product
 from service import yaml_files
 from service.yaml_files import YamlError
+
+T = TypeVar("T")
 
 #: {key of a product: (name of its chips, AI cores)}
 _CHIPS = {"atlas-800-training": ("910A", 32)}
@@ -84,6 +97,8 @@ _DEVICE = matching(
     re.compile(r"(/dev(/[\w-][\w.-]*)+)?").fullmatch, "a device like /dev/null"
 )
 
+_PID = required(whole(1, noun="a process id"))
+
 #: Order of a machine's faults, processes and virtual devices; each occurs once.
 FAULT_KEY = attrgetter("chip", "code")
 _PROCESS_KEY = attrgetter("chip", "pid")
@@ -105,13 +120,53 @@ def parse(text: str) -> Reading:
     Raises:
         DocumentError: The text has errors.
     """
+    return _parse(text, _read_machine)
+
+
+def parse_processes(text: str) -> tuple[Process, ...]:
+    """Parse the YAML text of the second file, which has the processes of containers.
+
+    Raises:
+        DocumentError: The text has errors.
+    """
+    return _parse(text, _read_processes)
+
+
+def add_processes(reading: Reading, processes: Collection[Process]) -> Reading:
+    """Return a machine's reading with further processes on its chips.
+
+    Processes on chips that the machine does not have are left out.
+    """
+    first, *others = (
+        replace(
+            line,
+            processes=tuple(
+                sorted({*line.processes, *_on_chips(line, processes)}, key=_PROCESS_KEY)
+            ),
+        )
+        for line in reading.lines
+    )
+    return replace(first, other_lines=tuple(others))
+
+
+def _on_chips(line: Reading, processes: Collection[Process]) -> Iterator[Process]:
+    return (use for use in processes if line.product.all_chips >> use.chip & 1)
+
+
+def _parse(text: str, parser: Parser[T]) -> T:
     try:
         document = yaml_files.parse(text)
     except YamlError as error:
         place = (error.position,) if error.position else ()
         problem = f"expected YAML, found {error.problem}"
         raise DocumentError([(place, problem)]) from error
-    return read(document, _read_machine, is_null_absent=True)
+    return read(document, parser, is_null_absent=True)
+
+
+def _read_processes(part: Part) -> tuple[Process, ...]:
+    fields = part.fields("processes")
+    use = record(Process, chip=required(whole(0)), pid=_PID)
+    return fields.get("processes", distinct(use, "chip and pid", _PROCESS_KEY), ())
 
 
 def _read_machine(part: Part) -> Reading:
@@ -133,7 +188,7 @@ def _read_machine(part: Part) -> Reading:
         severity=optional(_SEVERITY),
         network=optional(boolean, default=False),
     )
-    process = record(Process, chip=of_chip, pid=required(whole(1, noun="a process id")))
+    process = record(Process, chip=of_chip, pid=_PID)
     device = record(
         VirtualDevice,
         chip=of_chip,

@@ -234,3 +234,72 @@ async def test_lines_beside_the_first_are_dated_and_cannot_change(
         "atlas-310p [8]', as when the agent started, found 'atlas-800-training "
         "[0, 1, 2, 3, 4, 5, 6, 7], atlas-310p [8, 9]'"
     )
+
+
+BESIDE = MACHINE + "beside: [{product: atlas-310p, chips: [8, 9]}]\n"
+
+
+def shows(path: Path, *uses: tuple[int, int]) -> None:
+    """Have the second file show processes: (chip, pid)."""
+    words = [f"{{chip: {chip}, pid: {pid}}}" for chip, pid in uses]
+    write(path.with_suffix(".processes.yaml"), f"processes: [{', '.join(words)}]\n")
+
+
+def processes(reading: Reading) -> list[list[tuple[int, int]]]:
+    """Those of each line."""
+    return [[(use.chip, use.pid) for use in line.processes] for line in reading.lines]
+
+
+async def test_processes_of_containers_come_from_a_second_file(path: Path) -> None:
+    write(path, BESIDE + "processes: [{chip: 1, pid: 7}]\n")
+    driver = driver_on(path)
+    without = await driver.read()
+    shows(path, (8, 5), (1, 6), (1, 7), (70, 1))
+    with_them = await driver.read()
+    path.with_suffix(".processes.yaml").unlink()
+
+    assert processes(without) == processes(await driver.read()) == [[(1, 7)], []]
+    assert processes(with_them) == [[(1, 6), (1, 7)], [(8, 5)]]
+
+
+async def test_processes_are_looked_at_when_the_wait_is_over_and_when_asked(
+    path: Path,
+) -> None:
+    driver = driver_on(path, long_after)
+    shows(path)
+    await driver.read()
+    told = asyncio.create_task(driver.wait_for_news(0.1))
+    await asyncio.sleep(0.02)
+    shows(path, (1, 7))
+    await asyncio.sleep(0.03)
+    was_told, is_news = told.done(), await told
+    await driver.read()
+    is_again = await driver.wait_for_news(0.01)
+    shows(path)
+    asked = asyncio.create_task(driver.wait_for_news(3600.0))
+    await asyncio.sleep(0.02)
+    driver.look_now()
+
+    assert (was_told, is_news, is_again, await asked) == (False, True, False, True)
+    assert processes(await driver.read()) == [[]]
+    await driver.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "flaw"),
+    [
+        (b"processes: [", "expected YAML"),
+        (b"processes: [{chip: 1}]", "processes[0].pid: expected a process id"),
+        (b"faults: []", "faults: no such key, expected one of processes"),
+        (b"\xff", "byte 0: expected UTF-8"),
+    ],
+)
+async def test_a_second_file_with_errors_is_an_error_with_its_path(
+    path: Path, text: bytes, flaw: str
+) -> None:
+    second = path.with_suffix(".processes.yaml")
+    second.write_bytes(text)
+    found = await flaw_of(driver_on(path))
+
+    assert found.startswith(f"{second}: ")
+    assert flaw in found
