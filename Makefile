@@ -41,6 +41,11 @@ fuzz: $(VENV)/dev.stamp ## hostile input for every parser of what comes from out
 	  $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only '$(FUZZ_ONLY)') \
 	  $(if $(FUZZ_INPUTS)$(FUZZ_SECONDS),,--seconds 60)
 
+.PHONY: successors
+# COUNT=1000
+successors: $(VENV)/dev.stamp ## pods of all chips of a node, one after the other: none is rejected
+	@SUCCESSORS='$(or $(COUNT),1000)' $(BIN)/python -m pytest -q -p no:xdist tests/agent/test_successors.py
+
 check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .

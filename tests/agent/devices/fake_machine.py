@@ -44,6 +44,12 @@ class FakeMachine:
         del self._chips[card, device]
         self._write()
 
+    def take_out(self, card: int, device: int) -> str:
+        """Take a chip out; return what it said, with which it is put in again."""
+        words = self._chips[card, device]
+        self.remove(card, device)
+        return words
+
     def tell(self, *lines: str) -> None:
         """Have functions misbehave from now on, in these ways only."""
         self._more = list(lines)

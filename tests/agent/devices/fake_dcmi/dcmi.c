@@ -9,6 +9,7 @@
  *                                      memory cpus sdid pod server network ready
  *                                      virtual=100:vir04_3c,101:vir02
  *                                      codes=80E01801,… pids=11,12 count=N
+ *                                      pids=@FILE: those of FILE that still live
  *   answer FUNCTION CARD DEVICE CODE   return CODE and write nothing; -1 is any
  *   hang FUNCTION CARD DEVICE          never return
  *   slow FUNCTION CARD DEVICE MS       return after so many milliseconds
@@ -312,6 +313,20 @@ int dcmi_get_device_network_health(int card, int device, int *result) {
   return code;
 }
 
+/* Put the file that `text` names behind its '@' in the place of the name. */
+static void take_file(char *text, size_t size) {
+  FILE *file = fopen(text + 1, "r");
+  size_t count = file ? fread(text, 1, size - 1, file) : 0;
+  text[count] = 0;
+  if (file) fclose(file);
+}
+
+static int lives(const char *pid) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d", atoi(pid));
+  return !access(path, F_OK);
+}
+
 int dcmi_get_device_resource_info(int card, int device, struct dcmi_proc_mem_info *list,
                                   int *count) {
   char text[LINE], *rest = NULL;
@@ -320,8 +335,11 @@ int dcmi_get_device_resource_info(int card, int device, struct dcmi_proc_mem_inf
   BEGIN(card, device);
   if (!chip(card, device, "pids", text, sizeof text)) return NOT_EXIST;
   *count = 0;
+  int must_live = text[0] == '@';
+  if (must_live) take_file(text, sizeof text);
   for (char *c = strtok_r(text, ",", &rest); c && *count < room;
        c = strtok_r(NULL, ",", &rest)) {
+    if (must_live && !lives(c)) continue;
     list[*count].proc_id = atoi(c);
     list[(*count)++].proc_mem_usage = 1UL << 20;
   }
