@@ -1,139 +1,40 @@
-"""Chips behind a libdcmi: it hangs, crashes, lies; and a process outlives its pod.
+"""Chips behind a libdcmi: it hangs, crashes, lies, comes late; a process stays."""
 
-The agent asks a libdcmi.so of our own making, as it would Huawei's, in a process of its
-own. Containers get no devices here, because the node has none: what they got is read
-from their pods' annotations.
-"""
-
-import json
 import os
 import re
-import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
-import psutil
 import pytest
 
-from agent.status import document, socket
-from tests.agent.devices import fake_machine
 from tests.agent.devices.fake_machine import FakeMachine
-from tests.e2e import product, truth
+from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import run, until
 from tests.e2e.configurations import RESOURCE
-from tests.e2e.faults import ours
+from tests.e2e.faults import library, ours
+from tests.e2e.faults.library import Chips
 from tests.e2e.namespaces import Namespace
-from tests.e2e.places import REPOSITORY, RUNTIME
-from tests.e2e.pods import container, pod
-from tests.e2e.stages import CannotError
+from tests.e2e.pods import container
 
 pytestmark = pytest.mark.faults
 
-_AGENT, _ = product.WORKLOADS
-_SOURCE = REPOSITORY / "tests" / "agent" / "devices" / "fake_dcmi" / "dcmi.c"
-_FOLDER = RUNTIME / "dcmi"
-_LIBRARY = _FOLDER / "libdcmi.so"
-#: A library that is stuck has to be told so soon.
-_TOLD_WITHIN_S = 10.0
+#: A chip without faults is asked each 10 s; a call has 5 s.
+_TOLD_WITHIN_S = 20.0
 _CODES = "dcmi_get_device_errorcode_v2"
+#: Between two cards that come up.
+_PAUSE_S = 1.0
 _BROKEN = "80818C00"
 _STUBBORN = ["bash", "-c", "trap '' TERM; while :; do sleep 600 & wait; done"]
-
-
-class Chips:
-    """The node with an agent that asks the library. Protects what that says."""
-
-    def __init__(self, namespace: Namespace, machine: FakeMachine) -> None:
-        """Nothing misbehaves yet."""
-        self.cluster = namespace.cluster
-        self.namespace = namespace
-        self.machine = machine
-        self.agent = ours.agent(self.cluster)
-        #: processes that do not end by themselves
-        self.strays: list[int] = []
-
-    def metric(self, name: str) -> float:
-        """One of the agent's figures."""
-        return self.agent.metrics()[f"ascend_agent_{name}"]
-
-    def worker(self) -> int:
-        """The process that has the library."""
-        [found] = self.workers()
-        return found
-
-    def workers(self) -> list[int]:
-        """The processes that have the library: none for a moment when one has ended."""
-        return [each.pid for each in psutil.Process(self.agent.pid).children()]
-
-    def serve(self, name: str, count: int = 1) -> str:
-        """Have a pod run with its chips; returns them."""
-        self.create(name, count)
-        return self.wait_served(name)
-
-    def create(self, name: str, count: int, **spec: Any) -> None:
-        """Create a pod that wants chips."""
-        body = pod(name, count, **spec)
-        self.namespace.create(body)
-
-    def wait_served(self, name: str) -> str:
-        """Wait until everybody knows which chips a pod has."""
-        self.namespace.wait_running(name)
-        until(
-            lambda: self.notes(name).get("predicate-time") == truth.SERVED,
-            lambda: f"{name} confirmed: {self.notes(name)}",
-            within_s=60,
-        )
-        return self.notes(name)["huawei.com/AscendReal"]
-
-    def notes(self, name: str) -> dict[str, str]:
-        """The annotations of a pod."""
-        found = self.namespace.pod(name)
-        return dict(found.metadata.annotations or {})
-
-    def wait_fresh(self) -> None:
-        """Wait until the agent has read the driver."""
-        until(lambda: not self.metric("driver_stale"), "the driver read", within_s=60)
-
-    def log(self) -> list[str]:
-        """Why the driver could not be read, as the agent's log has it."""
-        text = self.cluster.kubectl("logs", _AGENT, "-n", product.NAMESPACE)
-        lines = [json.loads(line) for line in text.splitlines() if line[:1] == "{"]
-        return [str(line.get("reason", "")) for line in lines]
-
-    def wait_logged(self, part: str) -> None:
-        """Wait until the log says something of the driver."""
-        until(
-            lambda: any(part in reason for reason in self.log()),
-            lambda: f"{part!r} in the log: {self.log()}",
-            within_s=60,
-        )
 
 
 @pytest.fixture(scope="module")
 def machine(cluster: Cluster) -> Iterator[FakeMachine]:
     """A machine that a libdcmi shows to the agent; afterwards it simulates again."""
-    shutil.rmtree(_FOLDER, ignore_errors=True)
-    _FOLDER.mkdir()
-    run("cc", "-O1", "-shared", "-fPIC", "-pthread", "-o", _LIBRARY, _SOURCE)
-    machine = fake_machine.training_910a(_FOLDER / "machine")
-    with product.patched(cluster, {_AGENT: _asking_the_library()}):
+    with library.shown(cluster) as machine:
         yield machine
-        machine.tell()
-    ours.agent(cluster).wait_ready()
-    shutil.rmtree(_FOLDER)
-
-
-def _asking_the_library() -> dict[str, Any]:
-    """What the agent's pod needs for it: not the rights, for there is no device."""
-    args = ["--listen=:9410", "--driver=dcmi", f"--dcmi-library={_LIBRARY}"]
-    env = [{"name": "FAKE_DCMI", "value": str(_FOLDER / "machine")}]
-    mount = {"name": "dcmi", "mountPath": str(_FOLDER), "readOnly": True}
-    volume = {"name": "dcmi", "hostPath": {"path": str(_FOLDER), "type": "Directory"}}
-    agent = {"name": "agent", "args": args, "env": env, "volumeMounts": [mount]}
-    return {"hostPID": True, "containers": [agent], "volumes": [volume]}
 
 
 @pytest.fixture
@@ -142,6 +43,7 @@ def chips(namespace: Namespace, machine: FakeMachine) -> Iterator[Chips]:
     chips.agent.wait_ready()
     chips.wait_fresh()
     yield chips
+    namespace.cluster.heal()
     for pid in chips.strays:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -153,10 +55,16 @@ def chips(namespace: Namespace, machine: FakeMachine) -> Iterator[Chips]:
     machine.tell()
     for card in range(8):
         machine.say(card, 0, codes="", pids="")
+    chips.agent.kill()  # what a worker was lost in, it leaves out for a minute
+    chips.agent.wait_ready()
     truth.wait_node(namespace.cluster, unhealthy=())
 
 
 def test_a_call_hangs(chips: Chips) -> None:
+    """Its chip is out of service, and the others are served."""
+    [other] = truth.numbers(chips.serve("stays"))
+    truth.wait_node(chips.cluster, held=(other,))
+    assert other not in {1, 2}
     _fail_and_recover(
         chips,
         f"hang {_CODES} 2 0",
@@ -165,9 +73,11 @@ def test_a_call_hangs(chips: Chips) -> None:
         within_s=_TOLD_WITHIN_S,
     )
 
-    assert _line("the chips cannot be read").endswith(
+    assert library.line("the chips cannot be read").endswith(
         "left out: it did not come back last time (-99996)"
     )
+    truth.wait_node(chips.cluster, unhealthy=(1, 2))
+    assert not {1, 2, other} & {*truth.numbers(chips.serve("after", 2))}
 
 
 def test_the_library_crashes(chips: Chips) -> None:
@@ -206,7 +116,11 @@ def _fail_and_recover(
     chips.wait_logged(reason)
     chips.wait_fresh()
     chips.machine.say(broken, 0, codes=_BROKEN)
-    truth.wait_node(chips.cluster, unhealthy=(broken,))
+    until(
+        lambda: broken in truth.node(chips.cluster).unhealthy,
+        "the broken chip told",
+        within_s=60,
+    )
 
     assert during == before
     assert served
@@ -250,20 +164,14 @@ def _replace_worker(chips: Chips) -> None:
 def test_a_process_outlives_its_pod(chips: Chips) -> None:
     cluster = chips.cluster
     its, pid = _stubborn(chips)
-    # Who is to end its container cannot: the API server and the kubelet forget the pod
-    # all the same.
-    cluster.programs.containerd.freeze()
-    cluster.kubectl(
-        *("delete", "pod", "left", "-n", chips.namespace.name),
-        *("--force", "--grace-period=0"),
-    )
+    _forget(chips)
     truth.wait_node(cluster, releasing=its, within_s=120)
     chips.create("next", 4)
     until(lambda: _is_refused(chips, "next"), "next waits", within_s=60)
-    until(lambda: _told(cluster, its[0]), "the event", within_s=60)
-    [text] = _told(cluster, its[0])
+    until(lambda: _told(chips, its[0]), "the event", within_s=60)
+    [text] = _told(chips, its[0])
     shown = [name for name in chips.agent.metrics() if "agent_releasing" in name]
-    line = _line(f"{its[0]} ")
+    line = library.line(f"{its[0]} ")
     held, is_waiting = truth.node(cluster).held, _is_refused(chips, "next")
 
     cluster.programs.containerd.thaw()
@@ -309,7 +217,8 @@ def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
     chips.machine.say(its[0], 0, pids=pid)
     until(
         lambda: (
-            [c["chip"] for c in _status()["chips"] if pid in c["processes"]] == [its[0]]
+            [c["chip"] for c in library.status()["chips"] if pid in c["processes"]]
+            == [its[0]]
         ),
         "the process is seen",
         within_s=60,
@@ -317,18 +226,102 @@ def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
     return its, pid
 
 
-def _status() -> dict[str, Any]:
-    """What `ascend-agent status` is told, at the socket that is the node's."""
-    return dict(socket.ask(ours.STATE / socket.NAME))
+def test_cards_come_late_to_a_node_that_was_served(chips: Chips) -> None:
+    """What runs is not touched, what is missing is unhealthy until it is there."""
+    its = truth.numbers(chips.serve("stays", 4))
+    late = tuple(chip for chip in range(8) if chip not in its[:2])
+    words = {chip: chips.machine.take_out(chip, 0) for chip in late}
+    chips.machine.tell(f"unnamed {len(late)}")
+    chips.agent.kill()
+    chips.agent.wait_ready()
+    truth.wait_node(chips.cluster, unhealthy=late, held=its)
+    served = truth.numbers(chips.notes("stays")["huawei.com/AscendReal"])
+
+    for count, chip in enumerate(late, start=1):
+        chips.machine.tell(f"unnamed {len(late) - count}")
+        chips.machine.add(chip, 0, words[chip])
+        time.sleep(_PAUSE_S)
+    truth.wait_node(chips.cluster, unhealthy=(), within_s=120)
+
+    assert served == its
+    assert truth.numbers(chips.serve("next", 4))
 
 
-def _line(beginning: str) -> str:
-    """A line of what `ascend-agent status` prints."""
-    text = document.text(_status())
-    lines = [line for line in text.splitlines() if line.startswith(beginning)]
-    if not lines:
-        raise CannotError(f"no line {beginning!r} in {text}")
-    return lines[0]
+def test_cards_come_late_to_a_node_of_which_nothing_is_known(chips: Chips) -> None:
+    """It offers no chip of a smaller server meanwhile, and all of them in the end."""
+    words = {card: chips.machine.take_out(card, 0) for card in range(3, 8)}
+    chips.machine.tell("unnamed 5")
+    (ours.STATE / "chips").unlink()
+    chips.agent.kill()
+    chips.agent.wait_not_ready()
+    chips.wait_logged("the driver cannot name 5 of its cards yet")
+    offered = set()
+    for count, (card, said) in enumerate(words.items(), start=1):
+        chips.machine.tell(f"unnamed {5 - count}")
+        chips.machine.add(card, 0, said)
+        time.sleep(_PAUSE_S)
+        node = chips.cluster.core.read_node(chips.cluster.node)
+        offered.add(node.status.allocatable.get(RESOURCE, "0"))
+
+    chips.agent.wait_ready()
+    truth.wait_node(chips.cluster, unhealthy=())
+    until(
+        lambda: (
+            chips.cluster.core.read_node(chips.cluster.node).status.allocatable[
+                RESOURCE
+            ]
+            == "8"
+        ),
+        "eight chips offered",
+        within_s=60,
+    )
+
+    assert offered <= {"0", "8"}
+    assert truth.numbers(chips.serve("next", 4))
+
+
+def test_the_name_of_a_process_hangs(chips: Chips) -> None:
+    """Nobody is named from then on, and chips come back as before."""
+    cluster = chips.cluster
+    its, pid = _stubborn(chips)
+    _hang_name(chips, pid)
+    _forget(chips)
+    truth.wait_node(cluster, releasing=its, within_s=120)
+    until(lambda: _told(chips, its[0]), "the event", within_s=60)
+    [text] = _told(chips, its[0])
+    cluster.programs.containerd.thaw()
+    chips.machine.say(its[0], 0, pids="")
+
+    truth.wait_node(cluster, releasing=(), within_s=120)
+    chips.create("next", 4)
+
+    assert truth.numbers(chips.wait_served("next")) == its
+    assert f"process {pid}" in text
+    assert "bash" not in text
+
+
+def _forget(chips: Chips) -> None:
+    """Have API server and kubelet forget the pod `left`, whose container stays.
+
+    Who is to end it cannot. It has two seconds until then, and the kubelet as many to
+    hear of the pod's end: it cleans up each two seconds, and hangs as well then.
+    """
+    chips.cluster.kubectl(
+        *("delete", "pod", "left", "-n", chips.namespace.name),
+        *("--force", "--grace-period=0"),
+    )
+    chips.cluster.programs.containerd.freeze()
+
+
+def _hang_name(chips: Chips, pid: int) -> None:
+    """Have whoever asks for the name of a process wait, as the agent sees it."""
+    pipe = ours.STATE / "comm"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    inside = f"/var/lib/ascend-agent/{pipe.name}"
+    agent = str(chips.agent.running_pid())
+    run(*("nsenter", "-t", agent, "-m"), "mount", "--bind", inside, f"/proc/{pid}/comm")
+    pipe.unlink()
 
 
 def _is_refused(chips: Chips, name: str) -> bool:
@@ -340,7 +333,11 @@ def _is_refused(chips: Chips, name: str) -> bool:
     )
 
 
-def _told(cluster: Cluster, chip: int) -> list[str]:
-    """What the node's events say of a process that stays on a chip."""
-    texts = {str(each.message) for each in cluster.events("default", "NpuStillInUse")}
-    return sorted(text for text in texts if re.match(rf"chip {chip} ", text))
+def _told(chips: Chips, chip: int) -> list[str]:
+    """What the node's events say of a process that stays on a chip of our pod."""
+    events = chips.cluster.events("default", "NpuStillInUse")
+    texts = {str(each.message) for each in events}
+    ours = f"pod {chips.namespace}/left "
+    return sorted(
+        text for text in texts if re.match(rf"chip {chip} ", text) and ours in text
+    )
