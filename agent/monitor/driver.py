@@ -54,7 +54,7 @@ class DriverMonitor:
             Whether a chip monitor needs another result soon, even if the driver reports
             no change.
         """
-        self._tell(observation)
+        self._announce(observation)
         if observation.took_s is not None:
             self._metrics.driver_read_s.observe(observation.took_s)
         if observation.is_stale:
@@ -98,7 +98,7 @@ class DriverMonitor:
             f"the chips' conditions are from then: {self.problem}"
         )
 
-    def _tell(self, observation: Observation) -> None:
+    def _announce(self, observation: Observation) -> None:
         """Store since when readings are old, and announce it."""
         self.problem = observation.problem
         self._is_stale = observation.is_stale

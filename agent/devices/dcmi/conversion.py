@@ -212,7 +212,7 @@ class Conversion:
         if files:
             listed = ", ".join(f"/dev/davinci{number}" for number in files)
             return f"the driver does not show the chip of {listed}"
-        return machine.find_untold(chips)
+        return machine.find_unknown(chips)
 
     def _has_waited(self, now_s: float) -> bool:
         """Whether the time is over in which a complete survey is waited for."""

@@ -138,7 +138,7 @@ class DcmiDriver:
             if worker.waiting:
                 self._last_message = self._convert(worker.take())
                 is_complete = _is_complete(self._last_message)
-                worker.note_sight(is_complete=is_complete)
+                worker.record_sight(is_complete=is_complete)
                 if is_complete:
                     self._reload_each_s = RELOAD_EACH_S
             elif self._is_due:
@@ -233,8 +233,8 @@ class DcmiDriver:
             pids = ", ".join(str(worker.pid) for worker in self._unended)
             raise DriverError(
                 f"{self._problem or 'libdcmi should be loaded anew'}; the processes "
-                f"{pids} hang in the driver and cannot be ended, so no other is started "
-                "before one of them ends"
+                f"{pids} hang in the driver and cannot be ended, so no other is "
+                "started before one of them ends"
             )
         return self._start(
             str(self._library),

@@ -73,9 +73,9 @@ def products_of(chips: Sequence[Identity]) -> tuple[Product, ...]:
     return order_rows(_product_of(line, all_ids) for line in lines.values())
 
 
-def find_untold(chips: Sequence[Identity]) -> str:
+def find_unknown(chips: Sequence[Identity]) -> str:
     """Return which fact no chip has told yet that the row depends on; "" if none."""
-    silent = [chip.physical_id for chip in chips if not _has_told_model(chip)]
+    silent = [chip.physical_id for chip in chips if not _is_model_known(chip)]
     if silent:
         listed = ", ".join(map(str, silent))
         return f"the driver does not tell the model and board of chip {listed}"
@@ -112,7 +112,7 @@ def find_contradiction(
         if outside:
             return f"chip {outside[0]} is none of the {row.name} that is served"
         key = _key(facts_of(members), row.chip_count - 1)
-        if not is_chosen and not find_untold(members) and key != row.key:
+        if not is_chosen and not find_unknown(members) and key != row.key:
             return f"the chips are those of {key!r}, and served as {row.key!r}"
     return ""
 
@@ -151,7 +151,7 @@ def facts_of(line: Iterable[Identity]) -> Facts:
     )
 
 
-def _has_told_model(chip: Identity) -> bool:
+def _is_model_known(chip: Identity) -> bool:
     return bool(chip.name) and chip.board_id is not None
 
 

@@ -285,7 +285,7 @@ class ChipReader:
                 found[place] = chip
         self._chips = self._without_doubles(found, problems)
         self._unidentified = tuple(problems)
-        self._version = _told(self._library.version, "", or_=self._version) or ""
+        self._version = _ask(self._library.version, "", or_=self._version) or ""
 
     def _places(
         self, cards: Iterable[int], problems: list[tuple[int, int, str]]
@@ -365,9 +365,11 @@ class ChipReader:
         earlier = known.identity
         identity = replace(
             ids,
-            ip=_told_now(library.address, "", place, earlier.ip),
-            superpod=_told_now(library.super_pod, NO_SUPERPOD, place, earlier.superpod),
-            virtual=_told_now(library.virtual, _NO_PARTS, place, earlier.virtual),
+            ip=_ask_again(library.address, "", place, earlier.ip),
+            superpod=_ask_again(
+                library.super_pod, NO_SUPERPOD, place, earlier.superpod
+            ),
+            virtual=_ask_again(library.virtual, _NO_PARTS, place, earlier.virtual),
         )
         now = self._now_s()
         if now - known.fixed_at >= FIXED_EACH_S:
@@ -383,19 +385,19 @@ class ChipReader:
         """Return an identity with those fixed facts that it lacks, like the model."""
         library = self._library
         if identity.name is None:
-            name, cores = _told(library.chip_info, ("", 0), *place) or (None, None)
+            name, cores = _ask(library.chip_info, ("", 0), *place) or (None, None)
             identity = replace(identity, name=name or None, ai_core_count=cores or None)
         if not identity.board_id:  # 0: asked again
-            board_id = _told(library.board_id, 0, *place)
+            board_id = _ask(library.board_id, 0, *place)
             identity = replace(identity, board_id=board_id)
         if identity.product_type is None:
-            product_type = _told(library.product_type, "", *place)
+            product_type = _ask(library.product_type, "", *place)
             identity = replace(identity, product_type=product_type)
         if identity.memory_mb is None:
-            memory_mb = _told(library.memory_mb, 0, *place)
+            memory_mb = _ask(library.memory_mb, 0, *place)
             identity = replace(identity, memory_mb=memory_mb or None)
         if identity.numa is None:
-            cpus = _told(library.near_cpus, "", *place)
+            cpus = _ask(library.near_cpus, "", *place)
             numa = None if cpus is None else self._numa(cpus)
             identity = replace(identity, numa=numa)
         return identity
@@ -430,7 +432,7 @@ def _store(events: dict[tuple[int, int], T], key: tuple[int, int], value: T) -> 
         del events[next(iter(events))]
 
 
-def _told(
+def _ask(
     function: Callable[..., T], absent: T, *place: int, or_: T | None = None
 ) -> T | None:
     """Return `function(*place)`; `absent` if the driver says that there is none.
@@ -444,7 +446,7 @@ def _told(
         return absent if error.code in ABSENT else or_
 
 
-def _told_now(
+def _ask_again(
     function: Callable[..., T], absent: T, place: Place, earlier: T | None
 ) -> T | None:
     """Return `function(*place)`, of a fact that was told `earlier` and may change.
@@ -453,4 +455,4 @@ def _told_now(
         `earlier` if the call has failed. So it is if the driver says now that there is
         none: a chip that has told a fact supports the question.
     """
-    return _told(function, absent if earlier is None else earlier, *place, or_=earlier)
+    return _ask(function, absent if earlier is None else earlier, *place, or_=earlier)

@@ -111,10 +111,6 @@ class PlayedLibrary:
         parts = self._fact("virtual", card, device, "virtual")
         return parts
 
-    def network(self, card: int, device: int) -> int:
-        self._chip("network", card, device)
-        return 0
-
     def near_cpus(self, card: int, device: int) -> str:
         self._chip("near_cpus", card, device)
         return ""

@@ -23,7 +23,6 @@ FACTS: Mapping[str, Callable[[int], Any]] = {
     "chip_info": lambda _chip: ("Ascend910", 24),
     "board_id": lambda _chip: 0xB0,
     "product_type": lambda _chip: "",
-    "network": lambda _chip: 0,
     "pids": lambda chip: (100 + chip,),
     "address": lambda chip: f"10.0.0.{chip + 1}",
     "memory_mb": lambda _chip: 65536,
