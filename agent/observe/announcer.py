@@ -260,8 +260,8 @@ class Announcer:
                 anew, and nothing is announced.
         """
         if text:
-            log.warning("the agent has begun anew", extra={"reason": text})
-            self._record("NpuProductChanged", f"the agent has begun anew: {text}")
+            log.warning("the agent begins anew", extra={"reason": text})
+            self._record("NpuProductChanged", f"the agent begins anew: {text}")
 
     def driver_problem(self, problem: str) -> None:
         """Log that the driver cannot be read, or that it can be read again.

@@ -120,7 +120,7 @@ async def test_a_node_that_shows_more_chips_begins_anew_beside_running_pods(
     await until_ready(site, f"the wrong product row: {wrong}")
     site.product = WHOLE
     await site.until_allocatable(7)
-    await until_told(site, "NpuProductChanged", f"the agent has begun anew: {wrong}")
+    await until_told(site, "NpuProductChanged", f"the agent begins anew: {wrong}")
 
     await until_ready(site)
     await until_status(site, lambda found: found["product"] == WHOLE.key)

@@ -138,7 +138,7 @@ class DcmiDriver:
             if worker.waiting:
                 self._last_message = self._convert(worker.take())
                 is_complete = _is_complete(self._last_message)
-                worker.record_sight(is_complete=is_complete)
+                worker.record_message(is_complete=is_complete)
                 if is_complete:
                     self._reload_each_s = RELOAD_EACH_S
             elif self._is_due:

@@ -260,20 +260,22 @@ class Library:
         asked for only if libdcmi has no usable IPv4 address.
 
         Raises:
-            CallError: No usable address was found, and one could not be read.
+            CallError: No usable address was found, and one could not be read. Its code
+                is in `ABSENT` if libdcmi supports the question for no type of address.
         """
-        failure: CallError | None = None
+        failures: list[CallError] = []
         for ip_type in (_IPV4, _IPV6):
             try:
                 found = self._address(card, device, ip_type)
             except CallError as error:
-                if error.code != NOT_CONFIGURED and error.code not in ABSENT:
-                    failure = failure or error
+                if error.code != NOT_CONFIGURED:
+                    failures.append(error)
             else:
                 if found:
                     return found
-        if failure is not None:
-            raise failure
+        failed = [error for error in failures if error.code not in ABSENT]
+        if failed or len(failures) == len((_IPV4, _IPV6)):
+            raise (failed or failures)[0]
         return ""
 
     def _address(self, card: int, device: int, ip_type: int) -> str:

@@ -112,7 +112,7 @@ class Worker:
         """Whether the worker process has ended; one within the kernel ends late."""
         return self._process.poll() is not None
 
-    def record_sight(self, *, is_complete: bool) -> None:
+    def record_message(self, *, is_complete: bool) -> None:
         """Note whether its last message has shown all chips that are expected."""
         if is_complete:
             self.incomplete_since_s = None

@@ -100,7 +100,7 @@ class PlayedLibrary:
         return int(self._fact("memory_mb", card, device, "memory_mb"))
 
     def address(self, card: int, device: int) -> str:
-        return str(self._fact("address", card, device, "ip"))
+        return self._chip("address", card, device).ip or ""
 
     def super_pod(self, card: int, device: int) -> SuperPodPlace:
         place: SuperPodPlace = self._fact("super_pod", card, device, "superpod")
