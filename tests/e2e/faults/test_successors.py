@@ -22,10 +22,10 @@ from tests.e2e.pods import container, pod
 
 pytestmark = pytest.mark.faults
 
-_COUNT = 50
+_COUNT = 52
 _SUBSCRIBE, _NOT_SUPPORTED = "dcmi_subscribe_fault_event", -8255
 #: So many at a time, each with its share of the chips.
-_LANES = 2
+_LANES = 4
 _CHIPS = 8
 #: Each writes down its process for each of its chips, by the number of the node.
 _SAYS = """
