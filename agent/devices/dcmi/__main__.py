@@ -7,11 +7,10 @@ process.
 
 The agent sends the process one message. It has the path of the library, the ids of the
 chips that earlier processes have identified, and the calls to skip for a while because
-these processes hung or died in them. Whenever the state of a chip has changed, and each
-minute, the process sends the states of all chips. Each further byte of the agent asks
-for a look: every chip is read at once, and what was read is sent even if nothing has
-changed, with the time at which the look began. To end the process, the agent kills it
-with SIGKILL.
+these processes hung or died in them. Whenever the state of a chip has changed, the
+process sends the states of all chips. Each further byte of the agent asks for a look:
+every chip is read at once, and what was read is sent even if nothing has changed, with
+the time at which the look began. To end the process, the agent kills it with SIGKILL.
 """
 
 import ctypes
@@ -36,9 +35,6 @@ from agent.devices.dcmi.values import Code, Identity, Survey
 #: Pause before a failed library is loaded again: at boot the driver comes late. Unit:
 #: seconds.
 AGAIN_S = 2.0
-#: Longest time between two messages: what the agent waits for ends with time, too.
-#: Unit: seconds.
-SEND_EACH_S = 60.0
 #: Highest number of events between two surveys. Polling shows what does not fit.
 _MOST_EVENTS = 1000
 #: `assertion` of an event whose fault is over.
@@ -66,9 +62,9 @@ class Worker:
     def run(self) -> None:
         """Load libdcmi, then send the chips' states to the agent on each change.
 
-        They are also sent each minute. If the states cannot be read, the reason is sent
-        instead. If libdcmi cannot be loaded, loading is tried again every 2 s. The
-        method returns when the agent ends.
+        If the states cannot be read, the reason is sent instead. If libdcmi cannot be
+        loaded, loading is tried again every 2 s. The method returns when the agent
+        ends.
         """
         order = _receive(self._sock)
         now = time.monotonic()
@@ -82,15 +78,13 @@ class Worker:
                 return
             chip_reader = self._load(order["library"], order["chips"])
         sent: Survey | str = ""
-        sent_s = 0.0
         while True:
             has_events = self._pass_events(chip_reader)
             began_s = time.monotonic()
             survey = self._survey(chip_reader, is_asked=self._is_asked)
-            is_due = began_s - sent_s >= SEND_EACH_S
-            if has_events or survey != sent or self._is_asked or is_due:
+            if has_events or survey != sent or self._is_asked:
                 self._send(survey, began_s if self._is_asked else None)
-                sent, sent_s = survey, began_s
+                sent = survey
             if self._sleep(chip_reader.pause_s):
                 return
 

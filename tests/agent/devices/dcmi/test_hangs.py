@@ -138,11 +138,6 @@ def find_breach(node: HungNode, method: str, place: Place, moment: Moment) -> st
     is_start = moment is Moment.START
     wanted = replace(
         WELL,
-        details={
-            chip: details
-            for chip, details in WELL.details.items()
-            if not (is_start and is_out and chip == CHIP)
-        },
         # the agent does not remember the version, and cannot ask without cards
         driver_version="" if is_start and method in OF_NODE else WELL.driver_version,
     )

@@ -98,12 +98,12 @@ class Cell:
         absent = set(self.lost if self.method == "codes" else ())
         if self.moment is Moment.START:
             absent |= set(self.unread)
-        told = {chip: WELL.details[chip] for chip in EVERY_CHIP if chip not in absent}
+        # what a chip has told holds while it is away: pods that have it need it
         virtual = tuple(part for part in WELL.virtual if part[0] not in absent)
         # the agent does not remember the version, and cannot ask without cards
         is_unknown = self.moment is Moment.START and self.method in OF_NODE
         version = "" if is_unknown and self.code else WELL.driver_version
-        return replace(WELL, details=told, virtual=virtual, driver_version=version)
+        return replace(WELL, virtual=virtual, driver_version=version)
 
 
 def outcomes_of(method: str) -> Iterator[Outcome]:
