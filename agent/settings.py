@@ -76,6 +76,11 @@ class Settings:
     state_dir: Path = option(
         Path("/var/lib/ascend-agent"), "where the journal of holds is kept"
     )
+    memory_dir: Path | None = option(
+        None,
+        "where the driver dcmi keeps what its chips have told, for the next boot too; "
+        "without it in --state-dir",
+    )
     driver: str = option(
         "auto",
         "who knows the chips: dcmi (Huawei's libdcmi.so), simulated (a file), or auto: "

@@ -71,7 +71,8 @@ def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
             else f"no {find_library.LIBRARY} in {searched}",
         )
     library = library or find_library.FOLDERS[0] / find_library.LIBRARY
-    memory = Memory(settings.state_dir, settings.node_name)
+    directory = settings.memory_dir or settings.state_dir
+    memory = Memory(directory, settings.node_name)
     return Choice(
         driver=DcmiDriver(
             library,

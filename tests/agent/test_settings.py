@@ -49,6 +49,7 @@ def test_the_node_name_alone_is_enough() -> None:
         kubeconfig=None,
         service_account_dir=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
         state_dir=Path("/var/lib/ascend-agent"),
+        memory_dir=None,
         driver="auto",
         dcmi_library=None,
         product="",

@@ -121,7 +121,9 @@ def test_with_chips_the_agent_may_load_the_drivers_library(tmp_path: Path) -> No
         "/usr/local/Ascend/driver": "/usr/local/Ascend/driver",
         "/usr/local/dcmi": "/usr/local/dcmi",
         "/dev": "/dev",
+        "/var/lib/ascend-agent-chips": "/var/lib/ascend-agent",
     }
+    assert "--memory-dir=/var/lib/ascend-agent-chips" in pod["containers"][0]["args"]
 
 
 def test_with_cdi_the_agent_may_write_the_spec(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ _MADE = (
     # Where buildah remembers layers, whatever store it is given.
     "/var/lib/containers",
     "/var/lib/containers/cache",
+    "/var/lib/ascend-agent",
     "/var/lib/cni",
     "/var/lib/cni/results",
     "/var/lib/cni/results/*",
