@@ -21,6 +21,8 @@ from tests.agent.devices.dcmi.booting import STEP_S, Node
 from tests.agent.devices.played_library import ATLAS_A2, server
 from tests.agent.node import HOST_IP, NodeLedger, pod, running
 
+pytestmark = pytest.mark.tables
+
 #: The chip of the pod.
 CHIP = 1
 WAIT_S = 150.0

@@ -70,8 +70,8 @@ class Conversion:
         """
         self._key = product
         self._known_rows = known.products
-        #: {physical id: facts that earlier agents were told}
-        self._known_identities = {chip.physical_id: chip for chip in known.identities}
+        #: {physical id: all that was ever told of a chip}, also of missing chips
+        self._identities = {chip.physical_id: chip for chip in known.identities}
         self._wait_s = wait_s
         self._device_ids = device_ids
         #: when the wait for a complete survey is over; the first survey begins it
@@ -163,17 +163,17 @@ class Conversion:
                 place = last.identity
                 if place.card == card and device in (place.device, -1):
                     states.setdefault(chip, replace(last, unread=reason))
-        return {chip: self._complete(look) for chip, look in sorted(states.items())}
+        merged = {chip: self._complete(look) for chip, look in sorted(states.items())}
+        self._identities |= {chip: look.identity for chip, look in merged.items()}
+        return merged
 
     def _complete(self, state: ChipState) -> ChipState:
         """Return `state`; what it does not tell comes from earlier states."""
         chip = state.identity.physical_id
         last = self._last_states.get(chip)
+        identity = state.identity.or_known(self._identities.get(chip, state.identity))
         if last is None:
-            earlier = self._known_identities.get(chip, state.identity)
-            identity = state.identity.or_known(earlier)
             return replace(state, identity=identity, was_read=not state.unread)
-        identity = state.identity.or_known(last.identity)
         if state.unread:
             return replace(last, identity=identity, unread=state.unread)
         return replace(
@@ -190,13 +190,6 @@ class Conversion:
         return Known(
             self._next_products, tuple(identities[chip] for chip in sorted(identities))
         )
-
-    @property
-    def _identities(self) -> dict[int, Identity]:
-        """{physical id: all that was ever told of a chip}, also of missing chips."""
-        return self._known_identities | {
-            chip: state.identity for chip, state in self._last_states.items()
-        }
 
     # -- rows ------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ Source:
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
 from agent.devices.dcmi.values import Identity, SuperPodPlace
@@ -215,7 +216,19 @@ def line_of(chip: Identity) -> str:
 
     In Kubernetes, the chip with physical id 3 of that line has the name "Ascend910-3".
     """
-    key = _key(facts_of([chip]), 0)
+    return _line(chip.name or "", chip.board_id or 0, chip.product_type)
+
+
+@lru_cache(maxsize=256)
+def _line(name: str, board_id: int, product_type: str | None) -> str:
+    facts = Facts(
+        name=name,
+        board_id=board_id,
+        ai_core_count=0,
+        product_type=product_type,
+        superpod=None,
+    )
+    key = _key(facts, 0)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 

@@ -24,6 +24,8 @@ from tests.agent.devices.played_library import (
     SERVERS,
 )
 
+pytestmark = pytest.mark.tables
+
 #: Time in which all cards have come, and until the last is read. Unit: seconds.
 ALL_COME_S = 60.0
 READ_S = 64.0

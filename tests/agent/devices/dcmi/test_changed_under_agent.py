@@ -23,6 +23,8 @@ from tests.agent.devices.played_library import (
     server,
 )
 
+pytestmark = pytest.mark.tables
+
 #: Until each change is seen by whoever runs. Unit: seconds.
 SEEN_S = 64.0
 Change = Callable[[Node], None]

@@ -40,6 +40,8 @@ from tests.agent.devices.scripted_library import (
     Place,
 )
 
+pytestmark = pytest.mark.tables
+
 EVERY_CHIP = tuple(range(CHIPS))
 #: Answers that are no errors, and cannot be.
 WRONG: Mapping[str, tuple[object, ...]] = {
