@@ -51,7 +51,6 @@ from tests.agent.devices.scripted_library import (
     ScriptedLibrary,
 )
 
-
 pytestmark = [pytest.mark.looptime, pytest.mark.tables]
 
 #: Deadline of a call, and the back-off: not those of the product.
