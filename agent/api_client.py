@@ -12,7 +12,7 @@ from agent.settings import Settings
 from kube import credentials, kubelet_pods, pods
 from kube.client import Client
 from kube.credentials import Credentials
-from kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
+from kube.errors import KubeError, UnreachableError
 from kube.events import Recorder
 from scheduler_core.wire.pods import NpuPod
 
@@ -83,10 +83,8 @@ class ApiClient:
         """
         try:
             pod = await pods.patch_annotations(self.client, patch, patch.annotations)
-        except NotFoundError:
-            return None
         except KubeError as error:
-            if isinstance(error, ConflictError) and pods.names_other_uid(error):
+            if pods.has_gone(error):
                 return None
             raise PatchError(
                 f"{patch.namespace}/{patch.name}: {error}",

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kube.client import Client, object_path, send_patch
-from kube.errors import ApiError, ConflictError, InvalidError
+from kube.errors import (
+    ApiError,
+    ConflictError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+)
 from kube.objects import Container, Env, Meta, Pod, decode, encode
 from scheduler_core.wire import pods as wire
 
@@ -112,7 +118,7 @@ async def patch_annotations(
     except InvalidError as error:
         # kube-apiserver answers 422 ("immutable") for another UID in a patch, and 409
         # in a Binding. Callers get ConflictError for both.
-        if not names_other_uid(error):
+        if not _names_other_uid(error):
             raise
         raise ConflictError(
             409, "Conflict", error.message, request_line=f"PATCH {path}"
@@ -120,7 +126,14 @@ async def patch_annotations(
     return decode(answer, Pod, path)
 
 
-def names_other_uid(error: ApiError) -> bool:
+def has_gone(error: KubeError) -> bool:
+    """Return whether a request failed because no pod has that name and UID any more."""
+    if isinstance(error, ConflictError):
+        return _names_other_uid(error)
+    return isinstance(error, NotFoundError)
+
+
+def _names_other_uid(error: ApiError) -> bool:
     """Return whether a write was refused because the object has another UID.
 
     Any other conflict (409) comes from concurrent writes, after which the same write

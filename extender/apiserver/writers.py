@@ -13,7 +13,6 @@ from extender.preemption.attempt import Outcome, Victim
 from kube import configmaps, objects, pods, workloads
 from kube.client import Client
 from kube.errors import (
-    ConflictError,
     KubeError,
     NotFoundError,
     TooManyRequestsError,
@@ -140,7 +139,7 @@ class KubeJobs:
             outcome = Outcome.BUDGET
         except KubeError as error:
             outcome = Outcome.GONE
-            if not _has_gone(error):
+            if not pods.has_gone(error):
                 outcome = Outcome.FAILED
                 log.warning(
                     "pod not evicted", extra={"pod": victim.title, "error": str(error)}
@@ -175,10 +174,3 @@ class KubeJobs:
 def pod_regarding(pod: NpuPod) -> Regarding:
     """Return the reference to a pod for the `regarding` field of an event."""
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-
-
-def _has_gone(error: KubeError) -> bool:
-    """Whether a pod that was to be evicted does not exist any more."""
-    if isinstance(error, ConflictError):
-        return pods.names_other_uid(error)
-    return isinstance(error, NotFoundError)

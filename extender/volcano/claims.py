@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from kube.errors import ConflictError, KubeError, NotFoundError
-from kube.pods import names_other_uid
+from kube.errors import KubeError
+from kube.pods import has_gone
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
@@ -98,12 +98,10 @@ class ClaimWriter:
                 return
             try:
                 await self._annotate(mark.pod, dict.fromkeys(mark.keys))
-            except NotFoundError:
-                log.debug("pod has gone", extra={"uid": uid})
-            except ConflictError as error:
-                if not names_other_uid(error):
+            except KubeError as error:
+                if not has_gone(error):
                     raise
-                log.debug("another pod has its name", extra={"uid": uid})
+                log.debug("pod has gone", extra={"uid": uid})
             mark.keys.clear()
             if not mark.is_wanted:  # put may wait for the lock
                 self.forget(uid)
