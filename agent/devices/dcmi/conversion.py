@@ -2,8 +2,8 @@
 
 The library (libdcmi) runs in a process of its own. A survey has the states of all
 chips, as that process read them at one time. What a survey does not tell is no news:
-the reading then has the last value that was told. Only the agent's memory has these
-values, so a restarted agent begins without them.
+the reading then has the last value that was told. Facts like models and addresses
+outlive the agent (`memory`); faults and processes do not.
 
 The first reading decides which rows of the product table are served, and they stay.
 So it is not made before the survey is complete, or `wait_s` are over.
@@ -16,7 +16,7 @@ from math import inf
 from agent.devices.board_size import UnknownMachineError, fit_row
 from agent.devices.dcmi import machine
 from agent.devices.dcmi.memory import Known
-from agent.devices.dcmi.values import ChipState, Code, Identity, SuperPodPlace, Survey
+from agent.devices.dcmi.values import NO_SUPERPOD, ChipState, Code, Identity, Survey
 from agent.devices.reading import (
     UNKNOWN,
     ChipDetails,
@@ -35,9 +35,6 @@ NETWORK_CODES = frozenset({0x81078603, 0x81078607, 0x110000002, 0x110001024})
 #: The driver's value for a number that it does not have; -1 in a reading.
 _NONE = 0xFFFFFFFF
 NOTHING = Known()
-_NOWHERE = SuperPodPlace(
-    super_device_id=UNKNOWN, super_pod_id=UNKNOWN, server_index=UNKNOWN
-)
 
 
 class IncompleteError(Exception):
@@ -109,16 +106,19 @@ class Conversion:
         self._last_s = now_s
         if self._survey_end_s == inf:
             self._survey_end_s = now_s + self._wait_s
-        self._count_events(_by_id(survey.chips))
-        states = self._merge(survey)
+        surveyed = _by_id(survey.chips)
+        self._count_events(surveyed)
+        states = self._merge(surveyed, survey)
         identities = [look.identity for look in states.values()]
-        incomplete = self._why_incomplete(identities, survey)
         if not self._products:
             _check_readable(states)
+            incomplete = self._why_incomplete(identities, survey)
             self._products = self._first_rows(identities, incomplete, now_s)
         changed_row, rows = self._changed_row(identities, now_s)
-        is_over = not incomplete or now_s >= self._contradiction_end_s
-        begins_anew = bool(changed_row) and is_over
+        begins_anew = bool(changed_row) and (
+            now_s >= self._contradiction_end_s
+            or not self._why_incomplete(identities, survey)
+        )
         self._next_products = rows if begins_anew else self._products
         outside: list[Unread] = []
         for chip, look in list(states.items()):
@@ -152,12 +152,18 @@ class Conversion:
         ends = (self._survey_end_s, self._contradiction_end_s)
         return min((end_s for end_s in ends if end_s > self._last_s), default=inf)
 
-    def _merge(self, survey: Survey) -> dict[int, ChipState]:
+    def _merge(
+        self, surveyed: Mapping[int, ChipState], survey: Survey
+    ) -> dict[int, ChipState]:
         """Return the states of a survey, with the last values of what it does not tell.
 
         A chip that was read before and cannot be identified now has its last state.
+
+        Args:
+            surveyed: {physical id: state} of `survey`.
+            survey: Has the places that could not be identified.
         """
-        states = _by_id(survey.chips)
+        states = dict(surveyed)
         for card, device, reason in survey.unidentified:
             for chip, last in self._last_states.items():
                 place = last.identity
@@ -312,7 +318,7 @@ class Conversion:
         read = [look for look in line if not look.unread or look.was_read]
         identities = self._identities_of(product, line)
         facts = machine.facts_of(identities.values())
-        superpod = facts.superpod or _NOWHERE
+        superpod = facts.superpod or NO_SUPERPOD
         return Reading(
             product=product,
             chip_name=facts.name,
@@ -481,7 +487,7 @@ def _details(identity: Identity, *, is_late: bool) -> ChipDetails:
     Args:
         is_late: Whether a chip that has told no address by now counts as without one.
     """
-    superpod = identity.superpod or _NOWHERE
+    superpod = identity.superpod or NO_SUPERPOD
     return ChipDetails(
         chip=identity.physical_id,
         logic_id=identity.logic_id,

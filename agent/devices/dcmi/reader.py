@@ -140,8 +140,7 @@ class ChipReader:
         A chip with faults is read each second, and one with a new event at once. A
         chip without is read each second too, or each 10 s if libdcmi has events.
         Identities (like ids and addresses) and the version are read each 60 s, the
-        model and the like each 10 min. What
-        cannot be identified is tried at each call.
+        model and the like each 10 min. What cannot be identified is tried at each call.
 
         Args:
             is_asked: Whether every chip is to be read now.
@@ -156,8 +155,7 @@ class ChipReader:
         elif self._unidentified:
             self._identify(is_known_enough=True)
         for chip in self._chips.values():
-            each_s = self._look_each_s if chip.is_quiet else LOOK_EACH_S
-            if is_asked or self._now_s() - chip.read_at >= each_s:
+            if is_asked or self._now_s() >= self._due_s(chip):
                 chip.read_at = self._now_s()
                 chip.state = self._read(chip)
         chips = sorted(self._chips.values(), key=lambda chip: chip.identity.physical_id)
@@ -176,11 +174,11 @@ class ChipReader:
         if self._unidentified or not self._chips:
             return LOOK_EACH_S
         now = self._now_s()
-        return min(
-            max(0.0, chip.read_at + each_s - now)
-            for chip in self._chips.values()
-            for each_s in (self._look_each_s if chip.is_quiet else LOOK_EACH_S,)
-        )
+        return max(0.0, min(map(self._due_s, self._chips.values())) - now)
+
+    def _due_s(self, chip: _Chip) -> float:
+        """Return when a chip is to be read again, if no event comes."""
+        return chip.read_at + (self._look_each_s if chip.is_quiet else LOOK_EACH_S)
 
     def _read(self, chip: _Chip) -> ChipState | None:
         """Return the state of one chip; None if the driver no longer has that chip."""
