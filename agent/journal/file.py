@@ -21,17 +21,16 @@ damaged. An unusable journal is set aside for people, which means renamed to
 
 import os
 import re
-import secrets
 import sys
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -47,6 +46,8 @@ _MAX_BYTES = 64 << 20
 #: Number of unusable journals kept for people. Each reboot leaves one, and they must
 #: not fill the disk.
 KEPT_ASIDE = 10
+#: Of the temporary files of this process.
+_NUMBERS: Final = count(1)
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
 
 #: A chip id, below a limit above all products: a hold of chip 10^12 would need a mask
@@ -128,25 +129,26 @@ class JournalError(Exception):
 class Journal:
     """Journal file that stores the holds of one node."""
 
-    def __init__(self, path: Path, *, boot_id: str, node: str) -> None:
+    def __init__(
+        self, path: Path, *, boot_id: str, node: str, numbers: Iterator[int] = _NUMBERS
+    ) -> None:
         """Construct without touching the disk.
 
         Args:
             path: Path of the journal; its directory must exist.
             boot_id: Id of the machine's present boot (/proc/sys/kernel/random/boot_id).
             node: Name of the Kubernetes node that this agent serves.
+            numbers: Of its temporary files: of the process, since an agent that begins
+                anew in its process may meet a write of the one before.
         """
         self._path = path
         self._old = path.with_name(f"{path.name}.old")
         self._boot_id = boot_id
         self._node = node
-        self._numbers = count(1)
+        self._numbers = numbers
         #: number of the latest write that may replace the journal
         self._newest = 0
         self._lock = threading.Lock()
-        #: part of temporary names: an agent that begins anew in its process may meet a
-        #: write of the one before
-        self._tag = secrets.token_hex(4)
 
     def write(self, entries: Sequence[HoldEntry]) -> None:
         """Replace the journal's content by these entries.
@@ -167,7 +169,7 @@ class Journal:
             number = next(self._numbers)
             self._newest = max(number, self._newest)
         content = encode(entries, boot_id=self._boot_id, node=self._node)
-        temporary = f"{self._path}.tmp-{self._tag}-{number}"
+        temporary = f"{self._path}.tmp-{number}"
         try:
             _create(temporary, content)
             with self._lock:

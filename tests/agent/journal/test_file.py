@@ -3,8 +3,9 @@
 import os
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,10 @@ HOLD = HoldEntry(
 LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), need=1)
 
 
-def journal_in(directory: Path) -> Journal:
-    return Journal(directory / "holds", boot_id="boot-1", node="n1")
+def journal_in(directory: Path, numbers: Iterator[int] | None = None) -> Journal:
+    return Journal(
+        directory / "holds", boot_id="boot-1", node="n1", numbers=numbers or count(1)
+    )
 
 
 def encoded(*entries: HoldEntry, boot_id: str = "boot-1", node: str = "n1") -> bytes:
@@ -339,7 +342,7 @@ def test_the_disk_being_full_leaves_the_old_journal() -> None:
 
 def test_a_write_that_hung_gives_way_to_the_newer_one(tmp_path: Path) -> None:
     holds = journal_in(tmp_path)
-    stalled = tmp_path / f"holds.tmp-{holds._tag}-1"
+    stalled = tmp_path / "holds.tmp-1"
     os.mkfifo(stalled)  # opening it for writing hangs until somebody reads
     older = threading.Thread(target=holds.write, args=([HOLD],))
     older.start()
@@ -358,8 +361,9 @@ def test_a_write_that_hung_gives_way_to_the_newer_one(tmp_path: Path) -> None:
 def test_a_write_that_hung_does_not_replace_the_journal_of_the_next_agent(
     tmp_path: Path,
 ) -> None:
-    ended, begun = journal_in(tmp_path), journal_in(tmp_path)
-    stalled, disk = tmp_path / f"holds.tmp-{ended._tag}-1", tmp_path / "disk"
+    numbers = count(1)
+    ended, begun = journal_in(tmp_path, numbers), journal_in(tmp_path, numbers)
+    stalled, disk = tmp_path / "holds.tmp-1", tmp_path / "disk"
     os.mkfifo(stalled)
     os.link(stalled, disk)
     older = threading.Thread(target=ended.write, args=([HOLD],))

@@ -3,6 +3,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -192,19 +193,19 @@ async def test_closing_waits_for_a_write_a_moment_and_then_makes_it_void(
     tmp_path: Path,
 ) -> None:
     now, failures = current(pod("train", [0, 1], 1)), list[str]()
-    ended = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
+    ended = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE, numbers=count(1))
     book = writer_of(ended, now, failures.append)
     now.mounts_for("train", 0, 1)
     await book.write()
     now.delete("train")
-    os.mkfifo(tmp_path / f"holds.tmp-{ended._tag}-2")
+    os.mkfifo(tmp_path / "holds.tmp-2")
     now.update(pod("next", [2], 2))
     now.mounts_for("next", 2)
     writing = asyncio.create_task(book.write())
     await book.close()
     await writing
     stored = entries(tmp_path / "holds")
-    await asyncio.to_thread((tmp_path / f"holds.tmp-{ended._tag}-2").read_bytes)
+    await asyncio.to_thread((tmp_path / "holds.tmp-2").read_bytes)
     await asyncio.wait({book._call} if book._call else set())
 
     assert [entry.chips for entry in stored] == [(0, 1)]
