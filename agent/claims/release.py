@@ -134,12 +134,11 @@ def pods_to_check_for_processes(
             ended pod with a hold whose ids pod-resources no longer shows.
     """
     return frozenset(
-        hold.owner.uid
+        uid
         for hold in ledger.holds.values()
-        if hold.owner is not None
-        and not values.is_alive(ledger, hold.owner.uid)
+        if (uid := _ended_pod_of(ledger, hold))
         and (
-            _has_owner_released(ledger, hold, hold.owner)
+            hold.owner is not None and _has_owner_released(ledger, hold, hold.owner)
             if ids is None
             else ids.issuperset(hold.kubelet_ids)
         )
@@ -199,7 +198,7 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
     reconciler's next pass.
 
     A hold is released if all its ids are in `ids` and no process is on its chips or
-    left over from its pod.
+    left over from its pod. The pod of a hold without a known owner is `_ended_pod_of`.
 
     Args:
         ids: Ids that the kubelet offers or has given out.
@@ -207,12 +206,28 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
     ended = {
         hold.sequence
         for hold in ledger.holds.values()
-        if hold.owner is not None
-        and not values.is_alive(ledger, hold.owner.uid)
+        if _ended_pod_of(ledger, hold)
         and ids.issuperset(hold.kubelet_ids)
         and not _is_in_use(ledger, hold)
     }
     return drop_idle_slots(_drop_holds(ledger, ended)) if ended else ledger
+
+
+def _ended_pod_of(ledger: Ledger, hold: Hold) -> str:
+    """Return the uid of the ended pod whose hold this is; "" if there is none.
+
+    A pod may end before pod-resources has shown its ids. Its hold has no known owner
+    then, and belongs to the pod of its slot, if the kubelet gives the ids out again. If
+    the slot's pod was mistaken for another, the kubelet keeps the ids for that one,
+    unless it has forgotten them since.
+    """
+    if hold.owner is not None:
+        return "" if values.is_alive(ledger, hold.owner.uid) else hold.owner.uid
+    slot = ledger.slots.get(hold.slot)
+    is_remembered = ledger.kubelet is not None and hold.sequence > ledger.kubelet_since
+    if slot is None or values.is_fresh(slot) or not is_remembered:
+        return ""
+    return "" if values.is_alive(ledger, slot.uid) else slot.uid
 
 
 def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
@@ -222,7 +237,7 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
     again. A process may be on each unchecked chip. A process on a chip does not count
     if another hold with this chip belongs to a living pod.
     """
-    if hold.owner is not None and hold.owner.uid in ledger.stray_processes:
+    if _ended_pod_of(ledger, hold) in ledger.stray_processes:
         return True
     # containers of one pod can have had the same chips one after the other
     explained = 0

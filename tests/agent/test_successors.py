@@ -156,7 +156,6 @@ async def test_ids_are_unhealthy_for_as_long_as_processes_end_late(
     await site.until_allocatable(8)
 
 
-@pytest.mark.xfail(strict=True, reason="its hold has no owner, and waits for passes")
 async def test_no_successor_is_rejected_of_a_pod_that_ended_before_it_was_known(
     site: Site,
 ) -> None:

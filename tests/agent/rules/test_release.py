@@ -6,9 +6,17 @@ import pytest
 
 from agent.claims import occupancy, values
 from agent.claims.events import Event, PassEnded, PodDeleted, PodUpdated
-from tests.agent.node import TRAIN, confirmed, current, ids, pod, rejected
+from tests.agent.node import TRAIN, NodeLedger, confirmed, current, ids, pod, rejected
 
 ENDS = [PodDeleted("uid-train"), PodUpdated(replace(TRAIN, phase="Succeeded"))]
+
+
+def served() -> NodeLedger:
+    """A node of a known kubelet that has not yet shown whose chip 0 is."""
+    now = current(TRAIN)
+    now.knows_not("train")
+    now.mounts(0)
+    return now
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -34,6 +42,39 @@ def test_ids_of_an_ended_pod_that_the_kubelet_gives_again_bring_their_chips(
 
     assert now.prefers(ids(0, 1), 1) == ids(0)
     assert now.mounts(0) == (0,)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ids_of_a_pod_that_ended_before_it_was_confirmed_bring_their_chips(
+    end: Event,
+) -> None:
+    now = served()
+    now.apply(end)
+    now.looks_again()
+    now.update(pod("next", [0], 2))
+
+    assert now.prefers(ids(0), 1) == ids(0)
+    assert now.mounts(0) == (0,)
+
+
+def test_ids_that_the_kubelet_may_have_forgotten_bring_no_chips() -> None:
+    now = served()
+    now.kubelet = object()  # another process: it may know no ids
+    now.knows_not("train")
+    now.delete("train")
+    now.looks_again()
+    now.update(pod("next", [0], 2))
+
+    assert now.mounts(0) == (1,)
+
+
+def test_a_process_on_the_chip_of_an_unconfirmed_pod_that_ended_keeps_it() -> None:
+    now = served()
+    now.delete("train")
+    now.read_chips(busy=0b1)
+    now.update(pod("next", [0], 2))
+
+    assert now.mounts(0) == (1,)
 
 
 def test_a_process_keeps_the_chip_of_ids_that_the_kubelet_gives_again() -> None:
