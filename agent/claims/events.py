@@ -44,6 +44,11 @@ class ChipsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ChipsUnreadable:
+    """Event: no chip could be read for `conditions.UNREAD_S`."""
+
+
+@dataclass(frozen=True, slots=True)
 class StrayProcessesRead:
     """Event: the kernel showed which processes deleted pods have left behind."""
 
@@ -107,6 +112,7 @@ Event = (
     PodUpdated
     | PodDeleted
     | ChipsRead
+    | ChipsUnreadable
     | StrayProcessesRead
     | PreferenceAsked
     | AllocateAsked

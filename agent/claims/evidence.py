@@ -6,6 +6,9 @@ processes may have ended since, or not yet have been seen. Until a look that beg
 the end has read a chip, the chip is *unchecked*: its ids stay as they were, its hold
 stays, and no other container gets it.
 
+While no chip can be read at all, no look is awaited: what pods leave behind is then
+told by the kernel alone, which shows the processes of their containers.
+
 An ended pod is deleted or terminal.
 """
 
@@ -72,6 +75,8 @@ def _chips_possibly_of(ledger: Ledger, uid: str) -> int:
 def _mark_unchecked(ledger: Ledger, chips: int, now_s: float) -> Ledger:
     if not chips:
         return ledger
+    if ledger.unreadable:
+        return replace(ledger, busy=ledger.busy & ~chips)
     ended_s = dict.fromkeys(chip_sets.ids_of(chips), now_s)
     return replace(ledger, ended_s={**ledger.ended_s, **ended_s})
 
@@ -83,7 +88,19 @@ def take_in_look(ledger: Ledger, event: ChipsRead) -> Ledger:
         for chip, at_s in ledger.ended_s.items()
         if at_s >= event.began_s or event.unread >> chip & 1
     }
-    return replace(ledger, unhealthy=event.unhealthy, busy=event.busy, ended_s=ended_s)
+    return replace(
+        ledger,
+        unhealthy=event.unhealthy,
+        busy=event.busy,
+        ended_s=ended_s,
+        unreadable=False,
+    )
+
+
+def expect_no_look(ledger: Ledger) -> Ledger:
+    """Return the ledger without unchecked chips, until a look has read chips again."""
+    unchecked = values.unchecked_chips(ledger)
+    return replace(ledger, ended_s={}, busy=ledger.busy & ~unchecked, unreadable=True)
 
 
 def assume_no_processes(ledger: Ledger, ids: frozenset[str]) -> Ledger:

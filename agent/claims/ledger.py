@@ -22,6 +22,7 @@ from agent.claims import (
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
+    ChipsUnreadable,
     Effect,
     Event,
     Noted,
@@ -54,7 +55,7 @@ def step(
             ledger, effects = _take_in_pod(ledger, event)
         case PodDeleted():
             ledger = _drop_pod(ledger, event.uid)
-        case ChipsRead() | StrayProcessesRead():
+        case ChipsRead() | ChipsUnreadable() | StrayProcessesRead():
             ledger = _store_reading(ledger, event)
         case PreferenceAsked():
             ledger, preferred = allocate.prefer(ledger, event)
@@ -70,13 +71,17 @@ def step(
     return evidence.note_ends(before, ledger, now_s), effects
 
 
-def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Ledger:
+def _store_reading(
+    ledger: Ledger, event: ChipsRead | ChipsUnreadable | StrayProcessesRead
+) -> Ledger:
     """Store in the ledger the newest facts about chips, or about stray processes.
 
     Stray processes are those that ended pods (deleted or terminal) have left behind.
     """
     if isinstance(event, StrayProcessesRead):
         return release.take_in_stray_processes(ledger, event)
+    if isinstance(event, ChipsUnreadable):
+        return evidence.expect_no_look(ledger)
     return evidence.take_in_look(ledger, event)
 
 

@@ -129,6 +129,7 @@ class Ledger:
     #: {unchecked chip: loop time at which the last pod that had it ended}; seconds. The
     #: first look that begins later and reads the chip ends this
     ended_s: Mapping[int, float] = field(default_factory=dict)
+    unreadable: bool = False  #: no chip could be read for a while: no look is awaited
     #: {uid of a deleted pod with a hold: pids that it has left behind; empty when the
     #: kernel could not tell}
     stray_processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

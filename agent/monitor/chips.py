@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.claims import values
-from agent.claims.events import ChipsRead
+from agent.claims.events import ChipsRead, ChipsUnreadable
 from agent.claims.store import LedgerStore
 from agent.devices.poller import Observation
 from agent.devices.reading import Level, Reading
@@ -129,6 +129,11 @@ class ChipMonitor:
             self._tell_ledger(is_news=False)
         return not self._is_at_rest or bool(self._store.ledger.ended_s)
 
+    def lose_driver(self) -> None:
+        """Have the ledger wait for no look: no chip has been read for `UNREAD_S`."""
+        if not self._store.ledger.unreadable:
+            self._store.apply(ChipsUnreadable())
+
     def apply_fault_config(self, config: FaultConfig) -> None:
         """Replace the fault configuration, and judge the driver's last report again."""
         self._config = config
@@ -220,7 +225,7 @@ class ChipMonitor:
         )
         ledger, version = self._store.ledger, self._store.version
         is_known = (event.unhealthy, event.busy) == (ledger.unhealthy, ledger.busy)
-        if not is_known or ledger.ended_s:
+        if not is_known or ledger.ended_s or ledger.unreadable:
             self._store.apply(event)
         if is_news and self._store.version == version:
             self._store.wake()  # the node report shows what the ledger does not hold

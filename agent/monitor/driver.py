@@ -65,6 +65,9 @@ class DriverMonitor:
             self.changed_row = reading.changed_row
             if reading.begins_anew:
                 self.begins_anew.set()
+        if self.why_not_ready() is not None:
+            for monitor in self._chip_monitors:
+                monitor.lose_driver()
         lines = reading.lines if reading is not None else ()
         readings = {line.product.resource: line for line in lines}
         needs_more = [

@@ -34,8 +34,9 @@ class World(Announced):
             loop_s=lambda: self.now_s,
             wall_ms=lambda: round((EPOCH_S + self.now_s) * 1000),
         )
+        self.store = current()
         self.chips = ChipMonitor(
-            current(),
+            self.store,
             reading=GOOD,
             recover_s=1.0,
             announcer=self.announcer,
@@ -87,6 +88,18 @@ def test_readiness_event_status_and_metric_say_since_when_readings_are_old() -> 
         "stale": 1,
         "read": EPOCH_S + 1,
     }
+
+
+def test_the_ledger_waits_for_no_look_while_readings_are_old() -> None:
+    world, found = World(), []
+    for at_s in (UNREAD_S, 1.0 + UNREAD_S):
+        world.now_s = at_s
+        world.fails()
+        found.append(world.store.ledger.unreadable)
+    world.reads()
+
+    assert found == [False, True]
+    assert not world.store.ledger.unreadable
 
 
 def test_a_driver_that_is_away_for_a_moment_makes_no_event() -> None:

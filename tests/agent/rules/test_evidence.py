@@ -10,11 +10,13 @@ from agent.claims.events import (
     AllocateAsked,
     AwaitLook,
     ChipsRead,
+    ChipsUnreadable,
     Effect,
     Granted,
     PodDeleted,
     Preferred,
     Refused,
+    StrayProcessesRead,
 )
 from scheduler_core.node import chips as chip_sets
 from tests.agent.node import (
@@ -74,6 +76,49 @@ def test_a_process_that_is_seen_after_its_pods_end_takes_exactly_its_ids() -> No
 
     assert now.unhealthy_ids() == ids(0)
     assert now.affinity.releasing == (0,)
+
+
+def test_where_no_chip_can_be_read_no_look_is_awaited() -> None:
+    now = ended()
+    now.knows_not("train")
+    now.passes(looks=False)
+    before = now.affinity.held
+
+    now.apply(ChipsUnreadable())
+    now.passes(looks=False)
+
+    assert before == (0,)
+    assert now.affinity.held == now.affinity.releasing == ()
+    assert now.unhealthy_ids() == ()
+
+
+def test_of_a_pod_that_ends_where_no_chip_can_be_read_the_kernel_tells() -> None:
+    now = confirmed()
+    now.read_chips(busy=0b1)
+    now.apply(ChipsUnreadable())
+    now.delete("train")
+    now.knows_not("train")
+    now.apply(StrayProcessesRead(frozenset({"uid-train"}), {"uid-train": (42,)}))
+    now.passes(looks=False)
+    with_process = now.affinity.held
+
+    now.apply(StrayProcessesRead(frozenset({"uid-train"}), {}))
+    now.passes(looks=False)
+
+    assert with_process == (0,)
+    assert now.affinity.held == ()
+
+
+def test_a_look_is_awaited_again_once_chips_can_be_read() -> None:
+    now = confirmed()
+    now.apply(ChipsUnreadable())
+    now.read_chips(busy=0b1)
+
+    now.delete("train")
+    now.knows_not("train")
+    now.passes(looks=False)
+
+    assert now.affinity.held == (0,)
 
 
 def test_no_process_before_its_end_does_not_free_the_chips_of_a_pod() -> None:
