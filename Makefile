@@ -31,10 +31,10 @@ scenarios: $(VENV)/run.stamp ## the scenarios that ship, and one of every fault:
 	@set -e; for file in $(wildcard docs/examples/scenarios/*.yaml) tests/sandbox/scenario/tour.yaml; do $(BIN)/ascend-sandbox run $$file; done
 
 test: check ## everything that CI checks: format, lint, types, contracts, stubs, tests
-	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not tables"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not long"
 
-tables: $(VENV)/dev.stamp ## the long tests of the driver: each outcome of each call, each order of a boot
-	@$(BIN)/python -m pytest -q -n $(WORKERS) -m tables tests/agent
+long: $(VENV)/dev.stamp ## the long tests: each outcome of each call of the driver, each order of a boot, …
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m long
 
 .PHONY: fuzz
 # FUZZ_INPUTS=1000000, FUZZ_SECONDS=60, FUZZ_SEED=1, FUZZ_ONLY=annotation

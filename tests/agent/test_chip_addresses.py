@@ -21,7 +21,7 @@ from tests.agent.devices.dcmi.booting import STEP_S, Node
 from tests.agent.devices.played_library import ATLAS_A2, server
 from tests.agent.node import HOST_IP, NodeLedger, pod, running
 
-pytestmark = pytest.mark.tables
+pytestmark = pytest.mark.long
 
 #: The chip of the pod.
 CHIP = 1

@@ -27,7 +27,7 @@ from tests.agent.devices.dcmi.booting import STEP_S, Node, known_of
 from tests.agent.devices.played_library import ANY, PlayedLibrary, server
 from tests.agent.node import HOST_IP, NodeLedger, pod
 
-pytestmark = pytest.mark.tables
+pytestmark = pytest.mark.long
 
 PODS = [
     SuperPodPlace(super_device_id=4, super_pod_id=4, server_index=2),

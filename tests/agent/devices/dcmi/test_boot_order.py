@@ -24,7 +24,7 @@ from tests.agent.devices.played_library import (
     SERVERS,
 )
 
-pytestmark = pytest.mark.tables
+pytestmark = pytest.mark.long
 
 #: Time in which all cards have come, and until the last is read. Unit: seconds.
 ALL_COME_S = 60.0

@@ -23,7 +23,7 @@ from tests.agent.devices.played_library import (
     server,
 )
 
-pytestmark = pytest.mark.tables
+pytestmark = pytest.mark.long
 
 #: Until each change is seen by whoever runs. Unit: seconds.
 SEEN_S = 64.0

@@ -51,7 +51,7 @@ from tests.agent.devices.scripted_library import (
     ScriptedLibrary,
 )
 
-pytestmark = [pytest.mark.looptime, pytest.mark.tables]
+pytestmark = [pytest.mark.looptime, pytest.mark.long]
 
 #: Deadline of a call, and the back-off: not those of the product.
 CALL_S = 1.0

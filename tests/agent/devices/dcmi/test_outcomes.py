@@ -40,7 +40,7 @@ from tests.agent.devices.scripted_library import (
     Place,
 )
 
-pytestmark = pytest.mark.tables
+pytestmark = pytest.mark.long
 
 EVERY_CHIP = tuple(range(CHIPS))
 #: Answers that are no errors, and cannot be.
