@@ -45,7 +45,7 @@ class Kubelet:
     admitted: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)  # rejected or run to the end
     running: dict[str, NpuPod] = field(default_factory=dict)  # as admitted
-    given: dict[str, int] = field(default_factory=dict)  # {uid: all that it mounted}
+    given: dict[str, int] = field(default_factory=dict)  # {uid: what it mounted last}
     lives: int = 0  # how often it has restarted
     leftovers: int = 0  # mask: chips with a process that outlived its container
 
@@ -252,6 +252,7 @@ class Kubelet:
         if self.devices.get(key):
             return  # the checkpoint has the answer
         need = next(n for n in self.running[key[0]].needs if n.name == key[1])
+        self.given[key[0]] = self.given.get(key[0], 0) & ~container.mask
         container.mounted, container.alive = (), False
         self.seen["Allocate by a pod worker"] += 1
         self.free_ended()
