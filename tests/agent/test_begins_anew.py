@@ -18,6 +18,8 @@ from tests.agent.site import Site, page_of, running_site
 from tests.support.objects import PODS
 from tests.support.until import until
 
+pytestmark = pytest.mark.long
+
 WAIT_S = "2"
 HALF, WHOLE = by_key("atlas-800-training-half"), by_key("atlas-800-training")
 CHIP = "name=910A cores=32 board=0x40 memory=32768 network=0"

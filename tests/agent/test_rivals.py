@@ -19,7 +19,10 @@ from tests.support.objects import PODS
 CALM_S = 2.0
 
 
-pytestmark = pytest.mark.site("--address-file", "{root}/address", starts=False)
+pytestmark = [
+    pytest.mark.site("--address-file", "{root}/address", starts=False),
+    pytest.mark.long,
+]
 
 
 Serve = Callable[..., Awaitable[Plugin]]

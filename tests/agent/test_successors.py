@@ -134,6 +134,7 @@ async def test_no_successor_is_rejected(site: Site) -> None:
     assert await Node(site).follow_one_another(_COUNT) == []
 
 
+@pytest.mark.long
 async def test_no_successor_is_rejected_where_chips_are_seldom_looked_at(
     with_events: NodeWithEvents,
 ) -> None:

@@ -183,6 +183,7 @@ def test_socket_paths_fit_even_below_a_long_directory(tmp_path: Path) -> None:
         assert max(len(bytes(path)) for path in sockets) <= SOCKET_PATH_BYTES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_signals_end_it_and_leave_nothing(
     place: Path, number: signal.Signals
@@ -201,6 +202,7 @@ async def test_signals_end_it_and_leave_nothing(
     assert not any(each.is_running() for each in started)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6, 2.0, 4.0])
 async def test_the_story_can_be_stopped_at_any_moment(
     place: Path, after_s: float
@@ -220,6 +222,7 @@ async def test_the_story_can_be_stopped_at_any_moment(
     assert by_python or (process.returncode, told) == (130, "")
 
 
+@pytest.mark.long
 async def test_the_whole_story_checks_out(place: Path) -> None:
     async with commanded(["demo"], place) as process:
         out, err = await process.communicate()
