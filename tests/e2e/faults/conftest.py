@@ -45,7 +45,7 @@ def pytest_runtest_teardown(
 ) -> Generator[None]:
     """After the last fault during churn, leave all chips to the tests that follow."""
     yield
-    is_last = nextitem is None or not _is_under_load(nextitem)
+    is_last = _is_under_load(item) and not (nextitem and _is_under_load(nextitem))
     if is_last and _LOAD in item.config.stash:
         item.config.stash[_LOAD].leave()
 
