@@ -298,6 +298,10 @@ class Agent:
             pass
         finally:
             await self.close()
+        # before Python 3.13 a task group drops a cancellation that comes while it ends
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
         return self._driver_monitor.changed_row
 
     async def run(self) -> None:

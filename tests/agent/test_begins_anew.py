@@ -5,10 +5,13 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import pytest
 
+from agent.app import Agent, RowChangedError
+from agent.monitor.driver import DriverMonitor
 from agent.status import socket
 from scheduler_core.products.table import by_key
 from scheduler_core.wire import annotations
@@ -196,3 +199,56 @@ async def test_cards_that_change_under_a_running_agent_are_as_after_its_restart(
 def stable(found: dict[str, Any]) -> dict[str, Any]:
     """A status without what only the past explains."""
     return {key: text for key, text in found.items() if key != "changes"}
+
+
+class EndingAgent(Agent):
+    """An agent whose row has changed, and whose plugin still answers an Allocate."""
+
+    def __init__(self) -> None:
+        self.is_ending = asyncio.Event()
+        self.is_answered = asyncio.Event()
+        self.is_closed = False
+        monitor = SimpleNamespace(changed_row="another row")
+        self._driver_monitor = cast("DriverMonitor", monitor)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._change_row())
+            async with asyncio.TaskGroup() as serving:
+                serving.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_ending.set()
+            await self.is_answered.wait()
+
+    async def _change_row(self) -> NoReturn:
+        await asyncio.sleep(0)
+        raise RowChangedError
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_an_agent_that_begins_anew_says_why() -> None:
+    agent = EndingAgent()
+    agent.is_answered.set()
+
+    assert await agent.run_until_row_changes() == "another row"
+    assert agent.is_closed
+
+
+async def test_an_agent_that_is_stopped_while_it_begins_anew_stops() -> None:
+    agent = EndingAgent()
+    running = asyncio.create_task(agent.run_until_row_changes())
+    await agent.is_ending.wait()
+
+    running.cancel()
+    await asyncio.sleep(0)
+    agent.is_answered.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert agent.is_closed
