@@ -120,15 +120,14 @@ def render_unusable(ledger: Ledger, slot: Slot) -> str:
     """
     lasting, reusable = choose_chips.chips_given_out(ledger, slot)
     pool = slot.chips & ~lasting
-    other_holds = values.held_chips(ledger) & ~reusable
+    # a pod that has gone may have a hold still: because of its processes
+    releasing = values.releasing_chips(ledger)
+    other_holds = values.held_chips(ledger) & ~reusable & ~releasing
     claimed_before = occupancy.chips_claimed_before(ledger, slot)
     groups = (
         ("unhealthy", pool & ledger.unhealthy),
         ("held by another pod", pool & other_holds & ~ledger.unhealthy),
-        (
-            "still used by a process",
-            pool & values.releasing_chips(ledger) & ~other_holds,
-        ),
+        ("still used by a process", pool & releasing),
         (
             "claimed by another pod before",
             pool & claimed_before & ~(other_holds | ledger.unhealthy),

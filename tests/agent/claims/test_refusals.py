@@ -13,6 +13,7 @@ from tests.agent.node import (
     lost,
     pod,
     reading,
+    running,
     standalone_node,
 )
 
@@ -119,6 +120,20 @@ def test_chips_of_a_claim_that_are_broken_held_and_in_use() -> None:
         "the chips chosen for this pod cannot be given to it: Ascend910-0 unhealthy; "
         "Ascend910-1 held by another pod; Ascend910-2,Ascend910-3 still used by a "
         "process; and no other 4" + ELSEWHERE
+    )
+
+
+def test_chips_of_a_claim_on_which_a_pod_has_left_processes() -> None:
+    now = running(pod("before", [0, 1]), pod("four", [4, 5, 6, 7]))
+    now.becomes("before", "Succeeded")
+    now.shows("before")
+    now.read_chips(busy=0b11)
+    now.passes()
+    now.update(pod("train", [0, 1, 2, 3], 5))
+
+    assert now.refusal(0, 1, 2, 3) == (
+        "the chips chosen for this pod cannot be given to it: Ascend910-0,Ascend910-1 "
+        "still used by a process; and no other 4" + ELSEWHERE
     )
 
 
