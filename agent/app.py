@@ -13,9 +13,9 @@ journal <----- writer <---- holds of each line
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import NoReturn
 
 from aiohttp import web
@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from agent import wiring
 from agent.api_client import ApiClient
 from agent.devices.cgroups import Cgroups
+from agent.devices.driver import Driver
 from agent.devices.poller import Poller
 from agent.devices.processes import ProcessNames
 from agent.devices.reading import Reading
@@ -60,24 +61,32 @@ async def main(settings: Settings) -> None:
     """Run the node agent until cancelled.
 
     If the chips turn out not to be those of the product row that is served, the agent
-    begins anew: everything is constructed again, and the holds are in the journal.
+    begins anew: all but the driver is constructed again, and the holds are in the
+    journal.
 
     Raises:
         SettingsError: The settings do not fit the machine or the cluster.
     """
     reason = ""
-    while True:
-        reason = await _run(settings, reason)
+    async with AsyncExitStack() as stack:
+        # opened once: to load libdcmi takes seconds, in which the node has no plugin
+        open_driver = cache(partial(wiring.driver, stack, settings))
+        while True:
+            reason = await _run(settings, open_driver, reason)
+            open_driver().change_rows()
 
 
 class RowChangedError(Exception):
     """The chips of the node have to be served by other rows of the product table."""
 
 
-async def _run(settings: Settings, reason: str) -> str:
+async def _run(
+    settings: Settings, open_driver: Callable[[], Driver], reason: str
+) -> str:
     """Run the agent until cancelled, or until it has to begin anew.
 
     Args:
+        open_driver: Returns the driver; the first call opens it.
         reason: Why it has begun anew; "" for the first beginning.
 
     Returns:
@@ -118,7 +127,7 @@ async def _run(settings: Settings, reason: str) -> str:
             )
         )
         poller = Poller(
-            wiring.driver(stack, settings),
+            open_driver(),
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )

@@ -38,6 +38,13 @@ class Driver(Protocol):
         """Ask for a look at every chip; a reading with `looked_s` follows."""
         ...  # the body of a protocol method
 
+    def change_rows(self) -> None:
+        """Make the next readings of the rows that the chips have shown.
+
+        Call it after a reading with `begins_anew`.
+        """
+        ...  # the body of a protocol method
+
     async def close(self) -> None:
         """Release the driver's resources; the driver must not be used afterwards."""
         ...  # the body of a protocol method

@@ -56,11 +56,11 @@ def take_out(machine: FakeMachine, *cards: int) -> None:
     machine.tell(f"unnamed {len(cards)}")
 
 
-def put_in(machine: FakeMachine, *cards: int, unnamed: int = 0) -> None:
+def put_in(machine: FakeMachine, *cards: int, unnamed: int = 0, more: str = "") -> None:
     for card in cards:
         words = f"phy={card} logic={card} {CHIP} ip=192.168.20.10{card}"
         machine.add(card, 0, words)
-    machine.tell(f"unnamed {unnamed}")
+    machine.tell(f"unnamed {unnamed}", more)
 
 
 async def readiness(site: Site) -> str:
@@ -135,6 +135,22 @@ async def test_a_node_that_shows_more_chips_begins_anew_beside_running_pods(
     assert after == before
     await site.serve("late", 2)
     assert await site.events("NpuClaimUnreadable") == []
+
+
+async def test_a_library_that_loads_slowly_is_not_loaded_again_for_another_row(
+    site: Site, machine: FakeMachine
+) -> None:
+    site.product = HALF
+    site.start_agent()
+    await site.until_allocatable(4)
+    await site.serve("early", 2)
+
+    put_in(machine, 4, 5, 6, 7, more="hang dcmi_init -1 -1")
+
+    site.product = WHOLE
+    await site.until_allocatable(8)
+    await until_ready(site)
+    await site.serve("late", 4)
 
 
 async def test_claims_on_chips_that_come_late_after_a_boot_stay_as_they_are(

@@ -143,6 +143,16 @@ class Conversion:
             begins_anew=begins_anew,
         )
 
+    def change_rows(self) -> None:
+        """Make the next readings of the rows that the chips have shown.
+
+        What the chips have told stays; what they have not told is awaited again.
+        """
+        self._products = self._next_products
+        self._rows = {}
+        self._contradiction, self._contradiction_end_s = "", inf
+        self._survey_end_s = inf
+
     @property
     def due_s(self) -> float:
         """When the same survey gives another reading, since a wait is over; or `inf`.

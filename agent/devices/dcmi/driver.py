@@ -178,6 +178,12 @@ class DcmiDriver:
         if self._worker is not None:
             self._worker.ask_for_look()
 
+    def change_rows(self) -> None:
+        """Make readings of the rows that the chips have shown, by the same worker."""
+        self._conversion.change_rows()
+        self._last_message = None
+        self.look_now()
+
     async def close(self) -> None:
         """Kill the worker process, if there is one; end the writes to the memory."""
         worker, self._worker = self._worker, None

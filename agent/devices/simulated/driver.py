@@ -124,6 +124,9 @@ class SimulatedDriver:
         self._is_asked = True
         self._file_watch.wake()
 
+    def change_rows(self) -> None:
+        """Do nothing: the rows of simulated chips change with the next start only."""
+
     async def close(self) -> None:
         """Stop waiting for edits of the file, so that the driver's thread can end."""
         self._file_watch.stop()

@@ -32,6 +32,9 @@ class FakeDriver:
     def look_now(self) -> None:
         self.has_news = True
 
+    def change_rows(self) -> None:
+        raise AssertionError("whoever has made a driver changes its rows")
+
     async def close(self) -> None:
         raise AssertionError("whoever has made a driver closes it")
 

@@ -127,7 +127,8 @@ class Node:
             )
         )
         if reading.begins_anew:
-            self.start_agent()
+            self.conversion.change_rows()
+            self.health = Health()
         return reading
 
     @property

@@ -78,6 +78,34 @@ def test_a_line_that_comes_later_is_told_and_asks_for_other_rows() -> None:
     )
 
 
+def test_a_line_that_comes_later_is_read_once_the_rows_are_changed() -> None:
+    both = Survey(chips=(*TRAINING, CARD))
+    conversion = Conversion("")
+    conversion.reading(Survey(chips=TRAINING), 0, 0.0)
+    conversion.reading(both, 0, 0.0)
+
+    conversion.change_rows()
+
+    assert conversion.reading(both, 0, 0.0) == Conversion("").reading(both, 0, 0.0)
+
+
+def test_an_address_that_was_not_told_is_awaited_again_with_other_rows() -> None:
+    *training, card = (
+        replace(chip, identity=replace(chip.identity, board_id=0x30, product_type=""))
+        for chip in (*TRAINING, CARD)
+    )
+    both = Survey(chips=(*training, card))
+    conversion = Conversion("", wait_s=600.0)
+    conversion.reading(Survey(chips=tuple(training)), 0, 0.0)
+    late = conversion.reading(both, 0, 700.0)
+
+    conversion.change_rows()
+    again = conversion.reading(both, 0, 701.0)
+
+    assert {detail.ip for detail in late.details} == {""}
+    assert {detail.ip for line in again.lines for detail in line.details} == {None}
+
+
 def test_a_chip_whose_name_is_not_told_stays_of_the_line_it_was_of() -> None:
     conversion = Conversion("")
     before = conversion.reading(Survey(chips=(*TRAINING, CARD)), 0, 0.0)
