@@ -6,6 +6,7 @@ change of the list.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -18,6 +19,9 @@ from agent.plugin.translate import ListedDevice
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 
 log = logging.getLogger(__name__)
+
+#: Device lists that the kubelet may still have, since it has not read later ones.
+_MOST_EARLIER = 16
 
 Context = grpc.aio.ServicerContext[object, object]
 
@@ -57,6 +61,8 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         self._frozen = False
         #: healthy ids of the last list; None: no list was sent
         self.listed_ids: frozenset[str] | None = None
+        #: healthy ids of the lists before it, the newest last
+        self.earlier_ids: deque[frozenset[str]] = deque(maxlen=_MOST_EARLIER)
         #: number of GetPreferredAllocation and Allocate requests so far
         self.request_count = 0
         self.stream_ended = asyncio.Event()
@@ -128,6 +134,8 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
                     yield translate.device_list(devices)
                     self._followers += sent is None
                     sent = devices
+                    if self.listed_ids is not None:
+                        self.earlier_ids.append(self.listed_ids)
                     self.listed_ids = translate.healthy(devices)
                 await self._store.changed(version)
         finally:

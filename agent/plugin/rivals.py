@@ -14,7 +14,7 @@ gone.
 import asyncio
 import re
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -39,6 +39,9 @@ CALM_LOOK_EACH_S = 15.0
 REGISTERS_WITHIN_S = 30.0
 #: Equal checks in a row that count; a list that is being sent is no evidence.
 LOOKS = 3
+#: The same while the kubelet has a list that this plugin sent earlier. The kubelet
+#: reads no list before it has synced the previous one to its disk.
+LATE_LOOKS = 60
 #: How long the kubelet may take to notice that the predecessor's stream has ended.
 #: Unit: seconds.
 FORGETS_WITHIN_S = 1.0
@@ -64,7 +67,7 @@ class Rivals:
 
     The kubelet may not have read this plugin's last device list yet. So a difference
     between the kubelet's device ids and that list proves a rival only if LOOKS checks
-    in a row find it.
+    in a row find it, or LATE_LOOKS if the ids are those of an earlier list.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class Rivals:
         self._allocatable_ids = allocatable_ids
         self._doubt = Doubt.NONE
         self._looks = 0
+        #: whether the doubt has lasted for as many looks as it takes
+        self._is_sure = False
         self._listed: frozenset[str] | None = None
         self._asked_at = float("-inf")
         self._folder: Identity | None = None
@@ -100,7 +105,7 @@ class Rivals:
         second case counts only if the kubelet still has ids FORGETS_WITHIN_S after the
         beginning of this call.
         """
-        self._doubt, self._looks = Doubt.NONE, 0
+        self._doubt, self._looks, self._is_sure = Doubt.NONE, 0, False
         if await listens(self._socket):
             return f"another device plugin serves at our socket, {self._socket}"
         deadline = clock.loop_s() + FORGETS_WITHIN_S
@@ -121,17 +126,22 @@ class Rivals:
         )
 
     async def find_while_registered(
-        self, inode: int, listed_ids: frozenset[str] | None
+        self,
+        inode: int,
+        listed_ids: frozenset[str] | None,
+        earlier_ids: Collection[frozenset[str]] = (),
     ) -> str:
         """Return a sentence about another plugin of this resource; "" if there is none.
 
         Call this while this plugin is registered. There is another plugin in two cases.
         First, this plugin's socket file has been replaced. Second, in LOOKS checks in a
-        row the kubelet has other device ids than this plugin listed.
+        row the kubelet has other device ids than this plugin listed, and another socket
+        that may serve the resource accepts connections.
 
         Args:
             inode: Inode of this plugin's socket.
             listed_ids: Healthy ids of this plugin's last list; None: none was sent.
+            earlier_ids: Healthy ids of each list before it, as far as they matter.
         """
         if inode_of(self._socket) not in (0, inode):
             return (
@@ -140,7 +150,8 @@ class Rivals:
             )
         if self._is_calm():
             return ""
-        if await self._check_devices(listed_ids) is Doubt.FOREIGN:
+        doubt = await self._check_devices(listed_ids, earlier_ids)
+        if doubt is Doubt.FOREIGN and await self._describe_listening():
             return (
                 f"another device plugin serves {self._resource} too: the kubelet has "
                 "other devices than we have listed"
@@ -151,10 +162,10 @@ class Rivals:
     def is_forgotten(self) -> bool:
         """Whether the kubelet shows no device ids, although this plugin listed some.
 
-        True only after LOOKS checks in a row with this result. It means that the
+        True only after several checks in a row with this result. It means that the
         kubelet has dropped this plugin, although this plugin's stream is still open.
         """
-        return self._doubt is Doubt.FORGOTTEN and self._looks >= LOOKS
+        return self._doubt is Doubt.FORGOTTEN and self._is_sure
 
     async def is_gone(self, inode: int) -> bool:
         """Whether no other plugin serves the resource of this plugin any more.
@@ -182,12 +193,14 @@ class Rivals:
             and now - self._asked_at < CALM_LOOK_EACH_S - clock.EARLY_S
         )
 
-    async def _check_devices(self, listed_ids: frozenset[str] | None) -> Doubt:
+    async def _check_devices(
+        self, listed_ids: frozenset[str] | None, earlier_ids: Collection[frozenset[str]]
+    ) -> Doubt:
         """Compare the kubelet's present device ids with those that this plugin listed.
 
         Returns:
             The difference, once LOOKS calls in a row have found it for the same list;
-            until then `Doubt.NONE`.
+            until then `Doubt.NONE`. LATE_LOOKS calls if the kubelet has earlier ids.
         """
         self._asked_at = clock.loop_s()
         allocatable_ids = await self._allocatable_ids()
@@ -198,7 +211,9 @@ class Rivals:
         is_same = doubt is self._doubt and listed_ids == self._listed
         self._looks = self._looks + 1 if is_same else 1
         self._doubt, self._listed = doubt, listed_ids
-        return doubt if self._looks >= LOOKS else Doubt.NONE
+        is_late = allocatable_ids in earlier_ids
+        self._is_sure = self._looks >= (LATE_LOOKS if is_late else LOOKS)
+        return doubt if self._is_sure else Doubt.NONE
 
     def _other_sockets(self) -> list[Path]:
         """Return the other plugins' sockets that may serve the same resource, sorted.

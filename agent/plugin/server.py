@@ -331,7 +331,9 @@ class Server:
         if self.rival:
             is_gone = await self._rivals.is_gone(inode)
             return "the other device plugin has gone" if is_gone else ""
-        rival = await self._rivals.find_while_registered(inode, servicer.listed_ids)
+        rival = await self._rivals.find_while_registered(
+            inode, servicer.listed_ids, servicer.earlier_ids
+        )
         if self._suspicion and servicer.request_count == self._requests_before:
             rival = rival or self._suspicion
         self._suspicion = ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.plugin.rivals import LOOK_EACH_S, Rivals
+from agent.plugin.rivals import LATE_LOOKS, LOOK_EACH_S, Rivals
 
 OURS = frozenset({"Ascend910-0", "Ascend910-1"})
 THEIRS = frozenset({"npu-0"})
@@ -27,6 +27,8 @@ class Looking:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.allocatable_ids = OURS
+        #: what it has listed before
+        self.earlier_ids: list[frozenset[str]] = []
         #: seconds from the first look at which the kubelet was asked
         self.asked: list[int] = []
         self._second = 0
@@ -43,7 +45,7 @@ class Looking:
     async def look(self, for_s: int) -> int:
         """Look for so long; return after how many seconds a rival was seen, or 0."""
         for second in range(1, for_s + 1):
-            if await self._rivals.find_while_registered(0, OURS):
+            if await self._rivals.find_while_registered(0, OURS, self.earlier_ids):
                 return second
             await asyncio.sleep(LOOK_EACH_S)
             self._second += 1
@@ -80,12 +82,36 @@ async def test_after_something_has_come_into_its_directory_it_is_asked_each_seco
 async def test_a_plugin_that_has_been_there_all_the_time_is_seen_as_well(
     tmp_path: Path,
 ) -> None:
+    with listening(tmp_path / "Other910.sock"):
+        looking = Looking(tmp_path)
+        await looking.look(31)
+
+        looking.allocatable_ids = THEIRS
+
+        assert await looking.look(30) == 17
+
+
+@pytest.mark.looptime
+async def test_other_devices_are_nobodys_while_no_other_plugin_listens(
+    tmp_path: Path,
+) -> None:
     looking = Looking(tmp_path)
-    await looking.look(31)
 
     looking.allocatable_ids = THEIRS
 
-    assert await looking.look(30) == 17
+    assert await looking.look(30) == 0
+
+
+@pytest.mark.looptime
+async def test_a_kubelet_that_reads_lists_late_has_no_other_plugin_for_a_minute(
+    tmp_path: Path,
+) -> None:
+    with listening(tmp_path / "rdma.sock"):
+        looking = Looking(tmp_path)
+        looking.earlier_ids = [THEIRS, OURS]
+        looking.allocatable_ids = THEIRS
+
+        assert await looking.look(100) == LATE_LOOKS
 
 
 @pytest.mark.parametrize("name", ["Ascend310P.sock", "Ascend910-4c.1cpu.sock"])
