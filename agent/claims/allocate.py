@@ -192,7 +192,7 @@ def _answer_call(
     """
 
     def find_pick(of: Ledger) -> Pick | str | None:
-        return _pick_for_call(of, ids, last_call=event.last_call)
+        return _pick_for_call(of, event, ids)
 
     pick = find_pick(ledger)
     hopeful = evidence.assume_no_processes(ledger, frozenset(ids))
@@ -209,16 +209,22 @@ def _answer_call(
 
 
 def _pick_for_call(
-    ledger: Ledger, ids: tuple[str, ...], *, last_call: bool
+    ledger: Ledger, event: AllocateAsked, ids: tuple[str, ...]
 ) -> Pick | str | None:
     """Choose the slot and the chips for an Allocate, as `allocate` says.
 
     The result is None if no claim fits. If chips cannot be chosen, it is a text: the
     reason of the refusal.
+
+    Args:
+        ids: Device ids of the Allocate, sorted by the number in each id.
     """
     pick = _pick(ledger, ids, len(ids))
-    if pick is None and last_call:
-        pick = restarts.pick_running_container(ledger, ids)
+    if pick is None and event.last_call:
+        # else a pod may ask that the watch has not shown; for a container that runs
+        # the kubelet asks again
+        if not event.unseen_s:
+            pick = restarts.pick_running_container(ledger, ids)
         if (
             pick is None
             and ledger.standalone

@@ -6,7 +6,7 @@ import pytest
 
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy
-from agent.claims.events import AllocateAsked, AwaitClaim
+from agent.claims.events import AllocateAsked, AwaitClaim, Granted, Refused
 from scheduler_core.wire import annotations
 from tests.agent.node import (
     app,
@@ -177,6 +177,24 @@ def test_a_lost_container_with_a_process_on_its_chip_is_not_the_one_who_asks() -
     now.replace(replace(now.ledger, busy=0b1))
 
     assert now.mounts(6) != (0,)
+
+
+@pytest.mark.parametrize("standalone", [False, True])
+def test_nor_does_it_get_its_chips_while_unknown_pods_may_ask(
+    *, standalone: bool
+) -> None:
+    now = lost(ONE)
+    now.replace(replace(now.ledger, standalone=standalone))
+
+    answer, *_ = now.apply(AllocateAsked(ids(6), last_call=True, unseen_s=2.0))
+
+    if standalone:
+        assert isinstance(answer, Granted)
+        assert answer.hold.chips == (6,)
+    else:
+        assert isinstance(answer, Refused)
+        assert "has not been able to follow the API server for 2 s" in answer.text
+    assert now.owners()[1] == "one/main"
 
 
 def test_what_the_kubelet_lost_is_published_until_it_knows_again() -> None:
