@@ -132,7 +132,8 @@ class Poller:
             return self._mark_stale(str(error))
         now = clock.loop_s()
         unread_chips = (chip for line in reading.lines for chip in line.unread)
-        problem = "; ".join(f"chip {chip.chip}: {chip.reason}" for chip in unread_chips)
+        problems = [f"chip {chip.chip}: {chip.reason}" for chip in unread_chips]
+        problem = "; ".join(filter(None, [reading.missing, *problems]))
         if problem and reading.is_old:
             return self._mark_stale(problem)
         return Observation(

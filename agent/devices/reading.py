@@ -188,6 +188,9 @@ class Reading:
     changed_row: str = ""
     #: Whether all is read on which those rows depend, so that the agent begins anew.
     begins_anew: bool = False
+    #: What was still missing when the wait for all chips was over, and is missing now;
+    #: "" if nothing is. The rows may be too small then.
+    missing: str = field(default="", compare=False)
     #: When the look at every chip of the node began that this reading is from; None:
     #: not all were looked at together. Unit: seconds of the event loop's clock.
     looked_s: float | None = field(default=None, compare=False)

@@ -112,6 +112,7 @@ async def test_a_node_that_shows_more_chips_begins_anew_beside_running_pods(
 
     await site.until_allocatable(4)
     await until_ready(site)
+    await until_status(site, lambda found: found["driverProblem"] == unnamed)
     await site.serve("early", 2)
     await site.serve("other", 2)
     before = {name: await annotations_of(site, name) for name in ("early", "other")}
@@ -129,6 +130,7 @@ async def test_a_node_that_shows_more_chips_begins_anew_beside_running_pods(
 
     await until_ready(site)
     await until_status(site, lambda found: found["product"] == WHOLE.key)
+    await until_status(site, lambda found: found["driverProblem"] is None)
     await site.settle()
     assert site.mounted() == mounted
     after = {name: await annotations_of(site, name) for name in before}

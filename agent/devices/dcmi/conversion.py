@@ -75,6 +75,8 @@ class Conversion:
         self._survey_end_s = inf
         self._last_s = -inf
         self._products: tuple[Product, ...] = ()
+        #: what was missing when the wait was over, and still is
+        self._missing = ""
         #: rows with which the next agent is to begin
         self._next_products: tuple[Product, ...] = ()
         self._last_states: dict[int, ChipState] = {}
@@ -114,6 +116,9 @@ class Conversion:
             _check_readable(states)
             incomplete = self._why_incomplete(identities, survey)
             self._products = self._first_rows(identities, incomplete, now_s)
+            self._missing = "" if self._key or self._known_rows else incomplete
+        elif self._missing:
+            self._missing = self._why_incomplete(identities, survey)
         changed_row, rows = self._changed_row(identities, now_s)
         begins_anew = bool(changed_row) and (
             now_s >= self._contradiction_end_s
@@ -141,6 +146,7 @@ class Conversion:
             unread=(*first.unread, *(outside if self._contradiction else ())),
             changed_row=changed_row,
             begins_anew=begins_anew,
+            missing=self._missing,
         )
 
     def change_rows(self) -> None:
@@ -152,6 +158,7 @@ class Conversion:
         self._rows = {}
         self._contradiction, self._contradiction_end_s = "", inf
         self._survey_end_s = inf
+        self._missing = ""
 
     @property
     def due_s(self) -> float:
