@@ -135,6 +135,7 @@ class Conversion:
             else:
                 self._rows[chip] = row
         self._last_states |= states
+        self._forget_read(self._last_states.keys() - states.keys())
         self._driver_version = survey.driver_version or self._driver_version
         self._date(states.values(), now_ms)
         first, *others = (
@@ -205,6 +206,16 @@ class Conversion:
             pids=last.pids if state.unread_pids else state.pids,
             was_read=True,
         )
+
+    def _forget_read(self, vanished: Iterable[int]) -> None:
+        """Let chips that have vanished count as never read, until they are read again.
+
+        What was read of such a chip is from before, and shows nothing while its codes
+        cannot be read.
+        """
+        for chip in vanished:
+            last = self._last_states[chip]
+            self._last_states[chip] = replace(last, was_read=False)
 
     @property
     def known(self) -> Known:

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from agent.devices.dcmi.library import NOT_READY, Library
+from agent.devices.dcmi.library import NOT_EXIST, NOT_READY, Library
 from agent.devices.dcmi.reader import DROPPED, ChipReader
 from agent.devices.dcmi.values import ChipState, Code
 from tests.agent.devices.dcmi.outcomes import METHODS, OF_NODE
@@ -177,3 +177,35 @@ def test_chips_whose_ids_are_exchanged_go_by_the_new_ones() -> None:
     assert node.reading is not None
     assert node.problem == ""
     assert {fault.chip for fault in node.reading.faults} == {5}
+
+
+def test_a_vanished_chip_is_out_of_service_until_its_codes_are_read() -> None:
+    """Another error made it healthy for 15 s, by what was read before it vanished."""
+    node = SimulatedNode()
+    node.run(5.0)
+    seen = []
+    for code in (NOT_EXIST, -8005, NOT_EXIST, -8006):
+        node.library.outcomes["codes", (2, 1)] = Fails(code)
+        for _ in range(4):
+            node.pass_s(2.0)
+            node.look()
+            seen.append(node.conditions)
+    node.library.outcomes.clear()
+    node.run(node.now + 5.0)
+
+    assert seen == [conditions({5})] * 16
+    assert node.conditions == conditions()
+
+
+def test_a_vanished_chip_that_cannot_be_identified_is_out_of_service() -> None:
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["codes", (2, 1)] = Fails(NOT_EXIST)
+    node.library.outcomes["logic_id", (2, 1)] = Fails(-8005)
+    seen = []
+    while node.now < 130.0:
+        node.pass_s(2.0)
+        node.look()
+        seen.append(node.conditions)
+
+    assert seen == [conditions({5})] * len(seen)
