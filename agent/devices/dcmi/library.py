@@ -63,8 +63,12 @@ NONSENSE = -99997
 ABSENT = frozenset({NOT_SUPPORTED, NO_FUNCTION})
 LEFT_OUT = -99996
 
-#: `enum dcmi_unit_type`: a neural processor, not its controller or CPU.
+#: `enum dcmi_unit_type`: a neural processor, not its controller (1) or CPU (2). There
+#: is also `INVALID_TYPE`, of a device that does not know yet what it is.
 NPU = 0
+_KINDS = 3
+#: Number that the driver does not have. Source: MindCluster, `IsValidBoardInfo`.
+_NO_ID = 0xFFFFFFFF
 #: Highest number of chips of one card, as in the reference.
 _MOST_DEVICES = 4
 _MOST_LOGIC_IDS = 256
@@ -161,17 +165,21 @@ class Library:
         return tuple(sorted(named)), sum(number < 0 for number in listed)
 
     def device_count(self, card: int) -> int:
-        """Return how many devices a card has, chips and others."""
+        """Return how many devices a card has, chips and others; at least one.
+
+        A card that shows none is not up yet, or no longer: MindCluster, too, takes that
+        for a failure (`DcGetDeviceNumInCard`).
+        """
         call = Call(function="dcmi_get_device_num_in_card", card=card, device=0)
         count = ctypes.c_int()
         self._call(call, ctypes.c_int(card), ctypes.byref(count))
-        return _within(call, count.value, _MOST_DEVICES + 1)
+        return _within(call, count.value - 1, _MOST_DEVICES) + 1
 
     def is_chip(self, card: int, device: int) -> bool:
         """Whether a device is a chip, and not a controller or CPU of its card."""
         kind = ctypes.c_int()
-        self._ask("dcmi_get_device_type", card, device, ctypes.byref(kind))
-        return kind.value == NPU
+        call = self._ask("dcmi_get_device_type", card, device, ctypes.byref(kind))
+        return _within(call, kind.value, _KINDS) == NPU
 
     def logic_id(self, card: int, device: int) -> int:
         """Return the logic id of a chip, which is its number in the driver's order."""
@@ -210,8 +218,9 @@ class Library:
     def board_id(self, card: int, device: int) -> int:
         """Return the id of the board on which a chip sits."""
         board = structs.BoardInfo()
-        self._ask("dcmi_get_device_board_info", card, device, ctypes.byref(board))
-        return int(board.board_id)
+        result = ctypes.byref(board)
+        call = self._ask("dcmi_get_device_board_info", card, device, result)
+        return _within(call, board.board_id, _NO_ID)
 
     def product_type(self, card: int, device: int) -> str:
         """Return the name under which a chip's card is sold, like "Atlas 300I Duo"."""

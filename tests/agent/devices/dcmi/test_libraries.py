@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import driver_on, problem_with, read_once, reading_with
 from tests.agent.devices.dcmi.conftest import Build
@@ -110,3 +112,29 @@ async def test_a_card_without_a_number_is_waited_for_and_then_served(
         "yet"
     )
     assert reading.chips == tuple(range(8))
+
+
+@pytest.mark.parametrize(
+    ("words", "lie", "reason"),
+    [
+        ({"board": "0xffffffff"}, "", "the driver does not tell the model and board"),
+        ({"unit": 255}, "", "card 0, device 0: dcmi_get_device_type: nonsense"),
+        (
+            {},
+            "number dcmi_get_device_num_in_card 0 0 0",
+            "card 0: dcmi_get_device_num_in_card: nonsense",
+        ),
+    ],
+    ids=["invalid board", "invalid type", "no device"],
+)
+async def test_a_chip_that_does_not_know_itself_yet_is_waited_for(
+    build: Build, words: dict[str, object], lie: str, reason: str
+) -> None:
+    """Half the server was served, or the whole node was of no family."""
+    machine = build(fake_machine.superpod_a3)
+    machine.say(0, 0, **words)
+    machine.tell(*filter(None, [lie]))
+    async with driver_on(machine, wait_s=600.0) as driver:
+        said = await problem_with(driver, "waiting for all chips")
+
+    assert said.startswith(f"waiting for all chips, 600 s at most: {reason}")
