@@ -313,7 +313,9 @@ class DcmiDriver:
 
 def _is_blind(message: Reading | str | None) -> bool:
     """Whether a message of a worker shows the present state of no chip."""
-    return not isinstance(message, Reading) or message.is_old
+    if not isinstance(message, Reading) or message.is_old:
+        return True
+    return not any(line.chips for line in message.lines)
 
 
 def _is_complete(message: Reading | str) -> bool:

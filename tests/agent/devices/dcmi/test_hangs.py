@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.devices.dcmi.conversion import NOTHING, Conversion
-from agent.devices.dcmi.driver import MOST_UNENDED, DcmiDriver
+from agent.devices.dcmi.driver import MOST_UNENDED, RELOAD_EACH_S, DcmiDriver
+from agent.devices.dcmi.library import NOT_EXIST
 from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.reader import QUIET_LOOK_EACH_S
 from agent.devices.poller import Observation, Poller
@@ -46,6 +47,7 @@ from tests.agent.devices.dcmi.simulated_workers import SimulatedWorkers
 from tests.agent.devices.scripted_library import (
     FUNCTIONS,
     Answers,
+    Fails,
     Hangs,
     Place,
     ScriptedLibrary,
@@ -218,3 +220,22 @@ async def test_of_workers_that_show_no_chip_and_cannot_be_ended_there_are_two(
         "libdcmi should be loaded anew; the processes 1000, 1001 hang in the driver "
         "and cannot be ended, so no other is started before one of them ends"
     )
+
+
+@pytest.mark.parametrize("has_list", [False, True])
+async def test_a_driver_that_loses_all_chips_is_loaded_anew_each_half_minute(
+    tmp_path: Path, *, has_list: bool
+) -> None:
+    """As if others were shown, it was loaded after 30, 60, 120 … seconds."""
+    async with hung_node(tmp_path) as node:
+        await asyncio.sleep(2.0)
+        node.library.outcomes["codes", None] = Fails(NOT_EXIST)
+        if not has_list:
+            node.library.outcomes["cards", None] = Answers(((), 0))
+        await asyncio.sleep(20 * RELOAD_EACH_S)
+        loaded = len(node.workers.processes)
+        node.library.outcomes.clear()
+        await asyncio.sleep(HEALED_S)
+
+    assert 15 <= loaded <= 21
+    assert node.conditions == conditions()
