@@ -270,6 +270,11 @@ class ChipReader:
                 raise
             self._unidentified = ((_WHOLE_CARD, _WHOLE_CARD, str(error)),)
             return
+        if self._chips and not (cards or unnamed):
+            # as a list that cannot be read; whether chips are gone is told with codes
+            reason = "the driver lists no card"
+            self._unidentified = ((_WHOLE_CARD, _WHOLE_CARD, reason),)
+            return
         problems: list[tuple[int, int, str]] = []
         if unnamed:
             reason = f"the driver cannot name {unnamed} of its cards yet"

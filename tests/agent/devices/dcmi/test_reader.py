@@ -11,6 +11,7 @@ from agent.devices.dcmi.values import ChipState, Code
 from tests.agent.devices.dcmi.outcomes import METHODS, OF_NODE
 from tests.agent.devices.dcmi.simulated_node import (
     FACTS,
+    IDENTIFIED_S,
     KNOWN,
     SimulatedNode,
     conditions,
@@ -209,3 +210,18 @@ def test_a_vanished_chip_that_cannot_be_identified_is_out_of_service() -> None:
         seen.append(node.conditions)
 
     assert seen == [conditions({5})] * len(seen)
+
+
+def test_chips_that_can_be_read_are_served_while_no_card_is_listed() -> None:
+    """All chips vanished for a minute, by one empty answer."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.now = IDENTIFIED_S
+    node.library.outcomes["cards", None] = Answers(((), 0))
+    node.look()
+    empty = node.conditions
+    node.library.outcomes.clear()
+    node.pass_s(2.0)
+    node.look()
+
+    assert (empty, node.conditions) == (conditions(), conditions())
