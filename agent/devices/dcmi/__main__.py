@@ -39,6 +39,7 @@ AGAIN_S = 2.0
 _MOST_EVENTS = 1000
 #: `assertion` of an event whose fault is over.
 _OVER = 0
+_NO_CODE = 0
 #: Longest time without a sign of life while the process waits. Unit: seconds.
 _BEAT_EACH_S = 1.0
 #: Highest number of questions that are taken together.
@@ -131,7 +132,12 @@ class Worker:
         return until is not None and time.monotonic() < until
 
     def _queue_event(self, event: structs.FaultEvent) -> None:
-        """Queue a fault event and wake the main thread; a libdcmi thread calls this."""
+        """Queue a fault event and wake the main thread; a libdcmi thread calls this.
+
+        An event of no code is no fault. Source: MindCluster, `DoSaveDevFaultInfo`.
+        """
+        if event.event_id == _NO_CODE:
+            return
         at_ms = time.time_ns() // 1_000_000
         code = Code(code=event.event_id, severity=event.severity, at_ms=at_ms)
         self._events.append((event.deviceid, code, event.assertion == _OVER))

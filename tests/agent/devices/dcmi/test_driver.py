@@ -212,6 +212,17 @@ async def test_a_fault_that_came_and_went_between_two_looks_is_seen(
     assert over.unread == ()
 
 
+async def test_an_event_of_no_code_is_no_fault(
+    machine: FakeMachine, driver: DcmiDriver
+) -> None:
+    """It was a fault 00000000 of no list, which takes a chip out of service."""
+    machine.event(2, "0", 2, 1)
+    machine.event(2, "80E01801", 1, 1)
+    seen = await reading_with(driver, lambda found: bool(found.faults))
+
+    assert codes(seen) == [(5, "80E01801")]
+
+
 async def test_each_event_counts(machine: FakeMachine, driver: DcmiDriver) -> None:
     machine.say(2, 0, codes="80E01801")
     await reading_with(driver, lambda found: bool(found.faults))
