@@ -199,7 +199,15 @@ class Conversion:
         if last is None:
             return replace(state, identity=identity, was_read=not state.unread)
         if state.unread:
-            return replace(last, identity=identity, unread=state.unread)
+            # codes are those of events: the driver has told these faults
+            new = {code.code for code in state.codes}
+            kept = (code for code in last.codes if code.code not in new)
+            return replace(
+                last,
+                identity=identity,
+                codes=(*kept, *state.codes),
+                unread=state.unread,
+            )
         return replace(
             state,
             identity=identity,
@@ -441,8 +449,8 @@ class Conversion:
             if key[0] not in known_chips
         } | {
             (chip, code.code): self._event_counts.get((chip, code.code), 0) + code.count
-            for chip in known_chips
-            for code in states[chip].codes
+            for chip, state in states.items()
+            for code in state.codes
         }
 
     def _fault(self, look: ChipState, code: Code) -> ChipFault:

@@ -1,12 +1,12 @@
 """Read the state of all chips through libdcmi, in the worker process.
 
 A chip whose fault codes cannot be read is reported as unread. The agent then uses the
-chip's last state that was read. But a chip that is not ready is reported with the fault
-`DROPPED`, even if its codes cannot be read. A chip that was identified once keeps its
-identity, and is asked for its codes even if it cannot be identified again, also by a
-later worker process. A chip whose ids cannot be read is reported as unidentified. A
-chip for which libdcmi answers "no such device" is left out. If any other value cannot
-be read, only that value is None.
+chip's last state that was read, and the faults of which events have told since. But a
+chip that is not ready is reported with the fault `DROPPED`, even if its codes cannot be
+read. A chip that was identified once keeps its identity, and is asked for its codes
+even if it cannot be identified again, also by a later worker process. A chip whose ids
+cannot be read is reported as unidentified. A chip for which libdcmi answers "no such
+device" is left out. If any other value cannot be read, only that value is None.
 """
 
 from collections import Counter
@@ -111,9 +111,9 @@ class ChipReader:
         """Store a fault event, so that the next `read_chips` reports the fault.
 
         The fault is reported even if it has ended by then, with the event's severity
-        and time, and with the number of its events. If the chip's codes cannot be read
-        in that call, a later call reports it. Later calls use this severity and time as
-        long as libdcmi lists the code. An event about the end of a fault has its chip
+        and time, and with the number of its events, and even if the chip's codes cannot
+        be read. Later calls use this severity and time as long as libdcmi lists the
+        code. An event about the end of a fault has its chip
         read at once, and matters if the fault begins again.
 
         Args:
@@ -189,13 +189,12 @@ class ChipReader:
         except CallError as error:
             if error.code == NOT_EXIST:
                 return None
-            return ChipState(identity=identity, unread=str(error))
+            told = tuple(self._take_events(logic_id).values())
+            return ChipState(identity=identity, codes=told, unread=str(error))
         codes = {
             code: self._event_codes.get((logic_id, code), Code(code=code))
             for code in polled
-        }
-        for key in [key for key in self._pulses if key[0] == logic_id]:
-            codes[key[1]] = self._pulses.pop(key)
+        } | self._take_events(logic_id)
         self._forget(logic_id, codes.keys())
         pids, unread = self._pids(card, device)
         return ChipState(
@@ -204,6 +203,11 @@ class ChipReader:
             pids=pids,
             unread_pids=unread,
         )
+
+    def _take_events(self, logic_id: int) -> dict[int, Code]:
+        """Return {code: the fault} of the events that no state of a chip has shown."""
+        keys = [key for key in self._pulses if key[0] == logic_id]
+        return {code: self._pulses.pop((logic_id, code)) for _, code in keys}
 
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
         """Return (pids of the processes on a chip, why the pids could not be read).

@@ -88,7 +88,8 @@ class ChipState:
     identity: Identity
     codes: tuple[Code, ...] = ()
     pids: tuple[int, ...] = ()
-    #: why the codes are not from this survey; "" when they are
+    #: why the codes were not read in this survey: then `codes` are those of events; ""
+    #: when they were read
     unread: str = ""
     #: why the processes are not from this survey; "" when they are
     unread_pids: str = ""

@@ -5,9 +5,10 @@ from typing import cast
 
 import pytest
 
-from agent.devices.dcmi.library import NOT_EXIST, NOT_READY, Library
+from agent.devices.dcmi.library import LEFT_OUT, NOT_EXIST, NOT_READY, Library
 from agent.devices.dcmi.reader import DROPPED, ChipReader
 from agent.devices.dcmi.values import ChipState, Code
+from agent.devices.reading import ChipFault
 from tests.agent.devices.dcmi.outcomes import METHODS, OF_NODE
 from tests.agent.devices.dcmi.simulated_node import (
     FACTS,
@@ -225,3 +226,24 @@ def test_chips_that_can_be_read_are_served_while_no_card_is_listed() -> None:
     node.look()
 
     assert (empty, node.conditions) == (conditions(), conditions())
+
+
+@pytest.mark.parametrize("code", [-8005, -8006, LEFT_OUT])
+def test_a_fault_told_by_an_event_counts_while_codes_cannot_be_read(code: int) -> None:
+    """A chip of which an event told that it is lost was given out for 15 s more."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["codes", (2, 1)] = Fails(code)
+    node.library.codes_of[5] = (CODE,)
+    node.chip_reader.add_event(5, Code(code=CODE, severity=3), is_over=False)
+    node.look()
+    seen = [(node.reading and node.reading.faults, node.conditions)]
+    node.pass_s(2.0)
+    node.look()
+    seen.append((node.reading and node.reading.faults, node.conditions))
+    node.library.outcomes.clear()
+    node.run(node.now + 5.0)
+    seen.append((node.reading and node.reading.faults, node.conditions))
+
+    fault = ChipFault(chip=5, code=f"{CODE:08X}", severity=3, count=1)
+    assert seen == [((fault,), conditions({5}))] * 3
