@@ -9,7 +9,7 @@ product line gives the key of their row:
     board of an Atlas A3                             atlas-a3-8
     name begins with Ascend950, an id of 8 or more   npu-flat-16
     name begins with Ascend950                       npu-flat-8
-    310P, and the card is sold as a Duo              atlas-300i-duo-chip
+    310P, and all cards are sold as Duo              atlas-300i-duo-chip
     310P                                             atlas-310p
     310, 310B                                        atlas-300i-chip
     910B on an inference board, no id above 1        flat-2
@@ -24,7 +24,8 @@ A line with 910B fits names that begin with 910B or A2G and a digit. If an Atlas
 reports a SuperPoD, "-superpod" is appended to the key of the row.
 
 A fact of the server, like its board, is that of the first chip that has told it: each
-call of the driver may fail for any chip at any time.
+call of the driver may fail for any chip at any time. But a server with Duo cards and
+others is none with Duo cards, as in MindCluster (`IsContainAll300IDuo`).
 
 Source:
     MindCluster, `devmanager` and `pkg/common` (at 22bb3d98): boards and names.
@@ -52,6 +53,7 @@ _910 = re.compile(r"910")
 _NONE = 0xFFFFFFFF
 _TEMPLATE = re.compile(r"vir(\d\d)(?:_(\d)c)?((?:_[0-9a-z]+)*)")
 _DUO = "Duo"
+_DUO_ROW = "atlas-300i-duo-chip"
 _300T = "300T"
 _SOC_A1 = "Atlas 200I SoC A1"
 
@@ -113,6 +115,9 @@ def find_contradiction(
         if outside:
             return f"chip {outside[0]} is none of the {row.name} that is served"
         key = _key(facts_of(members), row.chip_count - 1)
+        is_whole = not row.all_chips & ~chip_sets.mask_of(ids)
+        if key == _DUO_ROW and not is_whole:
+            continue  # a chip that is missing may be of another card
         if not is_chosen and not find_unknown(members) and key != row.key:
             return f"the chips are those of {key!r}, and served as {row.key!r}"
     return ""
@@ -137,17 +142,20 @@ class Facts:
 
 
 def facts_of(line: Iterable[Identity]) -> Facts:
-    """Return the facts of a product line: of the first chip that has told each."""
+    """Return the facts of a product line: of the first chip that has told each.
+
+    The type of the cards is that of a card that is no Duo, if there is one.
+    """
     members = list(line)
     superpods = [chip.superpod for chip in members if chip.superpod is not None]
+    types = [chip.product_type for chip in members if chip.product_type is not None]
+    not_duo = [name for name in types if name and _DUO not in name]
     in_superpod = [place for place in superpods if _is_id(place.super_pod_id)]
     return Facts(
         name=next((chip.name for chip in members if chip.name), ""),
         ai_core_count=next((c.ai_core_count for c in members if c.ai_core_count), 0),
         board_id=next((c.board_id for c in members if c.board_id is not None), 0),
-        product_type=next(
-            (c.product_type for c in members if c.product_type is not None), None
-        ),
+        product_type=next(iter((*not_duo, *filter(None, types), *types)), None),
         superpod=next(iter((*in_superpod, *superpods)), None),
     )
 
@@ -260,7 +268,7 @@ def _is_910(facts: Facts) -> bool:
 
 
 def _key_of_310p(facts: Facts) -> str:
-    return "atlas-300i-duo-chip" if _DUO in (facts.product_type or "") else "atlas-310p"
+    return _DUO_ROW if _DUO in (facts.product_type or "") else "atlas-310p"
 
 
 def _key_of_910b(facts: Facts, highest: int) -> str:

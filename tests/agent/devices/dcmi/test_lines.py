@@ -168,3 +168,34 @@ async def test_chips_that_are_called_as_their_line_are_of_that_line_alone(
         ("atlas-310p", (16,)),
     ]
     assert [line.super_pod_id for line in reading.lines] == [4, -2]
+
+
+@pytest.mark.parametrize("duo_card", [0, 1])
+def test_a_server_with_duo_and_other_cards_has_one_row_whatever_goes(
+    duo_card: int,
+) -> None:
+    """The row was that of the first chip: other cards were Duo, and rows took turns."""
+    types = {duo_card: "Atlas 300I Duo", 1 - duo_card: "Atlas 300I Pro"}
+    chips = tuple(
+        ChipState(
+            identity=Identity(
+                card=chip // 2,
+                device=chip % 2,
+                physical_id=chip,
+                logic_id=chip,
+                name="310P3",
+                board_id=0x64,
+                product_type=types[chip // 2],
+            )
+        )
+        for chip in range(4)
+    )
+    conversion = Conversion("")
+    seen = [
+        conversion.reading(Survey(chips=present), 0, now_s)
+        for now_s, present in enumerate((chips, chips[2:], chips[:2], chips))
+    ]
+
+    assert {(each.product.key, each.changed_row) for each in seen} == {
+        ("atlas-310p", "")
+    }
