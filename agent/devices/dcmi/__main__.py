@@ -23,11 +23,12 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from agent.devices.dcmi import frames, structs
-from agent.devices.dcmi.library import CallError, Library
+from agent.devices.dcmi.library import ABSENT, LEFT_OUT, CallError, Library
 from agent.devices.dcmi.progress import Call, Progress
 from agent.devices.dcmi.reader import ChipReader
 from agent.devices.dcmi.values import Code, Identity, Survey
@@ -35,6 +36,9 @@ from agent.devices.dcmi.values import Code, Identity, Survey
 #: Pause before a failed library is loaded again: at boot the driver comes late. Unit:
 #: seconds.
 AGAIN_S = 2.0
+#: Time after which fault events are subscribed to although chips are still missing, and
+#: again if that failed. Unit: seconds.
+SUBSCRIBE_EACH_S = 60.0
 #: Highest number of events between two surveys. Polling shows what does not fit.
 _MOST_EVENTS = 1000
 #: `assertion` of an event whose fault is over.
@@ -57,6 +61,10 @@ class Worker:
         self._events: deque[tuple[int, Code, bool]] = deque(maxlen=_MOST_EVENTS)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._skip_until: dict[Call, float] = {}
+        self._library: Library | None = None
+        self._has_tried_to_subscribe = False
+        #: when to subscribe to fault events at the latest. Unit: seconds.
+        self._subscribe_s = inf
         #: whether the agent has asked for a look
         self._is_asked = False
 
@@ -83,6 +91,7 @@ class Worker:
             has_events = self._pass_events(chip_reader)
             began_s = time.monotonic()
             survey = self._survey(chip_reader, is_asked=self._is_asked)
+            self._subscribe_in_time(chip_reader, survey)
             if has_events or survey != sent or self._is_asked:
                 self._send(survey, began_s if self._is_asked else None)
                 sent = survey
@@ -90,10 +99,10 @@ class Worker:
                 return
 
     def _load(self, path: str, chips: list[list[int]]) -> ChipReader | None:
-        """Load and initialise the library at `path`, and subscribe to its fault events.
+        """Load and initialise the library at `path`.
 
         If the library cannot be loaded or initialised, send the reason to the agent and
-        return None. A failed subscription is ignored: polling shows the faults too.
+        return None.
 
         Args:
             chips: Card, device, physical id and logic id of each known chip.
@@ -104,21 +113,39 @@ class Worker:
         except (OSError, CallError) as error:
             self._send(str(error))
             return None
-        try:
-            library.subscribe(self._queue_event)
-            has_events = True
-        except CallError:  # not every chip has events; others are only polled
-            has_events = False
+        self._library = library
+        self._subscribe_s = time.monotonic() + SUBSCRIBE_EACH_S
         return ChipReader(
             library,
             now_s=time.monotonic,
             nodes=_NODES,
-            has_events=has_events,
             known=[
                 Identity(card=card, device=device, physical_id=physical, logic_id=logic)
                 for card, device, physical, logic in chips
             ],
         )
+
+    def _subscribe_in_time(self, chip_reader: ChipReader, survey: Survey | str) -> None:
+        """Subscribe to fault events once all chips are there, or if it is time.
+
+        After a boot libdcmi is loaded before its chips are up. MindCluster, too, waits
+        for them before it subscribes. Until then, and if the subscription fails, chips
+        are polled each second.
+        """
+        is_first = not self._has_tried_to_subscribe and _is_complete(survey)
+        now = time.monotonic()
+        if self._library is None or not (is_first or now >= self._subscribe_s):
+            return
+        self._has_tried_to_subscribe = True
+        self._subscribe_s = inf
+        try:
+            self._library.subscribe(self._queue_event)
+        except CallError as error:
+            # not every chip has events; a call that hung is not tried again
+            if error.code not in (*ABSENT, LEFT_OUT):
+                self._subscribe_s = now + SUBSCRIBE_EACH_S
+            return
+        chip_reader.use_events()
 
     @staticmethod
     def _survey(chip_reader: ChipReader, *, is_asked: bool) -> Survey | str:
@@ -187,6 +214,13 @@ class Worker:
         else:
             message["survey"] = asdict(survey)
         self._sock.sendall(frames.encode(message))
+
+
+def _is_complete(survey: Survey | str) -> bool:
+    """Whether a survey has chips, and none that could not be identified."""
+    if isinstance(survey, str):
+        return False
+    return bool(survey.chips) and not survey.unidentified
 
 
 def _receive(sock: socket.socket) -> dict[str, Any]:

@@ -340,13 +340,14 @@ class Library:
     def subscribe(self, on_event: Callable[[structs.FaultEvent], None]) -> None:
         """Let libdcmi call `on_event` whenever it reports that a fault begins or ends.
 
-        Some chips have no events.
+        Some chips have no events. The method may be called again if it has failed.
 
         Args:
             on_event: Is called in a thread of the library; must neither block nor
-                raise.
+                raise. The same at each call.
         """
-        self._callback = structs.EventCallback(
+        # libdcmi may have kept that of a call that failed
+        self._callback = self._callback or structs.EventCallback(
             lambda event: on_event(event.contents.event_t.dms_event)
         )
         call = Call(function="dcmi_subscribe_fault_event")

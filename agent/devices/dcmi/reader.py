@@ -107,6 +107,15 @@ class ChipReader:
         #: {(logic id, code): True} of faults that an event said to be over
         self._over: dict[tuple[int, int], bool] = {}
 
+    def use_events(self) -> None:
+        """From now on libdcmi calls back when a fault begins or ends.
+
+        Every chip is read once more in time: a fault may have begun just before.
+        """
+        for chip in self._chips.values():
+            chip.read_at += self._look_each_s - QUIET_LOOK_EACH_S
+        self._look_each_s = QUIET_LOOK_EACH_S
+
     def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
         """Store a fault event, so that the next `read_chips` reports the fault.
 

@@ -138,3 +138,18 @@ async def test_a_chip_that_does_not_know_itself_yet_is_waited_for(
         said = await problem_with(driver, "waiting for all chips")
 
     assert said.startswith(f"waiting for all chips, 600 s at most: {reason}")
+
+
+async def test_events_are_subscribed_to_once_all_cards_are_there(
+    machine: FakeMachine,
+) -> None:
+    """After a boot it failed before there were cards, and there were no events."""
+    machine.tell("unnamed 1", "answer dcmi_subscribe_fault_event -1 -1 -8005")
+    async with driver_on(machine, wait_s=600.0) as driver:
+        await problem_with(driver, "cannot name")
+        machine.tell()
+        await reading_with(driver, lambda _: True)
+        machine.event(2, "80E01801", 3, 1)
+        seen = await reading_with(driver, lambda found: bool(found.faults))
+
+    assert [(fault.chip, fault.severity) for fault in seen.faults] == [(5, 3)]
