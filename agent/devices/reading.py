@@ -124,7 +124,8 @@ class VirtualDevice:
     chip: int
     #: The driver's number for it, unique on the node.
     number: int
-    #: Its share of a chip, as in names of resources ("4c.3cpu").
+    #: Its share of a chip, as in names of resources ("4c.3cpu"); "" for a template that
+    #: is not known: it has no resource, but its chip is not given out whole.
     kind: str
 
 

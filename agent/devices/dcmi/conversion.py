@@ -494,10 +494,9 @@ def _check_readable(states: Mapping[int, ChipState]) -> None:
 
 def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
     devices = [
-        VirtualDevice(chip=chip.physical_id, number=number, kind=kind)
+        VirtualDevice(chip=chip.physical_id, number=number, kind=machine.kind_of(name))
         for chip in chips
         for number, name in chip.virtual or ()
-        if (kind := machine.kind_of(name))
     ]
     return sorted(devices, key=lambda device: device.number)
 

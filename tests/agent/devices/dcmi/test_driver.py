@@ -15,6 +15,7 @@ from agent.devices.reading import (
     Unread,
     VirtualDevice,
 )
+from agent.plugin import vnpu
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
@@ -171,7 +172,22 @@ async def test_parts_of_chips_are_known_by_their_templates(build: Build) -> None
         VirtualDevice(chip=5, number=100, kind="10c.3cpu.32g"),
         VirtualDevice(chip=2, number=101, kind="4c.3cpu"),
         VirtualDevice(chip=2, number=102, kind="16c"),
+        VirtualDevice(chip=2, number=103, kind=""),
     )
+    assert {row.resource for row in vnpu.rows_of(reading)} == {
+        "huawei.com/Ascend910-10c.3cpu.32g",
+        "huawei.com/Ascend910-16c",
+        "huawei.com/Ascend910-4c.3cpu",
+    }
+
+
+async def test_a_chip_with_a_part_of_no_known_template_is_cut(build: Build) -> None:
+    """It was given out whole."""
+    machine = build(fake_machine.training_910a)
+    machine.say(2, 0, virtual="103:odd")
+    reading = await read_once(machine)
+
+    assert (vnpu.parents_of(reading), vnpu.rows_of(reading)) == ((2,), ())
 
 
 async def test_a_kind_of_server_that_no_chip_is_of_is_said(
