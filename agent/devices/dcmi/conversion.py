@@ -211,6 +211,7 @@ class Conversion:
         return replace(
             state,
             identity=identity,
+            codes=_with_severities(state.codes, last.codes),
             pids=last.pids if state.unread_pids else state.pids,
             was_read=True,
         )
@@ -490,6 +491,20 @@ def _check_readable(states: Mapping[int, ChipState]) -> None:
     if all(look.unread for look in states.values()):
         chip, look = next(iter(states.items()))
         raise UnknownMachineError(f"no chip can be read; chip {chip}: {look.unread}")
+
+
+def _with_severities(codes: Iterable[Code], last: Iterable[Code]) -> tuple[Code, ...]:
+    """Return codes; one without a severity has that of the last reading.
+
+    Another worker process knows no event from before it began.
+    """
+    severities = {code.code: code.severity for code in last}
+    return tuple(
+        replace(code, severity=severities.get(code.code))
+        if code.severity is None
+        else code
+        for code in codes
+    )
 
 
 def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:

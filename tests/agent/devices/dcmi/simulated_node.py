@@ -83,13 +83,17 @@ class SimulatedNode:
         self.library = ScriptedLibrary(
             chips=CHIPS, dies=DIES, facts=FACTS, pass_s=self.pass_s
         )
+        self.conversion = Conversion(known=self.known, wait_s=self.wait_s)
+        self.start_worker()
+
+    def start_worker(self) -> None:
+        """Start a worker with what the agent knows."""
         self.chip_reader = ChipReader(
             cast("Library", self.library),
             now_s=lambda: self.now,
             nodes=Path("/none"),
-            known=self.known.identities,
+            known=self.conversion.known.identities,
         )
-        self.conversion = Conversion(known=self.known, wait_s=self.wait_s)
 
     def pass_s(self, seconds: float) -> None:
         self.now += seconds

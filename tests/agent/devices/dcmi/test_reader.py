@@ -247,3 +247,26 @@ def test_a_fault_told_by_an_event_counts_while_codes_cannot_be_read(code: int) -
 
     fault = ChipFault(chip=5, code=f"{CODE:08X}", severity=3, count=1)
     assert seen == [((fault,), conditions({5}))] * 3
+
+
+def test_another_worker_forgets_no_severity_of_a_fault() -> None:
+    """A minor fault of no list took its chip out of service, if a worker was lost."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.codes_of[5] = (CODE,)
+    node.chip_reader.add_event(5, Code(code=CODE, severity=1), is_over=False)
+    node.look()
+    node.start_worker()
+    node.look()
+    kept = node.reading
+    node.library.codes_of[5] = ()
+    node.pass_s(2.0)
+    node.look()
+    node.library.codes_of[5] = (CODE,)
+    node.pass_s(2.0)
+    node.look()
+
+    assert kept is not None
+    assert node.reading is not None
+    severities = [fault.severity for fault in (*kept.faults, *node.reading.faults)]
+    assert severities == [1, None]
