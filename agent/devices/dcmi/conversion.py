@@ -471,9 +471,9 @@ class Conversion:
         The result is () if the NUMA node of any chip is unknown.
         """
         nodes = [
-            look.identity.numa
+            identity.numa
             for chip in range(product.chip_count)
-            if (look := self._last_states.get(chip)) is not None
+            if (identity := self._identities.get(chip)) is not None
         ]
         known = tuple(node for node in nodes if node is not None and node >= 0)
         return known if len(known) == product.chip_count else ()

@@ -1,7 +1,11 @@
 """Facts of a node while calls about its first chip fail: finding F5, row by row."""
 
+from dataclasses import replace
+
 import pytest
 
+from agent.devices.dcmi.conversion import Conversion
+from agent.devices.dcmi.values import ChipState, Survey
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import read_once
 from tests.agent.devices.dcmi.conftest import Build
@@ -9,6 +13,7 @@ from tests.agent.devices.dcmi.simulated_node import (
     CHIPS,
     DIES,
     IDENTIFIED_S,
+    KNOWN,
     STEP_S,
     WELL,
     SimulatedNode,
@@ -98,4 +103,18 @@ def test_facts_stay_while_the_driver_shows_no_chip() -> None:
         WELL.chip_name,
         WELL.ai_core_count,
         WELL.super_pod,
+    )
+
+
+def test_near_cpus_of_a_chip_that_is_missing_at_start_are_known() -> None:
+    """One dead chip took the NUMA nodes of all chips from the kubelet."""
+    chips = tuple(
+        replace(chip, numa=chip.physical_id // 4) for chip in KNOWN.identities
+    )
+    present = (ChipState(identity=chip) for chip in chips if chip.physical_id != 5)
+    conversion = Conversion(known=replace(KNOWN, identities=chips))
+
+    assert conversion.reading(Survey(chips=tuple(present)), 0, 0.0).numa == (
+        *(0, 0, 0, 0),
+        *(1, 1, 1, 1),
     )
