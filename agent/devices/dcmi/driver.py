@@ -264,7 +264,7 @@ class DcmiDriver:
 
         If the worker failed in a call that it can do without, later workers skip that
         call for 60 s. Each further failure in the same call doubles this time, up to
-        1 h.
+        1 h, unless the call has come back for 1 h since.
         """
         now = clock.loop_s()
         if now - worker.started_s > LIVED_WELL_S:
@@ -274,6 +274,8 @@ class DcmiDriver:
         self._next_start_s = now + pause_s
         if worker.last_call is not None and self._can_leave_out(worker.last_call):
             blame = self._blames.setdefault(worker.last_call, _Blame(0, now))
+            if now - blame.until_s > LEAVE_OUT_MOST_S:
+                blame.times = 0  # it has come back all the while
             blame.times += 1
             doubled_s = LEAVE_OUT_S * 2 ** min(blame.times - 1, 10)
             blame.until_s = now + min(LEAVE_OUT_MOST_S, doubled_s)

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from agent.devices.dcmi.conversion import NOTHING, Conversion
-from agent.devices.dcmi.driver import MOST_UNENDED, RELOAD_EACH_S, DcmiDriver
+from agent.devices.dcmi.driver import (
+    LEAVE_OUT_MOST_S,
+    LEAVE_OUT_S,
+    MOST_UNENDED,
+    RELOAD_EACH_S,
+    DcmiDriver,
+)
 from agent.devices.dcmi.library import NOT_EXIST
 from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.reader import QUIET_LOOK_EACH_S
@@ -239,3 +245,20 @@ async def test_a_driver_that_loses_all_chips_is_loaded_anew_each_half_minute(
 
     assert 15 <= loaded <= 21
     assert node.conditions == conditions()
+
+
+async def test_a_call_that_hangs_once_a_day_is_left_out_for_a_minute(
+    tmp_path: Path,
+) -> None:
+    """The seventh time, a chip was out of service for an hour."""
+    minutes = []
+    async with hung_node(tmp_path) as node:
+        for pause_s in (2.0, LEAVE_OUT_S + 20.0, LEAVE_OUT_MOST_S + 180.0):
+            await asyncio.sleep(pause_s)
+            node.library.outcomes["codes", HERE] = Hangs()
+            await asyncio.sleep(QUIET_LOOK_EACH_S + HUNG_S)
+            node.library.outcomes.clear()
+            call = next(iter(node.workers.processes[-1].order["leave_out"]))
+            minutes.append(round(call[3] / LEAVE_OUT_S))
+
+    assert minutes == [1, 2, 1]
