@@ -186,7 +186,8 @@ class Conversion:
             for chip, last in self._last_states.items():
                 place = last.identity
                 if place.card == card and device in (place.device, -1):
-                    states.setdefault(chip, replace(last, unread=reason))
+                    gone = replace(last, codes=(), unread=reason)
+                    states.setdefault(chip, gone)
         merged = {chip: self._complete(look) for chip, look in sorted(states.items())}
         self._identities |= {chip: look.identity for chip, look in merged.items()}
         return merged
@@ -199,15 +200,8 @@ class Conversion:
         if last is None:
             return replace(state, identity=identity, was_read=not state.unread)
         if state.unread:
-            # codes are those of events: the driver has told these faults
-            new = {code.code for code in state.codes}
-            kept = (code for code in last.codes if code.code not in new)
-            return replace(
-                last,
-                identity=identity,
-                codes=(*kept, *state.codes),
-                unread=state.unread,
-            )
+            codes = _with_events(state.codes, last)
+            return replace(last, identity=identity, codes=codes, unread=state.unread)
         return replace(
             state,
             identity=identity,
@@ -450,19 +444,22 @@ class Conversion:
             if key[0] not in known_chips
         } | {
             (chip, code.code): self._event_counts.get((chip, code.code), 0) + code.count
-            for chip, state in states.items()
-            for code in state.codes
+            for chip in known_chips
+            for code in states[chip].codes
         }
 
     def _fault(self, look: ChipState, code: Code) -> ChipFault:
         chip = look.identity.physical_id
+        # events of an unread chip come again with its codes, and are counted then
+        count = self._event_counts.get((chip, code.code), 0)
+        count += code.count if look.unread else 0
         return ChipFault(
             chip=chip,
             code=f"{code.code:08X}",
             severity=code.severity,
             network=code.code in NETWORK_CODES,
             since_ms=self._since_ms[chip, code.code],
-            count=self._event_counts.get((chip, code.code), 0),
+            count=count,
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:
@@ -491,6 +488,20 @@ def _check_readable(states: Mapping[int, ChipState]) -> None:
     if all(look.unread for look in states.values()):
         chip, look = next(iter(states.items()))
         raise UnknownMachineError(f"no chip can be read; chip {chip}: {look.unread}")
+
+
+def _with_events(events: Iterable[Code], last: ChipState) -> tuple[Code, ...]:
+    """Return the codes of a chip that is unread: its last ones, and those of events.
+
+    Args:
+        events: Codes of the events since the chip's codes were read.
+        last: Last state of the chip; if it is unread too, it has earlier of these.
+    """
+    codes = {
+        code.code: code if last.unread else replace(code, count=0)
+        for code in last.codes
+    }
+    return tuple((codes | {code.code: code for code in events}).values())
 
 
 def _with_severities(codes: Iterable[Code], last: Iterable[Code]) -> tuple[Code, ...]:

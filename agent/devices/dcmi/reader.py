@@ -102,7 +102,7 @@ class ChipReader:
         self._version = ""
         #: {(logic id, code): code with severity and time of its event}
         self._event_codes: dict[tuple[int, int], Code] = {}
-        #: {(logic id, code): code} of events that no state has shown yet
+        #: {(logic id, code): code} of events since the chip's codes were last read
         self._pulses: dict[tuple[int, int], Code] = {}
         #: {(logic id, code): True} of faults that an event said to be over
         self._over: dict[tuple[int, int], bool] = {}
@@ -120,10 +120,10 @@ class ChipReader:
         """Store a fault event, so that the next `read_chips` reports the fault.
 
         The fault is reported even if it has ended by then, with the event's severity
-        and time, and with the number of its events, and even if the chip's codes cannot
-        be read. Later calls use this severity and time as long as libdcmi lists the
-        code. An event about the end of a fault has its chip
-        read at once, and matters if the fault begins again.
+        and time, and with the number of its events. If the chip's codes cannot be read,
+        it is reported again by each call until they are. Later calls use this severity
+        and time as long as libdcmi lists the code. An event about the end of a fault
+        has its chip read at once, and matters if the fault begins again.
 
         Args:
             logic_id: Logic id of the chip.
@@ -174,7 +174,8 @@ class ChipReader:
             driver_version=self._version,
         )
         for chip in chips:
-            chip.state = chip.state and _without_events(chip.state)
+            if chip.state is not None and not chip.state.unread:
+                chip.state = _without_events(chip.state)
         return survey
 
     @property
@@ -198,12 +199,14 @@ class ChipReader:
         except CallError as error:
             if error.code == NOT_EXIST:
                 return None
-            told = tuple(self._take_events(logic_id).values())
-            return ChipState(identity=identity, codes=told, unread=str(error))
+            events = tuple(c for key, c in self._pulses.items() if key[0] == logic_id)
+            return ChipState(identity=identity, codes=events, unread=str(error))
         codes = {
             code: self._event_codes.get((logic_id, code), Code(code=code))
             for code in polled
-        } | self._take_events(logic_id)
+        }
+        for key in [key for key in self._pulses if key[0] == logic_id]:
+            codes[key[1]] = self._pulses.pop(key)
         self._forget(logic_id, codes.keys())
         pids, unread = self._pids(card, device)
         return ChipState(
@@ -212,11 +215,6 @@ class ChipReader:
             pids=pids,
             unread_pids=unread,
         )
-
-    def _take_events(self, logic_id: int) -> dict[int, Code]:
-        """Return {code: the fault} of the events that no state of a chip has shown."""
-        keys = [key for key in self._pulses if key[0] == logic_id]
-        return {code: self._pulses.pop((logic_id, code)) for _, code in keys}
 
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
         """Return (pids of the processes on a chip, why the pids could not be read).

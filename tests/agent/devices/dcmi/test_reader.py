@@ -249,6 +249,24 @@ def test_a_fault_told_by_an_event_counts_while_codes_cannot_be_read(code: int) -
     assert seen == [((fault,), conditions({5}))] * 3
 
 
+def test_events_of_a_time_in_which_no_chip_is_read_are_told_afterwards() -> None:
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["codes", None] = Fails(-8006)
+    for _ in range(3):
+        node.chip_reader.add_event(5, Code(code=CODE, severity=3), is_over=False)
+        node.pass_s(2.0)
+        node.look()
+    before = node.reading and node.reading.faults
+    node.library.outcomes.clear()
+    node.pass_s(2.0)
+    node.look()
+
+    assert before == ()
+    assert node.reading is not None
+    assert [(fault.chip, fault.count) for fault in node.reading.faults] == [(5, 3)]
+
+
 def test_another_worker_forgets_no_severity_of_a_fault() -> None:
     """A minor fault of no list took its chip out of service, if a worker was lost."""
     node = SimulatedNode()
