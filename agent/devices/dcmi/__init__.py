@@ -6,8 +6,9 @@ never does:
 
     agent                                       worker process
     `worker` receives messages    <- socket -   `__main__` sends messages
-    `machine` finds the product row             `reader` reads the state of each chip
-    `conversion` makes the reading              `library` calls the C functions
+    `chip_states` keeps what was told           `reader` reads the state of each chip
+    `rows` chooses the product rows             `library` calls the C functions
+    `conversion` makes the reading
     `driver` returns the reading
 
 `frames` encodes the messages. `progress` is a memory page that both processes map: the

@@ -21,10 +21,11 @@ import msgspec
 
 from agent.devices.board_size import UnknownMachineError
 from agent.devices.dcmi import find_library
-from agent.devices.dcmi.conversion import Conversion, IncompleteError
+from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.library import LIST_CARDS
 from agent.devices.dcmi.memory import Memory
 from agent.devices.dcmi.progress import Call
+from agent.devices.dcmi.rows import IncompleteError
 from agent.devices.dcmi.values import Survey
 from agent.devices.dcmi.worker import LOAD_S, LOADING, Worker
 from agent.devices.driver import DriverError

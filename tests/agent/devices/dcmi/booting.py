@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import cast
 
 from agent.devices.board_size import UnknownMachineError
-from agent.devices.dcmi.conversion import NOTHING, Conversion, IncompleteError
+from agent.devices.dcmi.conversion import NOTHING, Conversion
 from agent.devices.dcmi.library import CallError, Library
 from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.reader import ChipReader
+from agent.devices.dcmi.rows import IncompleteError
 from agent.devices.dcmi.values import Identity
 from agent.devices.reading import Reading
 from agent.health.conditions import Health, ReadingTaken, step
