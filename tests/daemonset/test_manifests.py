@@ -38,7 +38,8 @@ BUILT_IN = {
     "extension-apiserver-authentication-reader",
 }
 #: Of the design of the 910 algorithm: filter nodes, score them, allocate and commit.
-STEPS = ("filter", "prioritize", "bind")
+#: Filter leaves only nodes of the best score, so that scores would all be equal.
+STEPS = ("filter", "preempt", "bind")
 PROGRAMS = {"agent": AgentSettings, "extender": ExtenderSettings}
 
 
@@ -241,6 +242,7 @@ def test_the_scheduler_asks_the_extender_at_each_step_and_never_goes_round_it(
 
     assert configuration["percentageOfNodesToScore"] == 100
     assert verbs == {verb: verb for verb in STEPS}
+    assert "prioritizeVerb" not in extender_
     assert (extender_["nodeCacheCapable"], extender_["ignorable"]) == (True, False)
     assert timeout_s >= told.gate_s + 10
     assert not any(r["ignoredByScheduler"] for r in extender_["managedResources"])
