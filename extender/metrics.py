@@ -76,10 +76,14 @@ class Metrics(Collector):
             "filter_decisions", "Filter requests, by whether any node fits.", "result"
         )
         self.refused_nodes = self._counter(
-            "refused_nodes", "Nodes that filter refused, by reason.", "reason"
+            "refused_nodes",
+            "Nodes that filter refused, by reason, of the calls in which none fits.",
+            "reason",
         )
         self.conflicts = self._counter(
-            "conflicts", "Nodes avoided or refused for an unlike pod.", "verb"
+            "conflicts",
+            "Nodes refused for an unlike pod; by filter only if no node fits.",
+            "verb",
         )
         self.bind_refused = self._counter(
             "binds_refused", "Binds refused, by reason.", "reason"

@@ -100,7 +100,7 @@ def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 
 
 def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
-    result = node_filter.filter_nodes(cache, pod, cache.index.names, now_s)
+    result = node_filter.judge_nodes(cache, pod, cache.index.names, now_s)
     nodes = dict.fromkeys(result.fitting, "fits")
     nodes |= result.texts(is_resolvable=True) | result.texts(is_resolvable=False)
     answer: dict[str, Any] = {"state": "pending", "nodes": nodes}

@@ -215,6 +215,30 @@ class RowBuckets:
             ranks &= ranks - 1
         return None
 
+    def best_among(
+        self, count: int, names: frozenset[str], avoid: Container[str]
+    ) -> set[str]:
+        """Return those of `names` outside `avoid` that share the best rank of all.
+
+        Cost:
+            A step for each node of that rank and of better ones.
+        """
+        if not 0 < count < len(self._occupied):
+            return set()
+        ranks, by_rank = self._occupied[count], self._by_rank[count]
+        while ranks:
+            rank = (ranks & -ranks).bit_length() - 1
+            best = {
+                name
+                for peers in by_rank[rank]
+                for name in peers.names.among(names)
+                if name not in avoid
+            }
+            if best:
+                return best
+            ranks &= ranks - 1
+        return set()
+
     def ranked(self, count: int) -> Iterator[tuple[int, str]]:
         """Yield (rank, name) of each node that can serve, best first, then by name.
 

@@ -8,7 +8,7 @@ value of the core; one thread owns and updates it.
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import chain
+from itertools import chain, compress
 
 from scheduler_core.index.buckets import NEVER, NO_SUCH_NPU, Bucket
 from scheduler_core.index.counts import Census, Censuses, Groups
@@ -142,6 +142,35 @@ class Cluster(NodeIndex):
                 row = sections[0].row
                 return BestNode(node=self.nodes(row)[name], row=row, rank=rank)
         return None
+
+    def best_class(
+        self,
+        resource: str,
+        count: int,
+        names: Sequence[str],
+        *,
+        avoid: Container[str] = (),
+    ) -> tuple[str, ...]:
+        """Return the nodes that `survey` calls best, without a verdict on the others.
+
+        Args:
+            resource: The Kubernetes resource.
+            count: Chips of the whole pod.
+            names: Nodes to look at, each once; unknown ones are ignored.
+            avoid: Nodes to leave out.
+
+        Returns:
+            In the order of `names`; () if none can serve.
+
+        Cost:
+            A step for each node of the best rank and of better ones.
+        """
+        asked = frozenset(names)
+        for (section,) in self._rows(resource, in_network=False):
+            best = section.buckets.best_among(count, asked, avoid)
+            if best:
+                return tuple(compress(names, map(best.__contains__, names)))
+        return ()
 
     def _ranked_of_all(
         self, wanted: Product | str, count: int, *, in_network: bool

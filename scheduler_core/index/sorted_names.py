@@ -60,6 +60,10 @@ class SortedNames:
             return name
         return next((name for name in self if name not in avoid), None)
 
+    def among(self, names: frozenset[str]) -> set[str]:
+        """Return the names of the set that are in `names` too."""
+        return {name for block in self._blocks for name in names.intersection(block)}
+
     def __bool__(self) -> bool:
         """Return whether the set has names."""
         return bool(self._blocks)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from extender.cache import events
@@ -21,6 +23,14 @@ def filter_nodes(cache: Cache, wanted: NpuPod, *names: str) -> FilterResult:
     return node_filter.filter_nodes(cache, wanted, names, NOW_S)
 
 
+def judge_nodes(cache: Cache, wanted: NpuPod, *names: str) -> FilterResult:
+    """What `filter_nodes` answers, with the reasons of nodes beside one that fits."""
+    result = node_filter.judge_nodes(cache, wanted, names, NOW_S)
+    asked = filter_nodes(cache, wanted, *names)
+    assert asked == (replace(result, refused=()) if result.fitting else result)
+    return result
+
+
 def texts(result: FilterResult) -> dict[str, str]:
     return result.texts(is_resolvable=True) | result.texts(is_resolvable=False)
 
@@ -34,7 +44,7 @@ def test_only_the_best_class_of_nodes_is_answered() -> None:
         nodes=("n1", "n2", "n3"),
     )
 
-    result = filter_nodes(cache, pod("p"), "n3", "n2", "n1")
+    result = judge_nodes(cache, pod("p"), "n3", "n2", "n1")
 
     assert result.fitting == ("n3", "n1")
     assert texts(result) == {"n2": "another node fits better"}
@@ -93,7 +103,7 @@ def test_a_node_where_an_unlike_pod_of_that_count_waits_is_avoided() -> None:
     cache = cluster(tenant("t", "n1", (2, 3)), nodes=("n1", "n2"))
     bind(cache, two_and_one, "n1")
 
-    result = filter_nodes(cache, pod("p"), "n1", "n2")
+    result = judge_nodes(cache, pod("p"), "n1", "n2")
 
     assert result.fitting == ("n2",)
     assert texts(result) == {"n1": "another pod waits there for as many chips"}
@@ -200,7 +210,7 @@ def test_a_pod_with_an_open_bind_may_go_nowhere_else() -> None:
     wanted = pod("p", count=8)
     bind(cache, wanted, "n1")
 
-    result = filter_nodes(cache, wanted, "n1", "n2")
+    result = judge_nodes(cache, wanted, "n1", "n2")
 
     assert result.fitting == ("n1",)
     assert texts(result) == {

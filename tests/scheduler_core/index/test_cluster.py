@@ -73,6 +73,7 @@ def test_the_index_answers_as_if_it_had_looked_at_every_node(
     )
 
     survey = cluster.survey(RESOURCE, count, asked, avoid=avoid)
+    assert cluster.best_class(RESOURCE, count, asked, avoid=avoid) == survey.best
     best = by_hand(known, count)
     serving = [name for name in asked if rank(model.get(name), count) is not None]
     assert survey.best == tuple(
