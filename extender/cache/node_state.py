@@ -19,7 +19,7 @@ of available chips, in the same ConfigMap. This list alone is not enough: if it 
 written before a bind, it still contains the chips of that bind.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -33,7 +33,7 @@ from scheduler_core.node.reasons import Reason
 from scheduler_core.products import table
 from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations, inventory
-from scheduler_core.wire.addresses import Addresses
+from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import Shape
@@ -129,6 +129,8 @@ class ResourceState:
     unshown: dict[str, tuple[int, float]] = field(default_factory=dict)
     #: newest predicate-time of the node; the next claim gets a later one
     last_time: int = 0
+    #: (inventory text, product, {chip: address} read from it); None until it is read
+    _chips_at: tuple[str, Product, Mapping[int, Address]] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -347,14 +349,16 @@ class ResourceState:
         text = self.node_info.inventory_text
         if report is None or product is None or not text:
             return None
-        try:
-            chips_at = inventory.parse_addresses(text, product)
-        except WireError:
-            return None
+        if self._chips_at is None or self._chips_at[:2] != (text, product):
+            try:
+                chips_at = inventory.parse_addresses(text, product)
+            except WireError:
+                return None
+            self._chips_at = text, product, chips_at
         return Addresses(
             super_pod_id=report.superpod,
             server_index=report.server_index,
-            chips=chips_at,
+            chips=self._chips_at[2],
         )
 
     def state(self, *, reserved: int, self_maintain: bool) -> NodeState | None:

@@ -6,6 +6,7 @@ plugin of MindCluster read it: keys, values and their form are theirs.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -34,7 +35,7 @@ from tests.support.caches import (
     superpods,
     switched,
 )
-from tests.support.watched import LARGE, member, node, pod, report, tenant
+from tests.support.watched import LARGE, member, node, pod, pod_update, report, tenant
 
 OUTPUTS = Path(__file__).parent / "outputs"
 PARAMETER_PLANE = Addresses(
@@ -101,6 +102,21 @@ def test_that_configuration_is_the_one_that_the_agent_writes() -> None:
     assert text == configuration.render(
         "p", "uid-p", "10.0.0.5", range(8), PARAMETER_PLANE
     )
+
+
+def test_a_configuration_has_the_addresses_that_the_node_lists_now() -> None:
+    cache, wanted = one_node(), pod("p", count=8)
+    apply(cache, pod_update("p", count=8))
+    before = choose(cache, wanted, "n1")
+
+    moved = replace(PARAMETER_PLANE, chips=dict.fromkeys(range(8), Address(ip="::1")))
+    apply(cache, node("n1", address="10.0.0.5", addresses=moved))
+    after = choose(cache, wanted, "n1")
+
+    assert isinstance(before, reserve.Choice)
+    assert isinstance(after, reserve.Choice)
+    assert "::1" not in before.annotations[annotations.CONFIGURATION]
+    assert after.annotations[annotations.CONFIGURATION].count('"::1"') == 8
 
 
 def test_of_chips_that_are_asked_for_as_npus_it_has_a_key_of_its_own() -> None:
