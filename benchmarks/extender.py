@@ -143,6 +143,7 @@ async def _serve() -> None:
             clock=wall,
             request_size=job_calls.request_size,
             metrics=metrics,
+            open_files=1 << 20,
         )
         binder = Binder(
             cache,

@@ -40,6 +40,7 @@ from kube import nodes, pods
 from kube.client import Client
 from kube.events import Recorder
 from kube.podgroups import PodGroupRequests
+from service import open_files
 
 COMPONENT = "ascend-extender"
 #: Seconds between two events. People read them, slowly. An event costs the API server
@@ -134,6 +135,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         request_size=job_calls.request_size,
         topology=networks.snapshot,
         metrics=metrics,
+        open_files=open_files.limit(),
     )
     binder = Binder(
         cache,

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from service import open_files
 from service.settings import SettingsError
 
 log = logging.getLogger(__name__)
@@ -26,10 +27,12 @@ def run(main: Main) -> int:
     """Run the main coroutine until it ends or a signal arrives; return the exit code.
 
     SIGTERM and SIGINT cancel the coroutine. A second SIGINT ends the process at once.
+    The process may then open as many files as its hard limit allows.
 
     Args:
         main: Makes the coroutine; may raise SettingsError itself.
     """
+    open_files.raise_limit()
     try:
         return asyncio.run(_until_signalled(main()))
     except SettingsError as error:
@@ -40,6 +43,7 @@ def run(main: Main) -> int:
 
 async def _until_signalled(main: Coroutine[Any, Any, None]) -> int:
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(open_files.SparseErrors(loop.time))
     task = loop.create_task(main, name="main")
     signal_names: list[str] = []
 

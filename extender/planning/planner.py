@@ -32,6 +32,8 @@ from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
+#: Files that the extender needs besides the connections of binds that wait.
+SPARE_FILES = 100
 #: Pods that kube-scheduler sends to bind in 1 s, at least. A larger job would not be
 #: permitted before the scheduler gives up.
 PODS_PER_S = 100
@@ -43,7 +45,7 @@ class Planner:
     Protects: a waiting job is planned before the jobs behind it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
         apply: Apply,
@@ -52,10 +54,12 @@ class Planner:
         request_size: Callable[[Gang], None],
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
         metrics: Metrics,
+        open_files: int,
     ) -> None:
         """Start without waiting jobs.
 
         Args:
+            open_files: How many files and connections the extender may have open.
             request_size: Starts to read the size of a job from the API server.
             topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
                 each time a job is planned, or nodes are to be reserved for a job.
@@ -66,6 +70,7 @@ class Planner:
         self._request_size = request_size
         self._topology = topology
         self._metrics = metrics
+        self._open_files = open_files
         self._candidates = CandidateNodes()
         #: jobs not planned while a member has a bind without an outcome
         self._postponed: set[str] = set()
@@ -75,9 +80,11 @@ class Planner:
         """Return the largest number of pods whose bind calls may be held for one job.
 
         A bind call is held for at most `--gate-s` seconds. In a larger job, the first
-        call would time out before kube-scheduler has sent the last call.
+        call would time out before kube-scheduler has sent the last call. Each held call
+        also keeps a connection open.
         """
-        return int(self._cache.limits.gate_s * PODS_PER_S)
+        by_time = int(self._cache.limits.gate_s * PODS_PER_S)
+        return min(by_time, self._open_files - SPARE_FILES)
 
     # -- filter --------------------------------------------------------------
 
@@ -161,13 +168,18 @@ class Planner:
         elif gang.plan.is_gated and gang.unbound_count > self.largest:
             text = (
                 f"its job has {gang.unbound_count} pods, more than the {self.largest} "
-                "that can be bound together"
+                f"that can be bound together{self._why_no_more()}"
             )
         elif self._clock.now_s() < gang.plan.again_s:
             text = gang.plan.text
         else:
             return None
         return refuse_for_job(text)
+
+    def _why_no_more(self) -> str:
+        if self.largest < self._open_files - SPARE_FILES:
+            return ""
+        return f": the extender may have {self._open_files} open files (ulimit -Hn)"
 
     def _plan_in_order(self, gang: Gang) -> None:
         """Plan a job, but first the waiting jobs with a lower `Gang.queue_key`.

@@ -101,6 +101,7 @@ class World:
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
         metrics: Metrics | None = None,
         waits: str | None = None,
+        open_files: int = 1 << 20,
         **binding: Any,
     ) -> None:
         """Put the parts together.
@@ -114,6 +115,7 @@ class World:
             topology: What jobs are planned with.
             metrics: Where the parts count.
             waits: Why no verb may be answered.
+            open_files: How many the extender may have open.
             binding: Further arguments of the binder.
         """
         self.cache = cache
@@ -139,6 +141,7 @@ class World:
             request_size=self.job_calls.request_size,
             topology=topology,
             metrics=self.metrics,
+            open_files=open_files,
         )
         self.binder = Binder(
             cache,

@@ -287,6 +287,22 @@ async def test_jobs_are_planned_by_priority_then_age() -> None:
         assert w.filter("c") == ["n1"]
 
 
+async def test_a_job_with_more_binds_than_the_extender_has_connections_is_refused() -> (
+    None
+):
+    cache = empty()
+    for name in NAMES:
+        apply(cache, node(name), report(name))
+    async with world(cache, open_files=102) as w:
+        w.add(*(member(name, size=3) for name in "abc"))
+
+        text = (
+            "its job has 3 pods, more than the 2 that can be bound together: "
+            "the extender may have 102 open files (ulimit -Hn)"
+        )
+        assert w.why("a") == (text,)
+
+
 async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
     cache = empty(limits=gang_events.Limits(gate_s=0.02))
     for name in NAMES:
