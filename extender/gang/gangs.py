@@ -142,14 +142,19 @@ class Gang:
             return len(self.members)
         return len(self.members.keys() - self.bound - self.ending)
 
+    @property
+    def is_seated(self) -> bool:
+        """Whether a member has a node or has succeeded, and is not being deleted."""
+        return not self.bound <= self.ending
+
     def may_bind(self, uid: str) -> bool:
         """Whether a bind call for a pod need not wait for bind calls for other pods.
 
         True if the pod has a planned node, and the job is in the phase BINDING or has a
-        bound pod.
+        bound pod that is not being deleted.
         """
         return uid in self.plan.places and (
-            self.plan.phase is Phase.BINDING or bool(self.bound)
+            self.plan.phase is Phase.BINDING or self.is_seated
         )
 
     def rank_key(self, uid: str) -> tuple[int, object, str]:

@@ -19,7 +19,8 @@ The table gives the next phase and the effects for the main events:
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
                the job is already bound
-    RESERVED   Bound, while other binds wait             BINDING: ReleaseBinds
+    RESERVED   Bound, not being deleted, while other     BINDING: ReleaseBinds
+               binds wait
     RESERVED   Allocated                                 BINDING
     RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
                NodeNotOffered; MemberRemoved             all reservations end
@@ -177,7 +178,11 @@ def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effect
             yield from _go_on(gang, now_s)
         case BindFailed(uid=uid):
             plan.open_binds.discard(uid)
-            if plan.phase is Phase.BINDING and not plan.open_binds and not gang.bound:
+            if (
+                plan.phase is Phase.BINDING
+                and not plan.open_binds
+                and not gang.is_seated
+            ):
                 # no pod was bound: all binds must arrive again
                 plan.phase = Phase.RESERVED
                 plan.until_s = now_s + limits.plan_s
@@ -201,12 +206,23 @@ def _of_volcano(
             plan.open_binds.add(uid)
         case Returned(uid=uid):
             plan.open_binds.discard(uid)
-            if plan.phase is Phase.BINDING and not plan.open_binds and not gang.bound:
+            if (
+                plan.phase is Phase.BINDING
+                and not plan.open_binds
+                and not gang.is_seated
+            ):
                 # Volcano's other plugins have reasons that we do not know: pause.
                 yield from _void(gang, "Volcano did not find places for all its pods")
                 _back_off(gang, now_s, limits)
         case _:
             assert_never(event)
+
+
+def _has_none_bound(gang: Gang) -> bool:
+    """Whether a job whose binds were released has none under way, and none bound."""
+    plan = gang.plan
+    is_open = plan.phase is Phase.BINDING
+    return is_open and not plan.open_binds and not gang.is_seated
 
 
 def _bind_member(gang: Gang, uid: str) -> None:
@@ -219,9 +235,9 @@ def _bind_member(gang: Gang, uid: str) -> None:
 
 
 def _go_on(gang: Gang, now_s: float) -> Effects:
-    """Release all waiting bind calls of a job, because one of its pods is bound."""
+    """Release all waiting bind calls of a job if one of its pods is bound and stays."""
     plan = gang.plan
-    if not plan.waiting_calls:
+    if not plan.waiting_calls or not gang.is_seated:
         return
     calls, plan.waiting_calls = plan.waiting_calls, {}
     if plan.places:

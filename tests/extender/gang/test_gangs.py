@@ -346,3 +346,34 @@ async def test_a_pod_by_itself_is_not_of_any_job() -> None:
         w.learn(pod_update("s"))
 
         assert w.planner.filter_nodes(known_pod(w.cache, "s"), NAMES) is None
+
+
+async def test_a_pod_that_ends_lets_nobody_through() -> None:
+    names = ("n1", "n2", "n3", "n4")
+    async with world(cluster(nodes=names)) as w:
+        ending = [
+            member(name, node=where, deleting=True)
+            for name, where in (("a", "n1"), ("b", "n2"))
+        ]
+        w.add(*ending, member("c"), member("d"))
+        assert (w.filter("c", names), w.filter("d", names)) == (["n3"], ["n4"])
+
+        first = await w.come("c", "n3")
+        w.add(*ending)  # a watch tells of them again
+
+        assert w.is_(Phase.RESERVED)
+        assert w.api.bindings == []
+        assert await both(first, w.bind("d", "n4")) == ["", ""]
+
+
+async def test_binds_that_failed_beside_pods_that_end_come_together_again() -> None:
+    names = ("n1", "n2", "n3", "n4")
+    async with world(cluster(nodes=names)) as w:
+        w.add(member("a", node="n1", deleting=True), *map(member, "cd"))
+        assert w.filter("c", names) == ["n2"]
+        w.api.fates.extend([Fate.FORBIDDEN] * 2)
+
+        failed = await both(w.bind("c", "n2"), w.bind("d", "n3"))
+
+        assert all(failed)
+        assert w.is_(Phase.RESERVED)
