@@ -93,6 +93,12 @@ class SchedulingGroup(_Partial, frozen=True):
     pod_group_name: str = ""
 
 
+class SchedulingGate(_Partial, frozen=True):
+    """Condition that somebody else removes before schedulers look at a pod."""
+
+    name: str = ""
+
+
 class PodSpec(_Partial, frozen=True):
     """Desired state of a pod."""
 
@@ -104,6 +110,7 @@ class PodSpec(_Partial, frozen=True):
     node_selector: dict[str, str] | None = None
     priority: int | None = None
     preemption_policy: str | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
 
 

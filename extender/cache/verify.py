@@ -140,6 +140,8 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
         bound = bool(pod.node) or pod.terminal
         yield "bound in its job", bound, pod.uid in gang.bound
         yield "ending in its job", pod.deleting, pod.uid in gang.ending
+        is_absent = pod.deleting or (member is not None and member.is_gated)
+        yield "absent from its job", is_absent, pod.uid in gang.absent
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if resource_state is not None:
         tenant = None if pod.terminal else tenant_of(pod, resource_state.product)

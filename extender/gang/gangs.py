@@ -82,6 +82,8 @@ class Gang:
     bound: set[str] = field(default_factory=set)
     #: members that are being deleted
     ending: set[str] = field(default_factory=set)
+    #: members that no plan has: being deleted, or behind a scheduling gate
+    absent: set[str] = field(default_factory=set)
     #: UIDs of its pods without NPUs
     others: set[str] = field(default_factory=set)
     #: None: unknown
@@ -94,17 +96,22 @@ class Gang:
 
     @property
     def missing(self) -> int:
-        """Number of pods that the job needs and that do not exist yet.
+        """Number of pods that the job needs and that cannot be bound yet.
 
-        Terminating pods with NPUs do not count as existing. 0 if the size of the job is
-        unknown.
+        They do not exist, or are behind a scheduling gate. Terminating pods with NPUs
+        do not count as existing. 0 if the size of the job is unknown.
         """
         if self.size is None:
             return 0
-        existing = len(self.members) - len(self.ending)
+        existing = len(self.members) - len(self.absent)
         if self.size.counts_all:
             existing += len(self.others)
         return max(self.size.count - existing, 0)
+
+    @property
+    def gated(self) -> set[str]:
+        """UIDs of the members behind a scheduling gate, unless they are terminating."""
+        return self.absent - self.ending
 
     @property
     def is_several(self) -> bool:
@@ -130,20 +137,20 @@ class Gang:
     def unbound(self) -> list[str]:
         """UIDs of the members without a node, sorted by `rank_key`.
 
-        Members that are terminating or have succeeded are left out.
+        Members that are terminating, gated or have succeeded are left out.
         """
-        uids = self.members.keys() - self.bound - self.ending
+        uids = self.members.keys() - self.bound - self.absent
         return sorted(uids, key=self.rank_key)
 
     @property
     def unbound_count(self) -> int:
         """Number of UIDs in `unbound`, counted without sorting them."""
-        if not self.bound and not self.ending:
+        if not self.bound and not self.absent:
             return len(self.members)
-        return len(self.members.keys() - self.bound - self.ending)
+        return len(self.members.keys() - self.bound - self.absent)
 
     @property
-    def is_seated(self) -> bool:
+    def has_bound(self) -> bool:
         """Whether a member has a node or has succeeded, and is not being deleted."""
         return not self.bound <= self.ending
 
@@ -154,7 +161,7 @@ class Gang:
         bound pod that is not being deleted.
         """
         return uid in self.plan.places and (
-            self.plan.phase is Phase.BINDING or self.is_seated
+            self.plan.phase is Phase.BINDING or self.has_bound
         )
 
     def rank_key(self, uid: str) -> tuple[int, object, str]:
@@ -205,6 +212,8 @@ class Gang:
         counts = (
             f"{len(self.members)} of {of} pods exist, {len(self.bound)} have a node"
         )
+        if self.gated:
+            counts += f", {len(self.gated)} behind a scheduling gate"
         why = (
             f": {self.plan.text}"
             if self.plan.text and self.plan.phase is Phase.GATHERING
@@ -239,7 +248,8 @@ class Gangs:
     def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> bool:
         """Add a pod to its job, or replace its entry there.
 
-        Returns whether the pod is new in the job, or begins to terminate.
+        Returns whether the pod is new in the job, begins to terminate, or may be bound
+        now that its last gate is removed.
 
         Args:
             uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
@@ -247,13 +257,15 @@ class Gangs:
             ending: Whether the pod is terminating.
         """
         gang = self._gang(uid, member.membership.job)
-        is_news = uid not in gang.members or ending is not (uid in gang.ending)
+        is_absent = ending or member.is_gated
+        is_news = uid not in gang.members or is_absent is not (uid in gang.absent)
         gang.members[uid] = member
         gang.size_source = gang.size_source or member.membership.size_source
         if gang.size_source is None and member.membership.size is not None:
             gang.size = Size(count=member.membership.size)
         (gang.bound.add if bound else gang.bound.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
+        (gang.absent.add if is_absent else gang.absent.discard)(uid)
         return is_news
 
     def put_other(self, uid: str, job: str) -> bool:
@@ -285,8 +297,9 @@ class Gangs:
         gang.members.pop(uid, None)
         gang.plan.places.pop(uid, None)
         gang.plan.unoffered.discard(uid)
-        for uids in (gang.bound, gang.ending, gang.others, gang.plan.open_binds):
+        for uids in (gang.bound, gang.ending, gang.absent, gang.others):
             uids.discard(uid)
+        gang.plan.open_binds.discard(uid)
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
 

@@ -93,6 +93,8 @@ class Member:
     priority: int = 0
     #: kind of the pod's controller; "" if it has none
     owner_kind: str = ""
+    #: whether a scheduling gate keeps schedulers from looking at the pod
+    is_gated: bool = False
 
 
 def member(pod: Pod) -> Member | None:
@@ -111,6 +113,7 @@ def member(pod: Pod) -> Member | None:
         ),
         priority=pod.spec.priority or 0,
         owner_kind=owner.kind if owner else "",
+        is_gated=bool(pod.spec.scheduling_gates),
     )
 
 

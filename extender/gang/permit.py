@@ -181,7 +181,7 @@ def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effect
             if (
                 plan.phase is Phase.BINDING
                 and not plan.open_binds
-                and not gang.is_seated
+                and not gang.has_bound
             ):
                 # no pod was bound: all binds must arrive again
                 plan.phase = Phase.RESERVED
@@ -209,7 +209,7 @@ def _of_volcano(
             if (
                 plan.phase is Phase.BINDING
                 and not plan.open_binds
-                and not gang.is_seated
+                and not gang.has_bound
             ):
                 # Volcano's other plugins have reasons that we do not know: pause.
                 yield from _void(gang, "Volcano did not find places for all its pods")
@@ -222,7 +222,7 @@ def _has_none_bound(gang: Gang) -> bool:
     """Whether a job whose binds were released has none under way, and none bound."""
     plan = gang.plan
     is_open = plan.phase is Phase.BINDING
-    return is_open and not plan.open_binds and not gang.is_seated
+    return is_open and not plan.open_binds and not gang.has_bound
 
 
 def _bind_member(gang: Gang, uid: str) -> None:
@@ -237,7 +237,7 @@ def _bind_member(gang: Gang, uid: str) -> None:
 def _go_on(gang: Gang, now_s: float) -> Effects:
     """Release all waiting bind calls of a job if one of its pods is bound and stays."""
     plan = gang.plan
-    if not plan.waiting_calls or not gang.is_seated:
+    if not plan.waiting_calls or not gang.has_bound:
         return
     calls, plan.waiting_calls = plan.waiting_calls, {}
     if plan.places:

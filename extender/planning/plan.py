@@ -108,7 +108,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     Returns:
         Reservations ordered by the rank of their pods; or why not all pods fit.
     """
-    uids = [uid for uid in gang.members if uid not in gang.ending]
+    uids = [uid for uid in gang.members if uid not in gang.absent]
     members = map(cache.pods.get, sorted(uids, key=gang.rank_key))
     pods = [pod for pod in members if pod is not None and not pod.terminal]
     unbound = [pod for pod in pods if pod.uid not in gang.bound]

@@ -165,6 +165,8 @@ class Planner:
             text = gang.problem or READING
         elif gang.missing:
             text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
+            if gang.gated:
+                text += f"; {len(gang.gated)} behind a scheduling gate"
         elif gang.plan.is_gated and gang.unbound_count > self.largest:
             text = (
                 f"its job has {gang.unbound_count} pods, more than the {self.largest} "

@@ -284,6 +284,7 @@ def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
     node: str = "",
     phase: str = "Pending",
     deleting: bool = False,
+    is_gated: bool = False,
 ) -> events.PodUpdated:
     """A pod of a job that says itself how many pods it has."""
     found = pod(
@@ -299,7 +300,11 @@ def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
         pod=found,
         ask=ask,
         member=Member(
-            name=name, membership=membership, traits=traits, priority=priority
+            name=name,
+            membership=membership,
+            traits=traits,
+            priority=priority,
+            is_gated=is_gated,
         ),
     )
 

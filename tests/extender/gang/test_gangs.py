@@ -56,6 +56,30 @@ async def test_a_pod_whose_job_is_not_whole_waits_and_keeps_nothing() -> None:
         assert w.calls.wakes == 2  # the scheduler is to try the first again
 
 
+async def test_a_pod_behind_a_gate_is_missing_and_said_to_be_there() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(member("a"), member("b", is_gated=True))
+        waits = "waits for 1 of the 2 pods of its job; 1 behind a scheduling gate"
+
+        assert w.why("a") == (waits,)
+        assert free(w.cache, "n1") == ALL_FREE
+        assert w.explain("a")["job_state"] == (
+            "waiting, 2 of 2 pods exist, 0 have a node, 1 behind a scheduling gate"
+        )
+
+        wakes = w.calls.wakes
+        w.add(member("b"))
+        assert w.calls.wakes == wakes + 1  # the scheduler is to try the first again
+        assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_one_pod_too_many_behind_a_gate_is_not_planned() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(member("a"), member("b"), member("c", is_gated=True))
+
+        assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
 async def test_filter_repeats_itself() -> None:
     async with world(cluster(nodes=NAMES)) as w:
         w.add(*two())

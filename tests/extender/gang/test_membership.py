@@ -6,7 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.gang.membership import ROWS, Membership, SizeSource, membership
+from extender.gang.membership import (
+    ROWS,
+    Membership,
+    SizeSource,
+    member,
+    membership,
+)
 from kube.objects import Pod
 
 NONE: dict[str, str] = {}
@@ -286,3 +292,15 @@ def test_a_rank_that_is_no_number_is_none() -> None:
 
     assert found is not None
     assert found.rank is None
+
+
+@pytest.mark.parametrize(
+    ("gates", "is_gated"), [([{"name": "kueue"}], True), ([], False)]
+)
+def test_a_pod_with_scheduling_gates_is_gated(
+    gates: list[dict[str, str]], is_gated: bool
+) -> None:
+    found = member(pod(of("job"), schedulingGates=gates))
+
+    assert found is not None
+    assert found.is_gated is is_gated
