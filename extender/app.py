@@ -23,7 +23,7 @@ from extender.shadow import reporter
 from extender.wiring import COMPONENT, Callbacks, Environment
 from kube import credentials
 from kube.client import Client
-from service import gc_freeze
+from service import clock, gc_freeze
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +137,7 @@ class Extender:
             await asyncio.sleep(_TICK_S)
             self._learn(events.Ticked(lost=parts.informers.name_disconnected()))
             parts.permits.tick()
+            parts.job_calls.tick(clock.wall_s())
             if parts.planner.tick():
                 parts.waker.retry_all()
             parts.volcano.tick()

@@ -109,6 +109,18 @@ class Gang:
         return max(self.size.count - existing, 0)
 
     @property
+    def is_size_doubtful(self) -> bool:
+        """Whether the object with the size is to be read, because pods wait for it.
+
+        The size is unknown, pods are missing, or there are more: it may be edited.
+        """
+        if self.size_source is None or not self.unbound_count:
+            return False
+        if self.size is None or self.missing:
+            return True
+        return len(self.members) - len(self.absent) > self.size.count
+
+    @property
     def gated(self) -> set[str]:
         """UIDs of the members behind a scheduling gate, unless they are terminating."""
         return self.absent - self.ending

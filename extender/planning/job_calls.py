@@ -30,6 +30,12 @@ class JobsApi(Protocol):
         """Emit a Kubernetes event on a pod about the pod's job."""
 
 
+#: Time between two reads of the size of a job whose pods wait. Unit: seconds.
+READ_EACH_S = 10.0
+#: Reads that one tick begins, at most.
+_READS_PER_TICK = 20
+
+
 class JobCalls:
     """Open requests to the API server about jobs; at most one for the size of a job."""
 
@@ -40,6 +46,8 @@ class JobCalls:
         self._api = api
         #: jobs whose size is being read from the API server
         self._size_reads: set[str] = set()
+        #: {job: earliest time of its next read by `tick`}
+        self._again_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request_size(self, gang: Gang) -> None:
@@ -47,6 +55,28 @@ class JobCalls:
         if gang.size_source is not None and gang.job not in self._size_reads:
             self._size_reads.add(gang.job)
             self._start(self._learn_size(gang.job, gang.size_source))
+
+    def tick(self, now_s: float) -> None:
+        """Start to read the sizes that may have been edited; called each second.
+
+        A size is read again while pods of its job wait and are not as many as it says.
+
+        Args:
+            now_s: Seconds since the epoch.
+        """
+        gangs = self._cache.gangs
+        self._again_s = {
+            job: at_s for job, at_s in self._again_s.items() if job in gangs
+        }
+        due = [
+            gang
+            for gang in gangs.values()
+            if gang.is_size_doubtful and self._again_s.get(gang.job, 0.0) <= now_s
+        ]
+        due.sort(key=lambda gang: (self._again_s.get(gang.job, 0.0), gang.job))
+        for gang in due[:_READS_PER_TICK]:
+            self._again_s[gang.job] = now_s + READ_EACH_S
+            self.request_size(gang)
 
     def carry_out(self, effect: events.Effect) -> None:
         """Emit events on members of a job, or evict them; ignore other effects."""
@@ -75,7 +105,10 @@ class JobCalls:
         finally:
             self._size_reads.discard(job)
         size, problem = (outcome, "") if isinstance(outcome, Size) else (None, outcome)
-        self._apply(events.SizeRead(job=job, size=size, problem=problem))
+        gang = self._cache.gangs.get(job)
+        if gang is not None and (size is not None or gang.size is None):
+            # a read that fails does not take back what an earlier one has said
+            self._apply(events.SizeRead(job=job, size=size, problem=problem))
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -60,8 +60,11 @@ class ApiCalls:
     rehearsed: list[str] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     wakes: int = 0
+    #: how often a size was read
+    sizes_read: int = 0
 
     async def size(self, told: SizeSource) -> Size | str:
+        self.sizes_read += 1
         return self.sizes.get(told.path, f"its {told.kind} cannot be read")
 
     async def remove(self, pod: NpuPod) -> None:
@@ -219,13 +222,14 @@ class World:
         self.time.pass_s(seconds)
         self.learn(events.Ticked())
         self.permits.tick()
+        self.job_calls.tick(self.time.now_s)
         if self.planner.tick():
             self.calls.wake()
         if self._preemptor is not None:
             self._preemptor.tick()
 
     async def tick(self, seconds: float = 1.0) -> None:
-        """Let time pass, and evictions that were begun come to their end."""
+        """Let time pass, and requests that were begun come to their end."""
         self.pass_s(seconds)
         await self.settled()
 
@@ -236,8 +240,11 @@ class World:
         await self.tick()
 
     async def settled(self) -> None:
-        while self.preemptor._tasks:
-            await asyncio.gather(*self.preemptor._tasks)
+        while tasks := self.job_calls._tasks | self._eviction_tasks():
+            await asyncio.gather(*tasks)
+
+    def _eviction_tasks(self) -> set[asyncio.Task[None]]:
+        return set(self._preemptor._tasks) if self._preemptor is not None else set()
 
     # -- what a scheduler asks -----------------------------------------------------
 

@@ -1,0 +1,86 @@
+"""Sizes of jobs that are edited while their pods wait."""
+
+from dataclasses import replace
+
+from extender.cache import events
+from extender.gang.membership import Membership, SizeSource
+from extender.gang.size import Size
+from tests.support.caches import cluster
+from tests.support.extender import NAMES, World
+from tests.support.watched import gone, member
+
+PATH = "/apis/batch/v1/namespaces/default/jobs/j"
+
+
+def sized(name: str, node: str = "") -> events.PodUpdated:
+    """A pod of a job whose object on the API server says its size."""
+    source = SizeSource(path=PATH, kind="Job")
+    membership = Membership(job="Job/default/j", size_source=source)
+    made = member(name, node=node)
+    assert made.member is not None
+    return replace(made, member=replace(made.member, membership=membership))
+
+
+def waiting(*names: str, size: int) -> World:
+    w = World(cluster(nodes=NAMES))
+    w.calls.sizes[PATH] = Size(count=size)
+    w.learn(*map(sized, names))
+    return w
+
+
+async def test_the_size_is_read_before_anybody_asks() -> None:
+    w = waiting("a", "b", size=2)
+    await w.tick()
+
+    assert w.filter("a") == ["n1"]
+
+
+async def test_a_job_that_is_made_smaller_is_bound() -> None:
+    w = waiting("a", "b", size=4)
+    await w.tick()
+    assert w.why("a") == ("waits for 2 of the 4 pods of its job",)
+
+    w.calls.sizes[PATH] = Size(count=2)
+    wakes = w.calls.wakes
+    await w.tick(10)
+
+    assert w.calls.wakes > wakes
+    assert w.filter("a") == ["n1"]
+
+
+async def test_a_job_that_is_made_larger_waits_for_its_new_pods() -> None:
+    w = waiting("a", size=1)
+    await w.tick()
+    w.calls.sizes[PATH] = Size(count=2)
+    w.learn(sized("b"))
+    await w.tick(10)
+
+    assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_a_read_that_fails_takes_nothing_back() -> None:
+    w = waiting("a", size=2)
+    await w.tick()
+    del w.calls.sizes[PATH]
+    await w.tick(10)
+
+    assert w.why("a") == ("waits for 1 of the 2 pods of its job",)
+
+
+async def test_nothing_is_read_of_jobs_that_wait_for_nothing() -> None:
+    w = waiting("a", "b", size=2)
+    await w.tick()
+    w.learn(sized("a", "n1"), sized("b", "n2"), *gone("b"))
+    read = w.calls.sizes_read
+    for _ in range(30):
+        await w.tick()
+
+    assert w.calls.sizes_read == read == 1
+
+
+async def test_a_size_that_is_asked_for_is_read_each_ten_seconds() -> None:
+    w = waiting("a", size=2)
+    for _ in range(31):
+        await w.tick()
+
+    assert w.calls.sizes_read == 4
