@@ -16,7 +16,7 @@ from agent.api_client import ApiClient
 from agent.claims import confirm, occupancy
 from agent.claims import ledger as ledgers
 from agent.claims.annotations import make_affinity
-from agent.claims.events import Effect, Noted
+from agent.claims.events import Effect, Noted, Registering
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from agent.devices.cgroups import Cgroups
@@ -282,6 +282,8 @@ class ProductLine:
         self.store.wake()
 
     def _servicer(self) -> Servicer:
+        """Return a servicer that is about to be registered; tell the ledger of it."""
+        self.store.apply(Registering())
         return Servicer(
             self.store,
             activity=self._services.activity,

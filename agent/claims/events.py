@@ -78,6 +78,11 @@ class AllocateAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Registering:
+    """Event: the plugin is about to register with a kubelet that may know no ids."""
+
+
+@dataclass(frozen=True, slots=True)
 class ResourcesRead:
     """Event: pod-resources answered about one pod."""
 
@@ -115,6 +120,7 @@ Event = (
     | ChipsUnreadable
     | StrayProcessesRead
     | PreferenceAsked
+    | Registering
     | AllocateAsked
     | ResourcesRead
     | PassEnded

@@ -30,6 +30,7 @@ from agent.claims.events import (
     PodDeleted,
     PodUpdated,
     PreferenceAsked,
+    Registering,
     ResourcesRead,
     StrayProcessesRead,
 )
@@ -55,8 +56,8 @@ def step(
             ledger, effects = _take_in_pod(ledger, event)
         case PodDeleted():
             ledger = _drop_pod(ledger, event.uid)
-        case ChipsRead() | ChipsUnreadable() | StrayProcessesRead():
-            ledger = _store_reading(ledger, event)
+        case ChipsRead() | ChipsUnreadable() | StrayProcessesRead() | Registering():
+            ledger = _store_fact(ledger, event)
         case PreferenceAsked():
             ledger, preferred = allocate.prefer(ledger, event)
             effects = (preferred,)
@@ -71,18 +72,25 @@ def step(
     return evidence.note_ends(before, ledger, now_s), effects
 
 
-def _store_reading(
-    ledger: Ledger, event: ChipsRead | ChipsUnreadable | StrayProcessesRead
+def _store_fact(
+    ledger: Ledger,
+    event: ChipsRead | ChipsUnreadable | StrayProcessesRead | Registering,
 ) -> Ledger:
-    """Store in the ledger the newest facts about chips, or about stray processes.
+    """Store in the ledger a fact about chips, stray processes or the registration.
 
     Stray processes are those that ended pods (deleted or terminal) have left behind.
     """
-    if isinstance(event, StrayProcessesRead):
-        return release.take_in_stray_processes(ledger, event)
-    if isinstance(event, ChipsUnreadable):
-        return evidence.expect_no_look(ledger)
-    return evidence.take_in_look(ledger, event)
+    match event:
+        case ChipsRead():
+            return evidence.take_in_look(ledger, event)
+        case ChipsUnreadable():
+            return evidence.expect_no_look(ledger)
+        case StrayProcessesRead():
+            return release.take_in_stray_processes(ledger, event)
+        case Registering():
+            return replace(ledger, registered_at=ledger.sequence)
+        case _:
+            assert_never(event)
 
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:

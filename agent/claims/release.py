@@ -198,7 +198,8 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
     reconciler's next pass.
 
     A hold is released if all its ids are in `ids` and no process is on its chips or
-    left over from its pod. The pod of a hold without a known owner is `_ended_pod_of`.
+    left over from its pod. The pod of a hold without a known owner is `_ended_pod_of`;
+    what else the pod was served with counts as offered again too (`Hold.reoffered`).
 
     Args:
         ids: Ids that the kubelet offers or has given out.
@@ -210,7 +211,15 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
         and ids.issuperset(hold.kubelet_ids)
         and not _is_in_use(ledger, hold)
     }
-    return drop_idle_slots(_drop_holds(ledger, ended)) if ended else ledger
+    if not ended:
+        return ledger
+    slots = {ledger.holds[sequence].slot for sequence in ended}
+    rest = [
+        replace(hold, reoffered=True)
+        for hold in ledger.holds.values()
+        if hold.slot in slots and hold.owner is None and hold.sequence not in ended
+    ]
+    return drop_idle_slots(_drop_holds(values.put_holds(ledger, *rest), ended))
 
 
 def _ended_pod_of(ledger: Ledger, hold: Hold) -> str:
@@ -219,13 +228,12 @@ def _ended_pod_of(ledger: Ledger, hold: Hold) -> str:
     A pod may end before pod-resources has shown its ids. Its hold has no known owner
     then, and belongs to the pod of its slot, if the kubelet gives the ids out again. If
     the slot's pod was mistaken for another, the kubelet keeps the ids for that one,
-    unless it has forgotten them since.
+    unless it has restarted and forgotten them: then the plugin has registered since.
     """
     if hold.owner is not None:
         return "" if values.is_alive(ledger, hold.owner.uid) else hold.owner.uid
     slot = ledger.slots.get(hold.slot)
-    is_remembered = ledger.kubelet is not None and hold.sequence > ledger.kubelet_since
-    if slot is None or values.is_fresh(slot) or not is_remembered:
+    if slot is None or values.is_fresh(slot) or hold.sequence <= ledger.registered_at:
         return ""
     return "" if values.is_alive(ledger, slot.uid) else slot.uid
 

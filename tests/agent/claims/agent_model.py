@@ -28,6 +28,7 @@ from agent.claims.events import (
     PreferenceAsked,
     Preferred,
     Refused,
+    Registering,
     ResourcesRead,
 )
 from agent.claims.values import Hold, Ledger
@@ -107,6 +108,7 @@ class Agent:
             self.take(PodUpdated(pod))
         self.ledger = ledgers.resume(self.ledger, self.now_s)
         self.pass_(thorough=True)
+        self.take(Registering())
         self.stream()
 
     def die(self) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from agent.claims.events import Registering
 from tests.agent.claims.admission_model import Manner
 from tests.agent.claims.cluster_model import INIT
 from tests.agent.claims.pod_rules import Pods, equals, ignore, indexes, manners, seldom
@@ -46,6 +47,7 @@ class Node(Pods):
         if agent.is_up:  # it registers again, but looks first
             agent.survives(lambda: agent.pass_(thorough=True))
         if agent.is_up:
+            agent.take(Registering())
             agent.stream()
 
     @precondition(lambda self: self.world.kubelet.running and self.world.agent.is_up)

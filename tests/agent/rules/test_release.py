@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import occupancy, values
-from agent.claims.events import Event, PassEnded, PodDeleted, PodUpdated
+from agent.claims.events import Event, PassEnded, PodDeleted, PodUpdated, Registering
 from tests.agent.node import TRAIN, NodeLedger, confirmed, current, ids, pod, rejected
 
 ENDS = [PodDeleted("uid-train"), PodUpdated(replace(TRAIN, phase="Succeeded"))]
 
 
 def served() -> NodeLedger:
-    """A node of a known kubelet that has not yet shown whose chip 0 is."""
+    """A node whose kubelet has not yet shown whose chip 0 is."""
     now = current(TRAIN)
-    now.knows_not("train")
     now.mounts(0)
     return now
 
@@ -59,8 +58,7 @@ def test_ids_of_a_pod_that_ended_before_it_was_confirmed_bring_their_chips(
 
 def test_ids_that_the_kubelet_may_have_forgotten_bring_no_chips() -> None:
     now = served()
-    now.kubelet = object()  # another process: it may know no ids
-    now.knows_not("train")
+    now.apply(Registering())
     now.delete("train")
     now.looks_again()
     now.update(pod("next", [0], 2))
