@@ -52,8 +52,7 @@ successors: $(VENV)/dev.stamp ## pods of all chips of a node, one after the othe
 check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/mypy & types=$$!; $(BIN)/lint-imports; contracts=$$?; wait $$types && exit $$contracts
 	@$(BIN)/python tests/stubs.py --check
 	@$(BIN)/python tests/commits.py
 

@@ -61,6 +61,7 @@ async def gone(site: Site, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.long
 async def test_each_of_250_pods_on_64_chips_has_what_its_annotations_say(
     site: Site,
 ) -> None:

@@ -55,6 +55,7 @@ async def go_by(bed: Bed, minutes: int) -> None:
 
 
 @pytest.mark.looptime
+@pytest.mark.long
 async def test_a_day_costs_few_requests_and_leaves_nothing_behind() -> None:
     """Every second hour nothing happens, in the others something each ten minutes."""
     bed, reports = Bed(), (drawn(1), drawn(2))

@@ -203,6 +203,7 @@ async def test_a_history_that_stays_older_is_believed_after_a_minute() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.long
 async def test_faults_one_after_the_other_leave_nothing_behind(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  # not a secret
     troubles = [trouble for row in ROWS.values() for trouble in row.troubles]

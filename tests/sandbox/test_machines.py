@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sandbox.inspect import pods
 from sandbox.world import Cards, Machine, World, running
 from sandbox.world.directories import FAULT_CODE
@@ -39,6 +41,7 @@ async def test_each_node_is_served_by_the_rules_of_its_own_product(
     assert "1 cannot give a pod 9 chips, only 1, 2, 4, 6, 8, 10, 12, 14" in refusal
 
 
+@pytest.mark.long
 async def test_a_node_of_two_lines_serves_pods_of_both_and_loses_chips_of_one(
     tmp_path: Path,
 ) -> None:

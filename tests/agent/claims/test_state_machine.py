@@ -26,20 +26,29 @@ LEAST_PER_HUNDRED = {
     "plain rest": 1,
     "pod checked at rest": 100,
 }
-EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "500"))
+#: So many in `make test` and in `make long`; LEDGER_EXAMPLES asks for another number.
+FEW, MANY = 200, 1000
+EXAMPLES = (
+    [int(os.environ["LEDGER_EXAMPLES"])]
+    if "LEDGER_EXAMPLES" in os.environ
+    else [FEW, pytest.param(MANY, marks=pytest.mark.long)]
+)
 
 
 @pytest.mark.property
 @pytest.mark.timeout(7200)
-def test_in_every_interleaving_each_chip_has_one_owner_and_all_agree_at_rest() -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_in_every_interleaving_each_chip_has_one_owner_and_all_agree_at_rest(
+    examples: int,
+) -> None:
     seen.clear()
     run_state_machine_as_test(
         Node,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=examples,
             stateful_step_count=40,
             deadline=None,
-            derandomize=EXAMPLES <= 1000,
+            derandomize=examples <= MANY,
             database=None,
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
@@ -50,6 +59,6 @@ def test_in_every_interleaving_each_chip_has_one_owner_and_all_agree_at_rest() -
     missed = {
         what: reached.get(what, 0)
         for what, least in LEAST_PER_HUNDRED.items()
-        if reached.get(what, 0) < least * EXAMPLES / 100
+        if reached.get(what, 0) < least * examples / 100
     }
     assert missed == {}
