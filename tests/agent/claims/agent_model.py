@@ -136,7 +136,7 @@ class Agent:
             self.die()
             raise AgentDiedError
 
-    def survives(self, work: Callable[[], None]) -> None:
+    def survives(self, work: Callable[[], object]) -> None:
         """Do something that the agent may die of."""
         try:
             work()

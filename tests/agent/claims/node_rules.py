@@ -47,7 +47,8 @@ class Node(Pods):
         if agent.is_up:  # it registers again, but looks first
             agent.survives(lambda: agent.pass_(thorough=True))
         if agent.is_up:
-            agent.take(Registering())
+            agent.survives(lambda: agent.take(Registering()))
+        if agent.is_up:
             agent.stream()
 
     @precondition(lambda self: self.world.kubelet.running and self.world.agent.is_up)
