@@ -283,7 +283,7 @@ class ProductLine:
 
     def _servicer(self) -> Servicer:
         """Return a servicer that is about to be registered; tell the ledger of it."""
-        self.store.apply(Registering())
+        self.store.apply(Registering(self._resources.kubelet))
         return Servicer(
             self.store,
             activity=self._services.activity,

@@ -81,6 +81,8 @@ class AllocateAsked:
 class Registering:
     """Event: the plugin is about to register with a kubelet that may know no ids."""
 
+    kubelet: object  #: identity of the kubelet process; None: not known
+
 
 @dataclass(frozen=True, slots=True)
 class ResourcesRead:

@@ -88,9 +88,14 @@ def _store_fact(
         case StrayProcessesRead():
             return release.take_in_stray_processes(ledger, event)
         case Registering():
-            return replace(ledger, registered_at=ledger.sequence)
+            return _meet_kubelet(ledger, event.kubelet)
         case _:
             assert_never(event)
+
+
+def _meet_kubelet(ledger: Ledger, kubelet: object) -> Ledger:
+    """Return the ledger that served another kubelet process, or may have."""
+    return replace(ledger, kubelet=kubelet, kubelet_since=ledger.sequence)
 
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
@@ -214,7 +219,7 @@ def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, .
     not know it and no Allocate was under way during the call to pod-resources.
     """
     if event.kubelet != ledger.kubelet:
-        ledger = replace(ledger, kubelet=event.kubelet, kubelet_since=ledger.sequence)
+        ledger = _meet_kubelet(ledger, event.kubelet)
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
         ledger = _drop_pod(ledger, event.uid)
     return confirm.take_in_reading(ledger, event)

@@ -233,7 +233,7 @@ def _ended_pod_of(ledger: Ledger, hold: Hold) -> str:
     if hold.owner is not None:
         return "" if values.is_alive(ledger, hold.owner.uid) else hold.owner.uid
     slot = ledger.slots.get(hold.slot)
-    if slot is None or values.is_fresh(slot) or hold.sequence <= ledger.registered_at:
+    if slot is None or values.is_fresh(slot) or not _is_remembered(ledger, hold):
         return ""
     return "" if values.is_alive(ledger, slot.uid) else slot.uid
 
@@ -364,19 +364,25 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether the newest answer of pod-resources rules out that `pod` owns `hold`.
 
     Call it only if `_is_shown_unexplained` is False for `hold`. A kubelet that restarts
-    may forget a running pod's devices. So a running pod is ruled out only if the
-    present kubelet has answered since before the hold was made. It is never ruled out
-    for the hold of an init container, which pod-resources does not show.
+    may forget a running pod's devices, and the watch may not have shown yet that the
+    pod runs. So a pod is ruled out only if the present kubelet has answered since
+    before the hold was made. A running pod is never ruled out for the hold of an init
+    container, which pod-resources does not show.
     """
     evidence = ledger.evidence.get(pod.uid)
-    is_remembered = ledger.kubelet is not None and hold.sequence > ledger.kubelet_since
     return (
-        (pod.phase != "Running" or (is_remembered and not _is_of_init(ledger, hold)))
+        _is_remembered(ledger, hold)
+        and (pod.phase != "Running" or not _is_of_init(ledger, hold))
         and evidence is not None
         and evidence.quiet
         and evidence.as_of >= hold.sequence
         and evidence.containers is not None
     )
+
+
+def _is_remembered(ledger: Ledger, hold: Hold) -> bool:
+    """Whether the kubelet that answers and asks now has given out the ids of `hold`."""
+    return ledger.kubelet is not None and hold.sequence > ledger.kubelet_since
 
 
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:

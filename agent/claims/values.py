@@ -111,14 +111,13 @@ class Ledger:
     holds: Mapping[int, Hold] = field(default_factory=dict)  #: {sequence: hold}
     #: {pod uid: last answer of pod-resources}
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    #: identity of the kubelet process that answered last; None: not known
+    #: identity of the kubelet process that answered last, or with which the plugin has
+    #: registered since; None: not known
     kubelet: object = None
-    #: sequence of the newest hold when this kubelet answered first. It may have
-    #: forgotten the ids of holds up to this one, and of no later one
+    #: sequence of the newest hold when this kubelet answered first, or when the plugin
+    #: registered last. It may have forgotten the ids of holds up to this one, and of no
+    #: later one
     kubelet_since: int = 0
-    #: sequence of the newest hold when the plugin registered last. The kubelet that it
-    #: serves now has given out the ids of all later ones
-    registered_at: int = 0
     #: {pod uid: why its claim cannot be read}
     problems: Mapping[str, str] = field(default_factory=dict)
     #: uids of pods that only the kubelet has listed. Its list can be older than the

@@ -127,11 +127,10 @@ class NodeLedger(LedgerStore):
         self.kubelet: object = "first"
         #: seconds; each event comes a second after the one before
         self.now_s = 0.0
-        super().__init__(
-            Ledger(product=product, node=NODE, standalone=standalone),
-            self.effects.append,
-            loop_s=self._tick,
+        ledger = Ledger(
+            product=product, node=NODE, standalone=standalone, kubelet=self.kubelet
         )
+        super().__init__(ledger, self.effects.append, loop_s=self._tick)
 
     def _tick(self) -> float:
         self.now_s += 1.0

@@ -108,7 +108,7 @@ class Agent:
             self.take(PodUpdated(pod))
         self.ledger = ledgers.resume(self.ledger, self.now_s)
         self.pass_(thorough=True)
-        self.take(Registering())
+        self.take(Registering(self.kubelet.lives))
         self.stream()
 
     def die(self) -> None:

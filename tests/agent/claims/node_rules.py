@@ -47,7 +47,7 @@ class Node(Pods):
         if agent.is_up:  # it registers again, but looks first
             agent.survives(lambda: agent.pass_(thorough=True))
         if agent.is_up:
-            agent.survives(lambda: agent.take(Registering()))
+            agent.survives(lambda: agent.take(Registering(agent.kubelet.lives)))
         if agent.is_up:
             agent.stream()
 

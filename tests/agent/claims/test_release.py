@@ -26,6 +26,12 @@ def ends(now: NodeLedger) -> bool:
     return 1 not in now.ledger.holds
 
 
+def forgets(name: str, now: NodeLedger) -> None:
+    """Another kubelet shows a pod without any ids."""
+    now.kubelet = "second"
+    now.shows(name, main=())
+
+
 LATE, RUNS = pod("late", [1], 2), pod("late", [1], 2, phase="Running")
 
 
@@ -36,7 +42,9 @@ LATE, RUNS = pod("late", [1], 2), pod("late", [1], 2, phase="Running")
         (LATE, lambda now: now.shows("late", main=()), False),
         (LATE, lambda now: now.shows("late", quiet=False, main=()), True),
         (LATE, lambda now: now.knows_not("late"), True),  # the kubelet is late
-        (RUNS, lambda now: now.shows("late", main=()), True),  # it may have lost it
+        (RUNS, lambda now: now.shows("late", main=()), False),
+        (RUNS, lambda now: forgets("late", now), True),  # it may have lost it
+        (LATE, lambda now: forgets("late", now), True),  # which may run by now
         (RUNS, lambda now: now.mounts_for("late", 1), False),  # it has all its own
         (RUNS, lambda now: now.mounts_for("late", 0), False),  # under the same id
         (replace(LATE, phase="Succeeded"), lambda _: None, False),

@@ -58,7 +58,7 @@ def test_ids_of_a_pod_that_ended_before_it_was_confirmed_bring_their_chips(
 
 def test_ids_that_the_kubelet_may_have_forgotten_bring_no_chips() -> None:
     now = served()
-    now.apply(Registering())
+    now.apply(Registering("second"))
     now.delete("train")
     now.looks_again()
     now.update(pod("next", [0], 2))
