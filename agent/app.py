@@ -325,7 +325,6 @@ class Agent:
         for line in self._lines:
             line.chip_monitor.judge_again()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._end_when_row_changes(), name="rows")
             tasks.create_task(self._pods.run(), name="pods")
             tasks.create_task(
                 self._poller.run(self._driver_monitor.observe), name="driver"
@@ -340,15 +339,14 @@ class Agent:
                 line.start_tasks(tasks)
             for line in self._lines:
                 tasks.create_task(self._report(line), name="report")
-            # in the body, so that on a signal the plugins end first: an Allocate that
-            # waits for its claim still needs all of the other tasks
+            # in the body, so that the plugins end first, on a signal and when the row
+            # changes: an Allocate that waits for its claim, or for a look of the
+            # driver, still needs all of the other tasks
             async with asyncio.TaskGroup() as serving:
                 for line in self._lines:
                     serving.create_task(line.server.run(), name=line.product.key)
-
-    async def _end_when_row_changes(self) -> NoReturn:
-        await self._driver_monitor.begins_anew.wait()
-        raise RowChangedError
+                await self._driver_monitor.begins_anew.wait()
+                raise RowChangedError
 
     def status(self) -> dict[str, object]:
         """Return the JSON document that `ascend-agent status` prints."""

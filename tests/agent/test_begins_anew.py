@@ -3,15 +3,14 @@
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import pytest
 
-from agent.app import Agent, RowChangedError
-from agent.monitor.driver import DriverMonitor
+from agent.app import Agent
 from agent.status import socket
 from scheduler_core.products.table import by_key
 from scheduler_core.wire import annotations
@@ -220,34 +219,85 @@ def stable(found: dict[str, Any]) -> dict[str, Any]:
 
 
 class EndingAgent(Agent):
-    """An agent whose row has changed, and whose plugin still answers an Allocate."""
+    """An agent whose row changes, and whose plugin still answers an Allocate."""
 
     def __init__(self) -> None:
         self.is_ending = asyncio.Event()
         self.is_answered = asyncio.Event()
         self.is_closed = False
-        monitor = SimpleNamespace(changed_row="another row")
-        self._driver_monitor = cast("DriverMonitor", monitor)
+        #: names of the parts that have ended, in their order
+        self.ended: list[str] = []
+        self.row_changes = asyncio.Event()
+        parts: dict[str, Any] = {
+            "_driver_monitor": SimpleNamespace(
+                changed_row="another row", begins_anew=self.row_changes, observe=None
+            ),
+            "_poller": SimpleNamespace(run=self._part("driver")),
+            "_pods": SimpleNamespace(
+                run=self._part("pods"), wait_until_known=nothing, is_listed=False
+            ),
+            "_fault_config_watch": SimpleNamespace(run=self._part("faults")),
+            "_journal_writer": SimpleNamespace(run=self._part("journal")),
+            "_reporter": SimpleNamespace(run=self._part("reporter")),
+            "_lines": [
+                SimpleNamespace(
+                    product=WHOLE,
+                    chip_monitor=SimpleNamespace(judge_again=lambda: None),
+                    confirm_holds=nothing,
+                    start_tasks=lambda _tasks: None,
+                    server=SimpleNamespace(run=self._serve),
+                )
+            ],
+        }
+        for name, part in parts.items():
+            setattr(self, name, part)
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._change_row())
-            async with asyncio.TaskGroup() as serving:
-                serving.create_task(self._serve())
+    def _part(self, name: str) -> Callable[..., Awaitable[None]]:
+        async def run(*_: object) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended.append(name)
+
+        return run
 
     async def _serve(self) -> None:
+        self.row_changes.set()
         try:
             await asyncio.Event().wait()
         finally:
             self.is_ending.set()
             await self.is_answered.wait()
+            self.ended.append("plugin")
 
-    async def _change_row(self) -> NoReturn:
-        await asyncio.sleep(0)
-        raise RowChangedError
+    async def _restore(self) -> None:
+        pass
+
+    async def _report(self, line: object) -> NoReturn:
+        await self._part("report")()
+        raise AssertionError(line)
 
     async def close(self) -> None:
         self.is_closed = True
+
+
+async def nothing() -> None:
+    pass
+
+
+async def test_all_that_an_allocate_waits_for_runs_until_the_plugin_has_ended() -> None:
+    agent = EndingAgent()
+    running = asyncio.create_task(agent.run_until_row_changes())
+    await agent.is_ending.wait()
+    await asyncio.sleep(0.01)
+    before = list(agent.ended)
+    agent.is_answered.set()
+    await running
+
+    assert before == []
+    assert agent.ended[0] == "plugin"
+    others = ["driver", "faults", "journal", "pods", "report", "reporter"]
+    assert sorted(agent.ended[1:]) == others
 
 
 async def test_an_agent_that_begins_anew_says_why() -> None:
