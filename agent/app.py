@@ -12,41 +12,37 @@ journal <----- writer <---- holds of each line
 
 import asyncio
 import logging
-import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import NoReturn
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, ProcessCollector
 
 from agent import wiring
-from agent.api_client import ApiClient
 from agent.devices.cgroups import Cgroups
-from agent.devices.driver import Driver
 from agent.devices.poller import Poller
 from agent.devices.processes import ProcessNames
 from agent.devices.reading import Reading
 from agent.health.rules import FaultConfig
-from agent.journal.file import Journal, JournalProblem, ProblemKind
+from agent.journal.file import HoldEntry, Journal, JournalProblem, ProblemKind
 from agent.journal.writer import JournalWriter
 from agent.monitor.chips import Clocks
 from agent.monitor.driver import DriverMonitor
 from agent.monitor.fault_config import FaultConfigWatch
 from agent.observe.announcer import Announcer
-from agent.observe.metrics import Metrics
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.node_lock import lock_kubelet_dir
 from agent.plugin.pod_resources import RateLimit
 from agent.pods.informer import FIRST_LIST_S, PodInformer
 from agent.pods.reconciler import READ_EACH_S
+from agent.process_parts import Handover, ProcessParts
 from agent.product_line import NodeServices, ProductLine
 from agent.readiness import Readiness
 from agent.report import content
 from agent.report.owner import Owner
 from agent.report.reporter import Reporter
-from agent.settings import Settings, boot_id
+from agent.settings import Settings
 from agent.status import document, socket
 from agent.status.document import View
 from agent.status.socket import serve_status
@@ -61,19 +57,18 @@ async def main(settings: Settings) -> None:
     """Run the node agent until cancelled.
 
     If the chips turn out not to be those of the product row that is served, the agent
-    begins anew: all but the driver is constructed again, and the holds are in the
-    journal.
+    begins anew: all but `ProcessParts` is constructed again, and the holds are handed
+    over.
 
     Raises:
         SettingsError: The settings do not fit the machine or the cluster.
     """
-    reason = ""
+    handover: Handover | None = None
     async with AsyncExitStack() as stack:
-        # opened once: to load libdcmi takes seconds, in which the node has no plugin
-        open_driver = cache(partial(wiring.driver, stack, settings))
+        parts = await ProcessParts.open(stack, settings)
         while True:
-            reason = await _run(settings, open_driver, reason)
-            open_driver().change_rows()
+            handover = await _run(settings, parts, handover)
+            (await parts.driver()).change_rows()
 
 
 class RowChangedError(Exception):
@@ -81,24 +76,21 @@ class RowChangedError(Exception):
 
 
 async def _run(
-    settings: Settings, open_driver: Callable[[], Driver], reason: str
-) -> str:
+    settings: Settings, parts: ProcessParts, handover: Handover | None
+) -> Handover:
     """Run the agent until cancelled, or until it has to begin anew.
 
     Args:
-        open_driver: Returns the driver; the first call opens it.
-        reason: Why it has begun anew; "" for the first beginning.
+        parts: Parts that the caller closes.
+        handover: Of the beginning before; None for the first.
 
     Returns:
-        Why it has to begin anew.
+        What the next beginning needs.
 
     Raises:
         SettingsError: The settings do not fit the machine or the cluster.
     """
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    metrics = Metrics(registry)
-    metrics.build.labels(version(), settings.mode).set(1)
+    api, metrics = parts.api, parts.metrics
     ready = Readiness(
         directory="the kubelet's directory is not ours yet",
         driver="the driver has not been read yet",
@@ -106,10 +98,9 @@ async def _run(
     )
     metrics.ready.set_function(lambda: ready() is None)
     async with AsyncExitStack() as stack:
-        api = await ApiClient.open(stack, settings, metrics)
         # probes of MindCluster's device plugin ask at this path
         alive = web.get("/", _alive)
-        endpoints = Endpoints(registry, ready, routes=[alive])
+        endpoints = Endpoints(parts.registry, ready, routes=[alive])
         address = await stack.enter_async_context(
             endpoints.serving(settings.listen, settings.address_file)
         )
@@ -127,35 +118,23 @@ async def _run(
             )
         )
         poller = Poller(
-            open_driver(),
+            await parts.driver(),
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
-        await stack.enter_async_context(_recording(api))
-        announcer.began_anew(reason)
+        announcer.began_anew(handover.reason if handover else "")
         reading = await wiring.first_reading(poller, settings, ready, announcer)
         agent = Agent(
             settings,
-            api,
-            metrics=metrics,
+            parts,
             ready=ready,
             reading=reading,
             announcer=announcer,
             poller=poller,
+            holds=handover.holds if handover else None,
         )
         agents.append(agent)
         return await agent.run_until_row_changes()
-
-
-@asynccontextmanager
-async def _recording(api: ApiClient) -> AsyncIterator[None]:
-    """Send events while the context is open."""
-    async with asyncio.TaskGroup() as tasks:
-        events = tasks.create_task(api.recorder.run(), name="events")
-        try:
-            yield
-        finally:
-            events.cancel()
 
 
 def _starting(settings: Settings, ready: Readiness) -> dict[str, object]:
@@ -182,44 +161,46 @@ class Agent:
     def __init__(  # noqa: PLR0913  # its surroundings, each passed in
         self,
         settings: Settings,
-        api: ApiClient,
+        parts: ProcessParts,
         *,
-        metrics: Metrics,
         ready: Readiness,
         reading: Reading,
         announcer: Announcer,
         poller: Poller,
+        holds: Sequence[HoldEntry] | None = None,
     ) -> None:
         """Construct all parts of the agent; `run` starts them.
 
         Args:
             settings: Settings that `agent.settings.verify` has accepted.
-            api: An open client; the caller closes it.
-            metrics: Metrics of this agent.
+            parts: Parts that the caller closes.
             ready: Answers the readiness probe. The agent's parts report in it why the
                 agent is not ready yet.
             reading: First reading of the driver; it shows the node's product lines.
             announcer: Writer of log lines and events of this agent.
             poller: Gives the readings after the first.
+            holds: Holds of the node; None if they are to be read from the journal.
         """
+        api, metrics = parts.api, parts.metrics
         self._settings = settings
-        self._api = api
+        self._holds = holds
         self._ready = ready
         self._announcer = announcer
         self._poller = poller
-        boot = boot_id()
         self._journal_writer = JournalWriter(
             Journal(
-                settings.state_dir / "holds", boot_id=boot, node=settings.node_name
+                settings.state_dir / "holds",
+                boot_id=parts.boot_id,
+                node=settings.node_name,
             ),
-            boot_id=boot,
+            boot_id=parts.boot_id,
             observe_s=metrics.journal_s.observe,
             on_failure=self._announcer.journal_failed,
         )
         self._reporter = Reporter(
             api.client,
             node=settings.node_name,
-            writer=f"{boot}/{uuid.uuid4().hex[:8]}",
+            writer=parts.writer,
             heartbeat_s=settings.heartbeat_s,
             metrics=metrics,
             wall_s=clock.wall_s,
@@ -236,7 +217,9 @@ class Agent:
         )
         # until all plugins have looked for a rival, which would write the ConfigMap
         self._reporter.set_silent(is_silent=True)
-        self._pods = PodInformer(api, node=settings.node_name, ready=ready)
+        self._pods = PodInformer(
+            api, parts.pod_watch, node=settings.node_name, ready=ready
+        )
         services = NodeServices(
             settings=settings,
             api=api,
@@ -287,7 +270,6 @@ class Agent:
         metrics.followed.set_function(
             lambda: all(line.server.is_followed for line in self._lines)
         )
-        metrics.events_dropped.set_function(lambda: api.recorder.dropped_count)
         self._announcer.expose_watches(
             pods=self._pods.watch,
             configmap=self._reporter.configmap_watch,
@@ -295,11 +277,11 @@ class Agent:
             faultconfig=self._fault_config_watch.watch,
         )
 
-    async def run_until_row_changes(self) -> str:
+    async def run_until_row_changes(self) -> Handover:
         """Run until cancelled, or until the agent has to begin anew; then close.
 
         Returns:
-            Why it has to begin anew.
+            What the next beginning needs.
         """
         try:
             await self.run()
@@ -311,10 +293,13 @@ class Agent:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
-        return self._driver_monitor.changed_row
+        return Handover(
+            reason=self._driver_monitor.changed_row,
+            holds=self._journal_writer.entries(),
+        )
 
     async def run(self) -> None:
-        """Restore the holds from the journal, then run all parts until cancelled.
+        """Restore the holds, then run all parts until cancelled.
 
         The call also ends when a part fails.
 
@@ -385,14 +370,9 @@ class Agent:
     # Inputs of all product lines
 
     async def _restore(self) -> None:
-        entries = await self._journal_writer.read()
-        if isinstance(entries, JournalProblem):
-            if entries.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
-                log.info("no holds of this boot", extra={"reason": str(entries)})
-            else:
-                self._announcer.journal_unusable(str(entries))
-            return
-        unclaimed = list(entries)
+        unclaimed = list(
+            await self._read_journal() if self._holds is None else self._holds
+        )
         for line in self._lines:
             line.restore(entry for entry in unclaimed if line.owns(entry))
             unclaimed = [entry for entry in unclaimed if not line.owns(entry)]
@@ -400,6 +380,16 @@ class Agent:
             text = f"{len(unclaimed)} holds of chips that this agent does not serve"
             log.warning("holds kept in the journal", extra={"reason": text})
             self._journal_writer.keep(unclaimed)
+
+    async def _read_journal(self) -> Sequence[HoldEntry]:
+        entries = await self._journal_writer.read()
+        if not isinstance(entries, JournalProblem):
+            return entries
+        if entries.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
+            log.info("no holds of this boot", extra={"reason": str(entries)})
+        else:
+            self._announcer.journal_unusable(str(entries))
+        return ()
 
     async def _wait_for_separated(self) -> None:
         """Wait until the reporter has read the agent's ConfigMap, at most FIRST_LIST_S.

@@ -103,6 +103,15 @@ class JournalWriter:
                 f"the disk did not answer within {READ_WITHIN_S:g} s"
             )
 
+    def entries(self) -> tuple[HoldEntry, ...]:
+        """Return the journal entries of the present holds, with those set by `keep`."""
+        holds = (
+            make_entry(hold, self._boot_id)
+            for store in self._stores
+            for hold in store.ledger.holds.values()
+        )
+        return *self._unserved, *holds
+
     async def write(self) -> None:
         """Write the holds of all ledgers to disk, unless the journal already has them.
 
@@ -131,16 +140,8 @@ class JournalWriter:
         if self._is_written():
             return
         holds = tuple(store.ledger.holds for store in self._stores)
-        entries = [
-            *self._unserved,
-            *(
-                make_entry(hold, self._boot_id)
-                for holds_of_line in holds
-                for hold in holds_of_line.values()
-            ),
-        ]
         started = time.perf_counter()
-        self._call = self._worker.call(self._journal.write, entries)
+        self._call = self._worker.call(self._journal.write, self.entries())
         self._call.add_done_callback(_consume_outcome)
         await asyncio.shield(self._call)
         self._on_disk = holds

@@ -8,6 +8,7 @@ from agent.api_client import ApiClient
 from agent.claims.events import PodDeleted, PodUpdated
 from agent.claims.store import LedgerStore
 from agent.readiness import Readiness
+from kube.client import Client
 from kube.errors import KubeError
 from kube.objects import Pod
 from kube.pods import npu_pod
@@ -66,14 +67,33 @@ class ProductLinePods:
         self.store.apply(PodDeleted(uid))
 
 
+def make_watch(client: Client, node: str) -> ListWatch[Pod]:
+    """Return the watch of one node's pods; it sends no request yet.
+
+    Args:
+        client: An open client; the caller closes it.
+        node: Name of the node.
+    """
+    return ListWatch(
+        client,
+        "/api/v1/pods",
+        Pod,
+        params={"fieldSelector": f"spec.nodeName={node}"},
+    )
+
+
 class PodInformer:
     """Informer of one node's pods, which sends them to the ledgers of product lines."""
 
-    def __init__(self, api: ApiClient, *, node: str, ready: Readiness) -> None:
+    def __init__(
+        self, api: ApiClient, watch: ListWatch[Pod], *, node: str, ready: Readiness
+    ) -> None:
         """Construct without starting the pod watch.
 
         Args:
             api: Open client; the caller closes it.
+            watch: Watch of the node's pods. It may have run before: then these pods are
+                known at once.
             node: Name of the node.
             ready: Readiness of the agent. The informer calls `set_ready("pods")` on it
                 once the API server or the kubelet has listed the node's pods.
@@ -84,12 +104,7 @@ class PodInformer:
         self._lines: list[ProductLinePods] = []
         self._begun_s = clock.loop_s()
         self._synced = asyncio.Event()
-        self.watch: ListWatch[Pod] = ListWatch(
-            api.client,
-            "/api/v1/pods",
-            Pod,
-            params={"fieldSelector": f"spec.nodeName={node}"},
-        )
+        self.watch = watch
 
     def add_line(
         self, store: LedgerStore, *, resource: str, is_served: Callable[[], bool]
@@ -110,11 +125,18 @@ class PodInformer:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the API server has listed the node's pods at least once."""
+        """Whether the ledgers have the API server's list of the node's pods."""
         return self._synced.is_set()
 
     async def run(self) -> None:
-        """Watch the node's pods and send them to the ledgers, until cancelled."""
+        """Watch the node's pods and send them to the ledgers, until cancelled.
+
+        Pods that the watch has already are sent first.
+        """
+        if self.watch.synced:
+            for pod in self.watch.objects():
+                self._changed(Upserted(pod))
+            self._set_listed()
         await self.watch.run(self._changed)
 
     async def wait_until_known(self) -> None:
@@ -176,5 +198,8 @@ class PodInformer:
                 for line in self._lines:
                     line.delete(obj.metadata.uid)
             case Synced():
-                self._synced.set()
-                self._ready.set_ready("pods")
+                self._set_listed()
+
+    def _set_listed(self) -> None:
+        self._synced.set()
+        self._ready.set_ready("pods")

@@ -11,7 +11,13 @@ from typing import Any, NoReturn
 import pytest
 
 from agent.app import Agent
+from agent.claims import confirm
+from agent.claims.values import Hold
+from agent.journal.writer import make_entry
+from agent.process_parts import Handover
+from agent.report.schedule import WRITER
 from agent.status import socket
+from sandbox.apiserver.outages import Trouble, What
 from scheduler_core.products.table import by_key
 from scheduler_core.wire import annotations
 from tests.agent.devices import fake_machine
@@ -154,6 +160,56 @@ async def test_a_library_that_loads_slowly_is_not_loaded_again_for_another_row(
     await site.serve("late", 4)
 
 
+async def writer(site: Site) -> str:
+    """The process that has written the ConfigMap; "" for none."""
+    found: str = (await site.report())["metadata"]["annotations"].get(WRITER, "")
+    return found
+
+
+async def test_an_agent_begins_anew_while_the_api_server_refuses_all(
+    site: Site, machine: FakeMachine
+) -> None:
+    site.product = HALF
+    site.start_agent()
+    await site.until_allocatable(4)
+    await until_ready(site)
+    before = await site.until(lambda: writer(site))
+
+    end = site.troubles.begin(
+        Trouble(what=What.REFUSED, status=503, user="*ascend-agent")
+    )
+    put_in(machine, 4, 5, 6, unnamed=1)
+    await until_ready(site, "the wrong product row")
+    site.product = WHOLE
+    await site.until_allocatable(7)
+    end()
+
+    await until_told(site, "NpuProductChanged", "the wrong product row")
+    await until_told(site, "NpuProductChanged", "the agent begins anew")
+    await until_ready(site)
+    assert await site.until(lambda: writer(site)) == before
+    await site.serve("late", 4)
+
+
+async def test_an_agent_begins_anew_with_holds_that_no_disk_has(
+    site: Site, machine: FakeMachine
+) -> None:
+    site.product = HALF
+    site.start_agent()
+    await site.until_allocatable(4)
+    (site.root / "holds.old" / "full").mkdir(parents=True)  # no write can replace it
+    await site.serve("early", 2)
+    mounted = site.mounted()
+
+    put_in(machine, 4, 5, 6, 7)
+    site.product = WHOLE
+    await site.until_allocatable(8)
+    await site.settle()
+
+    assert site.mounted() == mounted
+    assert await site.events(confirm.RESTORED) == []
+
+
 async def test_claims_on_chips_that_come_late_after_a_boot_stay_as_they_are(
     site: Site, machine: FakeMachine
 ) -> None:
@@ -218,6 +274,14 @@ def stable(found: dict[str, Any]) -> dict[str, Any]:
     return {key: text for key, text in found.items() if key != "changes"}
 
 
+HOLDS = (
+    make_entry(
+        Hold(sequence=1, kubelet_ids=("Ascend910-0",), chips=(0,), slot="u", need=0),
+        "boot-1",
+    ),
+)
+
+
 class EndingAgent(Agent):
     """An agent whose row changes, and whose plugin still answers an Allocate."""
 
@@ -237,7 +301,9 @@ class EndingAgent(Agent):
                 run=self._part("pods"), wait_until_known=nothing, is_listed=False
             ),
             "_fault_config_watch": SimpleNamespace(run=self._part("faults")),
-            "_journal_writer": SimpleNamespace(run=self._part("journal")),
+            "_journal_writer": SimpleNamespace(
+                run=self._part("journal"), entries=lambda: HOLDS
+            ),
             "_reporter": SimpleNamespace(run=self._part("reporter")),
             "_lines": [
                 SimpleNamespace(
@@ -300,11 +366,12 @@ async def test_all_that_an_allocate_waits_for_runs_until_the_plugin_has_ended() 
     assert sorted(agent.ended[1:]) == others
 
 
-async def test_an_agent_that_begins_anew_says_why() -> None:
+async def test_an_agent_that_begins_anew_hands_over_why_and_all_holds() -> None:
     agent = EndingAgent()
     agent.is_answered.set()
 
-    assert await agent.run_until_row_changes() == "another row"
+    handover = Handover(reason="another row", holds=HOLDS)
+    assert await agent.run_until_row_changes() == handover
     assert agent.is_closed
 
 

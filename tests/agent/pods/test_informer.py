@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.api_client import ApiClient
-from agent.pods.informer import PodInformer
+from agent.pods.informer import PodInformer, make_watch
 from agent.readiness import Readiness
 from kube.client import Client
 from kube.credentials import Credentials
@@ -29,6 +29,7 @@ def node_pods(client: Client) -> PodInformer:
     given = Credentials("http://bed")
     pods = PodInformer(
         ApiClient(client, Recorder(client, component="c"), credentials=given, url=""),
+        make_watch(client, NODE),
         node=NODE,
         ready=Readiness(),
     )

@@ -1,0 +1,104 @@
+"""Parts of the agent that stay when it begins anew in its process.
+
+The agent begins anew to serve its node by other rows of the product table. The API
+server may be away then, the disk may hang, and to load libdcmi takes seconds. What was
+learnt from them stays: the node would have no plugin until it is learnt again.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from agent import wiring
+from agent.api_client import ApiClient
+from agent.devices.driver import Driver
+from agent.journal.file import HoldEntry
+from agent.observe.metrics import Metrics
+from agent.pods import informer
+from agent.settings import Settings, boot_id
+from service.version import version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """Values that one beginning of the agent hands over to the next."""
+
+    #: Why the agent begins anew.
+    reason: str
+    #: All holds of the node. The journal may lack some: a disk can be full, or hang.
+    holds: tuple[HoldEntry, ...]
+
+
+class ProcessParts:
+    """API client with recorder and metrics, the node's pods as listed, and the driver.
+
+    The driver is opened when it is first needed: another agent may serve the node until
+    then, and change what is stored of the chips.
+    """
+
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        settings: Settings,
+        api: ApiClient,
+        *,
+        registry: CollectorRegistry,
+        metrics: Metrics,
+    ) -> None:
+        """Store the arguments; `open` calls it.
+
+        Args:
+            stack: Closes the driver.
+            settings: Settings of the agent.
+            api: An open client; the caller closes it.
+            registry: Has `metrics`.
+            metrics: Metrics of the agent.
+        """
+        self._stack = stack
+        self._settings = settings
+        self._driver: Driver | None = None
+        self.api = api
+        self.registry = registry
+        self.metrics = metrics
+        self.pod_watch = informer.make_watch(api.client, settings.node_name)
+        self.boot_id = boot_id()
+        #: Name of this process in the ConfigMap, unique in the cluster.
+        self.writer = f"{self.boot_id}/{uuid.uuid4().hex[:8]}"
+
+    @classmethod
+    async def open(cls, stack: AsyncExitStack, settings: Settings) -> Self:
+        """Open the API client and begin to send events; `stack` closes all parts.
+
+        Raises:
+            SettingsError: The settings yield no API server address or no credentials.
+        """
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        metrics = Metrics(registry)
+        metrics.build.labels(version(), settings.mode).set(1)
+        api = await ApiClient.open(stack, settings, metrics)
+        metrics.events_dropped.set_function(lambda: api.recorder.dropped_count)
+        await stack.enter_async_context(_sending_events(api))
+        return cls(stack, settings, api, registry=registry, metrics=metrics)
+
+    async def driver(self) -> Driver:
+        """Return the driver; the first call opens it."""
+        if self._driver is None:
+            self._driver = wiring.driver(self._stack, self._settings)
+        return self._driver
+
+
+@asynccontextmanager
+async def _sending_events(api: ApiClient) -> AsyncIterator[None]:
+    """Send events while the context is open."""
+    async with asyncio.TaskGroup() as tasks:
+        events = tasks.create_task(api.recorder.run(), name="events")
+        try:
+            yield
+        finally:
+            events.cancel()
