@@ -89,7 +89,7 @@ class ProcessParts:
     async def driver(self) -> Driver:
         """Return the driver; the first call opens it."""
         if self._driver is None:
-            self._driver = wiring.driver(self._stack, self._settings)
+            self._driver = await wiring.driver(self._stack, self._settings)
         return self._driver
 
 

@@ -30,9 +30,9 @@ from service import clock
 log = logging.getLogger(__name__)
 
 
-def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
+async def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
     """Open the driver that the settings choose for this node; `stack` closes it."""
-    choice = choose_driver(settings, os.environ)
+    choice = await choose_driver(settings, os.environ)
     log.info("driver", extra={"driver": choice.kind, "reason": choice.reason})
     stack.push_async_callback(choice.driver.close)
     return choice.driver
@@ -47,7 +47,7 @@ class Choice:
     reason: str
 
 
-def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
+async def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
     """Create the driver of the kind `settings.driver`, which reads the node's chips.
 
     The kind `auto` means libdcmi if `settings.dcmi_library` is set or libdcmi is found.
@@ -78,7 +78,7 @@ def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
             library,
             Conversion(
                 settings.product,
-                known=memory.read(),
+                known=await memory.read(),
                 wait_s=settings.survey_wait_s,
                 device_ids=host_devices.chip_numbers,
             ),

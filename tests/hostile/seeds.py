@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from agent.devices.board_size import fit_row
+from agent.devices.dcmi.memory import Known
 from agent.journal import file
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from tests.agent.devices.played_library import A3_SUPERPOD
 from tests.agent.journal.test_file import HOLD
 from tests.agent.node import NODE, ids
 from tests.e2e.pods import READS
@@ -26,6 +29,8 @@ REPORT = deviceinfo.render(
     Affinity(held=(3,), releasing=(4,), lost=(5,), sequence=9),
     PRODUCT,
 )
+#: Some chips of a server, with all that they tell.
+CHIPS = Known((fit_row("atlas-a3-16-superpod", 15),), A3_SUPERPOD[:2])
 SNAPSHOT = FULL
 JOB = {
     "version": 1,

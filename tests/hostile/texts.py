@@ -7,10 +7,15 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from agent import settings as agent_settings
+from agent.devices.board_size import UnknownMachineError
+from agent.devices.dcmi import memory
+from agent.devices.dcmi.conversion import Conversion
+from agent.devices.dcmi.values import ChipState, Survey
 from agent.devices.simulated import file as driver_file
 from agent.journal import file
 from agent.journal.file import UnusableError
@@ -29,10 +34,12 @@ from scheduler_core.wire import annotations, deviceinfo, inventory, switches
 from scheduler_core.wire.annotations import WireError
 from service import endpoints
 from service.settings import SettingsError, load
+from tests.agent.node import NODE
 from tests.hostile.row import OF_YAML, Row, dumped, lines, rows, text_of
 from tests.hostile.seeds import (
     CA,
     CASE,
+    CHIPS,
     DRIVER_FILE,
     JOB,
     JOURNAL,
@@ -91,6 +98,16 @@ def _resealed(content: bytes) -> object:
 
 
 _journal = partial(file.decode, boot_id="boot-1", node="n1")
+
+
+def _chips(content: bytes) -> object:
+    """What is remembered of chips, and then read of them."""
+    known = memory.decode(content, NODE)
+    conversion = Conversion(known=known)
+    survey = Survey(chips=tuple(ChipState(identity=chip) for chip in CHIPS.identities))
+    with suppress(UnknownMachineError):
+        conversion.reading(survey, 0, 0.0)
+    return memory.encode(conversion.known, NODE)
 
 
 def _settings(content: bytes) -> object:
@@ -223,6 +240,10 @@ ROWS: tuple[Row, ...] = (
             ),
         },
         UnusableError,
+    ),
+    *rows(
+        {"file: chips": (_chips, [memory.encode(CHIPS, NODE)])},
+        memory.UnusableError,
     ),
     *rows(
         {

@@ -15,27 +15,27 @@ def wish(kind: str, library: Path | None = None) -> Settings:
     return settings.load(Settings, flags, {})
 
 
-def chosen(told: Settings, folder: Path) -> tuple[type, str, str]:
-    choice = choose_driver(told, {"LD_LIBRARY_PATH": str(folder)})
+async def chosen(told: Settings, folder: Path) -> tuple[type, str, str]:
+    choice = await choose_driver(told, {"LD_LIBRARY_PATH": str(folder)})
     return type(choice.driver), choice.kind, choice.reason.partition(", ")[0]
 
 
-def test_auto_takes_the_library_where_there_is_one(tmp_path: Path) -> None:
-    without = chosen(wish("auto"), tmp_path)
+async def test_auto_takes_the_library_where_there_is_one(tmp_path: Path) -> None:
+    without = await chosen(wish("auto"), tmp_path)
     (tmp_path / "libdcmi.so").touch()
-    found = chosen(wish("auto"), tmp_path)
+    found = await chosen(wish("auto"), tmp_path)
 
     assert without == (SimulatedDriver, "simulated", f"no libdcmi.so in {tmp_path}")
     assert found == (DcmiDriver, "dcmi", f"{tmp_path}/libdcmi.so")
 
 
-def test_what_was_asked_for_is_taken_whatever_is_found(tmp_path: Path) -> None:
+async def test_what_was_asked_for_is_taken_whatever_is_found(tmp_path: Path) -> None:
     told = tmp_path / "lib" / "libdcmi.so"
-    asked = chosen(wish("dcmi", told), tmp_path)
-    missing = chosen(wish("dcmi"), tmp_path)
+    asked = await chosen(wish("dcmi", told), tmp_path)
+    missing = await chosen(wish("dcmi"), tmp_path)
     (tmp_path / "libdcmi.so").touch()
 
-    assert chosen(wish("simulated"), tmp_path) == (
+    assert await chosen(wish("simulated"), tmp_path) == (
         SimulatedDriver,
         "simulated",
         "as told",

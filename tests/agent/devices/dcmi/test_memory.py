@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from agent.devices.board_size import fit_row
-from agent.devices.dcmi.memory import FLUSH_S, NAME, Known, Memory
+from agent.devices.dcmi.memory import FLUSH_S, NAME, READ_WITHIN_S, Known, Memory
 from agent.devices.dcmi.values import SuperPodPlace
 from scheduler_core.products.table import PRODUCTS
 from tests.agent.devices.played_library import A3_SUPERPOD, ATLAS_800, DUO
-from tests.support.until import until
+from tests.support.until import equal, until
 
 NODE = "node-1"
 KNOWN = Known((fit_row("atlas-800-training", 7),), ATLAS_800)
@@ -42,7 +42,7 @@ async def test_each_row_is_known_to_the_next_agent(tmp_path: Path, row: Any) -> 
     known = Known((whole,), ATLAS_800[:1])
     await stored(tmp_path, known)
 
-    assert memory(tmp_path).read() == known
+    assert await memory(tmp_path).read() == known
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_what_was_told_of_each_chip_is_known_to_the_next_agent(
 ) -> None:
     await stored(tmp_path, known)
 
-    assert memory(tmp_path).read() == known
+    assert await memory(tmp_path).read() == known
 
 
 def corruptions(text: bytes) -> Iterator[bytes]:
@@ -88,6 +88,12 @@ def corruptions(text: bytes) -> Iterator[bytes]:
         (b'"node":"node-1"', b'"node":7'),
         (b'"physical_id":3', b'"physical_id":"three"'),
         (b'"rows":[', b'"rows":[[],'),
+        (b'"highest":7', b'"highest":-9'),
+        (b'"absent":0', b'"absent":255'),
+        (b'"absent":0', b'"absent":-1'),
+        (b'"physical_id":3', b'"physical_id":-3'),
+        (b'"physical_id":3', b'"physical_id":2'),
+        (b'"physical_id":3', b'"physical_id":1000000000000'),
     ):
         assert old in text
         yield text.replace(old, new)
@@ -102,15 +108,15 @@ async def test_of_a_file_that_is_no_good_nothing_is_known_and_the_reason_is_logg
     for text in corruptions(good):
         caplog.clear()
         file.write_bytes(text)
-        assert memory(tmp_path).read() == Known(), text
+        assert await memory(tmp_path).read() == Known(), text
         (reason,) = reasons(caplog)
         assert str(file) in reason
 
 
-def test_a_node_without_the_file_is_nothing_to_log(
+async def test_a_node_without_the_file_is_nothing_to_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert memory(tmp_path).read() == Known()
+    assert await memory(tmp_path).read() == Known()
     assert not caplog.records
 
 
@@ -119,9 +125,9 @@ async def test_what_another_node_was_told_is_not_known(
 ) -> None:
     await stored(tmp_path, KNOWN)
 
-    assert Memory(tmp_path, "node-2").read() == Known()
+    assert await Memory(tmp_path, "node-2").read() == Known()
     assert reasons(caplog) == [
-        f"{tmp_path / NAME}: expected node 'node-2', found 'node-1'"
+        f"{tmp_path / NAME}: node: expected 'node-2', found 'node-1'"
     ]
 
 
@@ -130,7 +136,7 @@ async def test_a_folder_in_place_of_the_file_is_logged_and_nothing_more(
 ) -> None:
     (tmp_path / NAME).mkdir()
     one = memory(tmp_path)
-    assert one.read() == Known()
+    assert await one.read() == Known()
     one.store(KNOWN)
     await one.flush()
 
@@ -153,7 +159,7 @@ async def test_it_is_written_when_facts_change_and_only_then(tmp_path: Path) -> 
         await one.flush()
     assert version() == first
     two = memory(tmp_path)
-    assert two.read() == KNOWN
+    assert await two.read() == KNOWN
     two.store(KNOWN)
     await two.flush()
     assert version() == first
@@ -161,7 +167,7 @@ async def test_it_is_written_when_facts_change_and_only_then(tmp_path: Path) -> 
     two.store(CHANGED)
     await two.flush()
     assert version() != first
-    assert memory(tmp_path).read() == CHANGED
+    assert await memory(tmp_path).read() == CHANGED
     os.close(kept)
 
 
@@ -173,7 +179,7 @@ async def test_of_changes_that_come_during_a_write_the_last_is_written(
         one.store(Known(KNOWN.products, (chip,)))
     await one.flush()
 
-    assert memory(tmp_path).read() == Known(KNOWN.products, ATLAS_800[-1:])
+    assert await memory(tmp_path).read() == Known(KNOWN.products, ATLAS_800[-1:])
 
 
 async def test_what_was_not_written_is_written_once_the_disk_is_well(
@@ -189,7 +195,7 @@ async def test_what_was_not_written_is_written_once_the_disk_is_well(
     folder.mkdir()
     one.store(KNOWN)
     await one.flush()
-    assert memory(folder).read() == KNOWN
+    assert await memory(folder).read() == KNOWN
 
 
 async def test_a_full_disk_leaves_what_was_known_before(
@@ -200,7 +206,26 @@ async def test_a_full_disk_leaves_what_was_known_before(
     await stored(tmp_path, CHANGED)
 
     assert reasons(caplog) == [f"{tmp_path / NAME}: No space left on device"]
-    assert memory(tmp_path).read() == KNOWN
+    assert await memory(tmp_path).read() == KNOWN
+
+
+@pytest.mark.looptime
+async def test_a_disk_that_hangs_at_the_start_is_waited_for_only_so_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / NAME
+    os.mkfifo(file)  # to open it for reading takes until somebody writes
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    beat = asyncio.create_task(asyncio.sleep(1.0))
+
+    known = await memory(tmp_path).read()
+
+    assert known == Known()
+    assert loop.time() == began_s + READ_WITHIN_S
+    assert beat.done()
+    assert reasons(caplog) == [f"{file}: the disk did not answer within 3 s"]
+    threading.Thread(target=file.write_bytes, args=(b"",), daemon=True).start()
 
 
 @pytest.mark.looptime
@@ -229,8 +254,8 @@ async def test_after_a_disk_has_hung_the_last_is_written(tmp_path: Path) -> None
     one.store(CHANGED)
     await asyncio.to_thread(hanging.read_bytes)
 
-    # the pipe has become the file, and is replaced by the next write
-    await until(
-        lambda: (tmp_path / NAME).is_file() and memory(tmp_path).read() == CHANGED,
-        within_s=10.0,
-    )
+    async def content() -> Known | None:
+        # the pipe has become the file, and is replaced by the next write
+        return await memory(tmp_path).read() if (tmp_path / NAME).is_file() else None
+
+    await until(content, equal(CHANGED), within_s=10.0)
