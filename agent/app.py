@@ -117,13 +117,22 @@ async def _run(
                 lambda: agents[0].status() if agents else _starting(settings, ready),
             )
         )
+        driver = await parts.driver()
         poller = Poller(
-            await parts.driver(),
+            driver,
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
         announcer.began_anew(handover.reason if handover else "")
-        reading = await wiring.first_reading(poller, settings, ready, announcer)
+        reading = await wiring.first_reading(
+            poller,
+            settings,
+            ready,
+            announcer,
+            ask_inventory=partial(
+                wiring.tell_inventory, driver, api.client, settings.node_name
+            ),
+        )
         agent = Agent(
             settings,
             parts,

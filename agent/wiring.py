@@ -7,9 +7,10 @@ mount method are logged.
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from agent.devices.dcmi import find_library
 from agent.devices.dcmi.conversion import Conversion
@@ -24,8 +25,15 @@ from agent.plugin import host_devices
 from agent.plugin.mounts import MountMethod, resolve
 from agent.readiness import Readiness
 from agent.settings import Settings
+from kube import nodes
+from kube.client import Client
+from kube.errors import KubeError
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import PRODUCTS
+from scheduler_core.wire import inventory
+from scheduler_core.wire.annotations import WireError
 from service import clock
+from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -93,20 +101,74 @@ async def choose_driver(settings: Settings, environment: Mapping[str, str]) -> C
 
 
 async def first_reading(
-    poller: Poller, settings: Settings, ready: Readiness, announcer: Announcer
+    poller: Poller,
+    settings: Settings,
+    ready: Readiness,
+    announcer: Announcer,
+    *,
+    ask_inventory: Callable[[], Coroutine[Any, Any, None]],
 ) -> Reading:
     """Read the driver repeatedly until a reading succeeds; return that reading.
 
     While there is none, `ready` and an event say why.
+
+    Args:
+        poller: Reads the driver.
+        settings: With the pause between two readings.
+        ready: Gets the reason while there is no reading.
+        announcer: As `ready`.
+        ask_inventory: Started once if the first reading fails: tells the driver which
+            chips the Node has had.
     """
+    async with asyncio.TaskGroup() as tasks:
+        asking: asyncio.Task[None] | None = None
+        while True:
+            observation = await poller.poll()
+            problem = "" if observation.reading else observation.problem
+            announcer.start_problem(problem)
+            if observation.reading is not None:
+                if asking is not None:
+                    asking.cancel()
+                ready.set_ready("driver")
+                return observation.reading
+            asking = asking or tasks.create_task(ask_inventory(), name="inventory")
+            ready.set_waiting("driver", f"driver: {problem}")
+            await asyncio.sleep(settings.driver_poll_s)
+
+
+async def tell_inventory(driver: Driver, client: Client, node: str) -> None:
+    """Tell the driver which chips the Node has had, once the API server answers.
+
+    An agent without the file `chips` begins with these if what is read fits. Nothing is
+    told if the Node has none.
+
+    Args:
+        driver: A driver that has not given a reading yet.
+        client: An open client.
+        node: Name of the node.
+    """
+    text = await _read_inventory(client, node)
+    try:
+        lines = inventory.parse_lines(text)
+    except WireError as error:
+        log.info("no chips expected", extra={"reason": str(error)})
+        return
+    if lines:
+        log.info("chips expected", extra={"chips": lines})
+        driver.expect({line: chip_sets.mask_of(ids) for line, ids in lines.items()})
+
+
+async def _read_inventory(client: Client, node: str) -> str:
+    """Return the annotation of the Node; try until the API server answers."""
+    backoff = Backoff()
     while True:
-        observation = await poller.poll()
-        announcer.start_problem(observation.problem if not observation.reading else "")
-        if observation.reading is not None:
-            ready.set_ready("driver")
-            return observation.reading
-        ready.set_waiting("driver", f"driver: {observation.problem}")
-        await asyncio.sleep(settings.driver_poll_s)
+        try:
+            found = await nodes.find(client, node)
+        except KubeError as error:
+            await asyncio.sleep(backoff.next_s(error.retry_after_s))
+        else:
+            marks = found.annotations if found is not None else {}
+            return marks.get(inventory.BASE_DEVICE_INFOS, "{}")
 
 
 def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:

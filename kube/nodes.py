@@ -1,4 +1,4 @@
-"""Nodes: get, and patch of labels and annotations.
+"""Nodes: get, find, and patch of labels and annotations.
 
 A module of its own: each kind of object has its requests in one place.
 """
@@ -6,7 +6,7 @@ A module of its own: each kind of object has its requests in one place.
 from collections.abc import Mapping
 
 from kube.client import Client, object_path, send_patch
-from kube.objects import Node, decode
+from kube.objects import Node, ObjectList, decode
 
 
 async def get(client: Client, name: str) -> Node:
@@ -18,6 +18,21 @@ async def get(client: Client, name: str) -> Node:
     """
     path = object_path("nodes", name)
     return decode(await client.request("GET", path), Node, path)
+
+
+async def find(client: Client, name: str) -> Node | None:
+    """Return a node from a list of that one; None if it does not exist.
+
+    For a program that may list nodes and not get one.
+
+    Raises:
+        KubeError: The API server refused, or cannot be reached.
+    """
+    path = object_path("nodes", "")
+    params = {"fieldSelector": f"metadata.name={name}"}
+    answer = await client.request("GET", path, params=params)
+    items = decode(answer, ObjectList, path).items or []
+    return decode(items[0], Node, path) if items else None
 
 
 async def patch(

@@ -7,6 +7,7 @@ A driver that cannot read anything must raise `DriverError`. It must not return 
 reading without chips, which would mean that all chips have vanished.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from agent.devices.reading import Reading
@@ -42,6 +43,16 @@ class Driver(Protocol):
         """Make the next readings of the rows that the chips have shown.
 
         Call it after a reading with `begins_anew`.
+        """
+        ...  # the body of a protocol method
+
+    def expect(self, inventory: Mapping[str, int]) -> None:
+        """Take the chips that the Node has had for those of this server.
+
+        Call it before the first reading.
+
+        Args:
+            inventory: {product line, like "Ascend910": mask of its chips}; not empty.
         """
         ...  # the body of a protocol method
 

@@ -75,6 +75,18 @@ def parse(text: str, product: Product) -> tuple[int, ...]:
     return parse_chip_names(names, product, path=annotation_path(BASE_DEVICE_INFOS))
 
 
+def parse_lines(text: str) -> dict[str, tuple[int, ...]]:
+    """Parse {product line, like "Ascend910": physical ids}, of each line of the node.
+
+    Raises:
+        WireError: As `parse`.
+    """
+    largest = sorted(PRODUCTS, key=lambda row: row.chip_count)
+    rows = {row.chip_prefix.rstrip("-"): row for row in largest}
+    ids = {line: parse(text, row) for line, row in rows.items()}
+    return {line: chips for line, chips in ids.items() if chips}
+
+
 def parse_addresses(text: str, product: Product) -> dict[int, Address]:
     """Parse {physical id: address}, of the chips that have an `IP`, if only "".
 

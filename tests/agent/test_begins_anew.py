@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -44,10 +45,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
 
 
 @pytest.fixture
-async def site(libdcmi: Path, machine: FakeMachine) -> AsyncIterator[Site]:
+def wait_s() -> str:
+    """How long a complete survey is waited for."""
+    return WAIT_S
+
+
+@pytest.fixture
+async def site(libdcmi: Path, machine: FakeMachine, wait_s: str) -> AsyncIterator[Site]:
     told = (
         *("--driver", "dcmi", "--dcmi-library", str(libdcmi)),
-        *("--recover-s", "0.1", "--survey-wait-s", WAIT_S),
+        *("--recover-s", "0.1", "--survey-wait-s", wait_s),
         *("--address-file", "{root}/address"),
     )
     async with running_site(*told, count=None, starts=False) as site:
@@ -158,6 +165,33 @@ async def test_a_library_that_loads_slowly_is_not_loaded_again_for_another_row(
     await site.until_allocatable(8)
     await until_ready(site)
     await site.serve("late", 4)
+
+
+@pytest.mark.parametrize("wait_s", ["600"])
+async def test_a_node_with_a_dead_card_is_served_by_what_its_node_says_of_its_chips(
+    site: Site, machine: FakeMachine
+) -> None:
+    put_in(machine, 4, 5, 6, 7)
+    site.start_agent()
+    await site.until_allocatable(8)
+    await site.serve("first", 4)
+    mounted = site.mounted()
+    await until_ready(site)
+    await site.stop_agent()
+    await site.until_allocatable(0)
+
+    (site.root / "chips").unlink()  # as a release before it left the node
+    take_out(machine, 7)
+    machine.tell("unnamed 1")
+    busy = Trouble(what=What.REFUSED, status=429, resource="nodes", count=1)
+    site.troubles.begin(replace(busy, verbs=frozenset({"list"}), user="*ascend-agent"))
+    site.start_agent()
+    await site.until_allocatable(7)
+
+    await until_ready(site)
+    await until_status(site, lambda found: found["product"] == WHOLE.key)
+    await site.settle()
+    assert site.mounted() == mounted
 
 
 async def writer(site: Site) -> str:

@@ -32,6 +32,7 @@ ASKS = {
     "events.Recorder": ("create patch", "events"),
     "kubelet_pods.pods": ("", "the kubelet's own API, only with --kubelet-url"),
     "leases.LeaseRequests": ("create get patch", "leases.coordination.k8s.io"),
+    "nodes.find": ("list", "nodes"),
     "nodes.patch": ("patch", "nodes"),
     "podgroups.PodGroupRequests": ("", "Volcano's own, whose overlay has the right"),
     "pods.bind": ("create", "pods/binding"),
@@ -56,7 +57,7 @@ SHARED = {
     "reflector.ListWatch(Pod)",
 }
 USES = {
-    "agent": {*SHARED, "kubelet_pods.pods"},
+    "agent": {*SHARED, "kubelet_pods.pods", "nodes.find"},
     "extender": {
         *SHARED,
         *("leases.LeaseRequests", "workloads.get"),

@@ -201,6 +201,10 @@ ROWS: tuple[Row, ...] = (
                 _of_text(inventory.parse, PRODUCT),
                 [inventory.render(range(8), PRODUCT).encode()],
             ),
+            "annotation: inventory of all lines": (
+                _of_text(inventory.parse_lines),
+                [inventory.render(range(8), PRODUCT).encode()],
+            ),
             "ConfigMap: DeviceInfoCfg": (
                 _of_text(deviceinfo.parse_device_info, PRODUCT),
                 [_INFO],

@@ -32,6 +32,20 @@ async def test_a_node_is_read(script: Script) -> None:
     assert node.internal_ip == "10.1.1.1"
 
 
+async def test_a_node_is_found_in_a_list_of_that_one(script: Script) -> None:
+    script.will(Answer(body={"metadata": {"resourceVersion": "7"}, "items": [RAW]}))
+    script.will(Answer(body={"metadata": {"resourceVersion": "8"}, "items": []}))
+
+    node = await nodes.find(script.client, "n1")
+
+    (request,) = script.requests
+    assert request.path == "/api/v1/nodes"
+    assert request.query["fieldSelector"] == "metadata.name=n1"
+    assert node is not None
+    assert node.annotations == {"c": "d"}
+    assert await nodes.find(script.client, "n1") is None
+
+
 def test_a_bare_node_has_empty_fields() -> None:
     node = Node()
 

@@ -110,6 +110,16 @@ class Conversion:
         """
         self._rows.change()
 
+    def expect(self, inventory: Mapping[str, int]) -> None:
+        """Take the chips that the Node has had for those of this server.
+
+        They count while nothing else is known of earlier rows.
+
+        Args:
+            inventory: {product line: mask of its chips}.
+        """
+        self._rows.inventory = inventory
+
     @property
     def due_s(self) -> float:
         """When the same survey gives another reading, since a wait is over; or `inf`.

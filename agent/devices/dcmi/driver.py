@@ -185,6 +185,11 @@ class DcmiDriver:
         self._last_message = None
         self.look_now()
 
+    def expect(self, inventory: Mapping[str, int]) -> None:
+        """Take the chips that the Node has had for those of this server; look again."""
+        self._conversion.expect(inventory)
+        self.look_now()
+
     async def close(self) -> None:
         """Kill the worker process, if there is one; end the writes to the memory."""
         worker, self._worker = self._worker, None

@@ -32,8 +32,8 @@ Source:
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
@@ -74,6 +74,37 @@ def products_of(chips: Sequence[Identity]) -> tuple[Product, ...]:
     lines = _lines(chips)
     all_ids = chip_sets.mask_of(c.physical_id for line in lines.values() for c in line)
     return order_rows(_product_of(line, all_ids) for line in lines.values())
+
+
+def products_by_inventory(
+    chips: Sequence[Identity], inventory: Mapping[str, int]
+) -> tuple[Product, ...]:
+    """Return the rows of a server some chips of which are missing; () if not certain.
+
+    Missing chips are taken for such as the others of their product line. It is not
+    certain if a line has no chip that says what it is, or a chip is not in the
+    inventory, or all chips are of Duo cards: one that is missing may be of another.
+
+    Args:
+        chips: Chips of the server, not all.
+        inventory: {product line: mask of its chips} of an earlier time.
+    """
+    lines = _lines(chips)
+    if lines.keys() != inventory.keys():
+        return ()
+    missing = []
+    for line, members in lines.items():
+        known = [chip for chip in members if _is_model_known(chip)]
+        ids = chip_sets.mask_of(chip.physical_id for chip in members)
+        if not known or find_unknown(known) or ids & ~inventory[line]:
+            return ()
+        lost_ids = chip_sets.ids_of(inventory[line] & ~ids)
+        missing += [replace(known[0], physical_id=chip) for chip in lost_ids]
+    try:
+        rows = products_of([*chips, *missing])
+    except UnknownMachineError:
+        return ()
+    return () if any(row.key == _DUO_ROW for row in rows) else rows
 
 
 def find_unknown(chips: Sequence[Identity]) -> str:

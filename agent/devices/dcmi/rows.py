@@ -23,9 +23,12 @@ class ServedRows:
     """The rows that serve a node, and what speaks against them.
 
     Attributes:
+        inventory: {product line: mask of its chips} that the Node has had; {} if that
+            is not known.
         products: The rows; () before the first `take`.
         next_products: Rows with which the next agent is to begin.
-        missing: What was missing when the wait was over, and still is; "" if nothing.
+        missing: What was missing at the first decision, and still is; "" if nothing, or
+            if earlier agents have served the rows.
         contradiction: What shows that other rows should be served; "" if nothing does.
         changed_row: The contradiction, if other rows would serve the chips; else "".
         begins_anew: Whether all is read on which those rows depend.
@@ -51,6 +54,7 @@ class ServedRows:
         self._known_rows = known_rows
         self._wait_s = wait_s
         self._device_ids = device_ids
+        self.inventory: Mapping[str, int] = {}
         self.products: tuple[Product, ...] = ()
         self.next_products: tuple[Product, ...] = ()
         self.missing = self.contradiction = self.changed_row = ""
@@ -148,10 +152,22 @@ class ServedRows:
             if incomplete or not self._find_contradiction(rows, chips):
                 return rows
         elif incomplete and not self._key and not self.has_waited(now_s):
+            rows = self._rows_by_inventory(chips)
+            if rows:
+                return rows
             raise IncompleteError(
                 f"waiting for all chips, {self._wait_s:g} s at most: {incomplete}"
             )
         return self._find_rows(chips)
+
+    def _rows_by_inventory(self, chips: Sequence[Identity]) -> tuple[Product, ...]:
+        """Return the rows of the chips that the Node had; () if these do not fit."""
+        known_ids = chip_sets.mask_of(
+            chip for mask in self.inventory.values() for chip in chip_sets.ids_of(mask)
+        )
+        if chip_sets.mask_of(self._device_ids()) & ~known_ids:
+            return ()
+        return machine.products_by_inventory(chips, self.inventory)
 
     def _find_rows(self, chips: Sequence[Identity]) -> tuple[Product, ...]:
         """Return the rows that these chips are served by.

@@ -17,7 +17,7 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -126,6 +126,9 @@ class SimulatedDriver:
 
     def change_rows(self) -> None:
         """Do nothing: the rows of simulated chips change with the next start only."""
+
+    def expect(self, inventory: Mapping[str, int]) -> None:
+        """Do nothing: the file says which chips there are."""
 
     async def close(self) -> None:
         """Stop waiting for edits of the file, so that the driver's thread can end."""

@@ -1,6 +1,7 @@
 """Asking a driver that answers, fails, hangs and comes back."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -34,6 +35,9 @@ class FakeDriver:
 
     def change_rows(self) -> None:
         raise AssertionError("whoever has made a driver changes its rows")
+
+    def expect(self, inventory: Mapping[str, int]) -> None:
+        raise AssertionError("whoever has made a driver tells it what to expect")
 
     async def close(self) -> None:
         raise AssertionError("whoever has made a driver closes it")

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import PRODUCTS, Product, by_key
 from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
@@ -34,6 +35,20 @@ def test_addresses_of_other_makes_are_read_over_and_virtual_devices_left_out() -
     )
 
     assert inventory.parse(text, PRODUCT) == (3,)
+
+
+@pytest.mark.parametrize("row", PRODUCTS, ids=lambda row: row.key)
+def test_the_chips_of_every_line_are_read(row: Product) -> None:
+    other = PRODUCT if row.resource != PRODUCT.resource else by_key("atlas-310p")
+    last = row.chip_count - 1
+    lines = [inventory.Line((1,), other, Addresses())]
+    text = inventory.render((last, 0), row, other_lines=lines)
+
+    assert inventory.parse_lines(text) == {
+        row.chip_prefix.rstrip("-"): (0, last),
+        other.chip_prefix.rstrip("-"): (1,),
+    }
+    assert inventory.parse_lines("{}") == {}
 
 
 @pytest.mark.parametrize(

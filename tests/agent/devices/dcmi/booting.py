@@ -47,6 +47,8 @@ class Node:
     product: str = ""
     wait_s: float = WAIT_S
     known: Known = NOTHING
+    #: {product line: mask of its chips} that the Node has had
+    inventory: Mapping[str, int] = field(default_factory=dict)
     now_s: float = 1000.0
     library: PlayedLibrary = field(default_factory=PlayedLibrary)
 
@@ -84,6 +86,7 @@ class Node:
             wait_s=self.wait_s,
             device_ids=self._device_ids,
         )
+        self.conversion.expect(self.inventory)
         self.health = Health()
 
     def start_worker(self) -> None:

@@ -100,6 +100,67 @@ def test_a_node_of_which_nothing_is_known_is_served_when_all_its_cards_have_come
 
 @servers
 @orders
+def test_a_node_without_memory_is_served_at_once_by_the_chips_that_it_has_had(
+    key: str, seed: int
+) -> None:
+    chips, comes_s = SERVERS[key], coming(SERVERS[key], seed)
+    line = row_of(key).chip_prefix.rstrip("-")
+    has_had = {line: row_of(key).all_chips}
+    node = Node(chips=chips, comes_s=comes_s, inventory=has_had, **sign_of(seed))
+    restart(node, seed)
+    node.pass_s(ALL_COME_S + READ_S)
+
+    assert serves_all(node, key)
+    shown = [seen for seen in node.course if seen.row]
+    assert {(seen.row, seen.text) for seen in shown} == {(key, "")}
+    if SERVERS[key] is DUO:  # a chip that is missing may be of another card
+        assert shown[0].at_s >= ALL_COME_S
+    elif min(comes_s.values()) <= 0:  # the driver has shown a chip from the start
+        assert shown[0].at_s == STEP_S
+    else:
+        assert shown[0].at_s <= min(comes_s.values()) + READ_S
+
+
+@pytest.mark.parametrize(
+    ("has_had", "shows_files"),
+    [
+        pytest.param({}, False, id="the Node has had none"),
+        pytest.param({"Ascend910": 0b0011_1111}, False, id="fewer than are read"),
+        pytest.param({"Ascend910": 0b0111_1111}, True, id="fewer than are there"),
+        pytest.param({"Ascend310P": 0b1111_1111}, False, id="of another line"),
+        pytest.param(
+            {"Ascend910": 0b1111_1111, "Ascend310P": 0b1 << 8}, False, id="two lines"
+        ),
+        pytest.param({"Ascend910": 0b1 << 100 | 0xFF}, False, id="more than a row has"),
+    ],
+)
+def test_chips_that_the_node_has_had_and_that_do_not_fit_are_not_believed(
+    has_had: dict[str, int], *, shows_files: bool
+) -> None:
+    node = Node(
+        chips=ATLAS_800,
+        comes_s={7: ALL_COME_S},
+        counts_unnamed=True,
+        shows_files=shows_files,
+        inventory=has_had,
+    )
+    node.pass_s(ALL_COME_S + READ_S)
+
+    assert serves_all(node, "atlas-800-training")
+    (shown,) = [seen for seen in node.course if seen.row]
+    assert shown.at_s >= ALL_COME_S
+
+
+def test_a_chip_that_tells_nothing_is_served_as_one_that_the_node_has_had() -> None:
+    silent = replace(ATLAS_800[7], name=None, board_id=None, product_type=None)
+    node = Node(chips=(*ATLAS_800[:7], silent), inventory={"Ascend910": 0xFF})
+    node.pass_s(STEP_S)
+
+    assert serves_all(node, "atlas-800-training")
+
+
+@servers
+@orders
 @pytest.mark.parametrize("has_sign", [False, True])
 def test_a_node_whose_row_is_known_is_served_at_once_without_what_is_missing(
     key: str, seed: int, *, has_sign: bool
