@@ -124,15 +124,17 @@ async def first_reading(
         asking: asyncio.Task[None] | None = None
         while True:
             observation = await poller.poll()
-            problem = "" if observation.reading else observation.problem
-            announcer.start_problem(problem)
-            if observation.reading is not None:
+            reading = observation.reading
+            if reading is not None:
                 if asking is not None:
                     asking.cancel()
+                served = lines(settings, reading)
+                announcer.chips_read(line.product for line in served)
                 ready.set_ready("driver")
-                return observation.reading
+                return reading
             asking = asking or tasks.create_task(ask_inventory(), name="inventory")
-            ready.set_waiting("driver", f"driver: {problem}")
+            announcer.start_problem(observation.problem)
+            ready.set_waiting("driver", f"driver: {observation.problem}")
             await asyncio.sleep(settings.driver_poll_s)
 
 

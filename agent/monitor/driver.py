@@ -84,7 +84,8 @@ class DriverMonitor:
             return None
         return (
             f"the node is served by the wrong product row: {self.changed_row}; the "
-            "agent begins anew when all chips are read"
+            "agent begins anew when all chips are read, after --survey-wait-s at the "
+            "latest"
         )
 
     @property

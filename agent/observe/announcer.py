@@ -21,6 +21,7 @@ from agent.health.conditions import Condition, Health, Transition
 from agent.observe.metrics import Metrics
 from kube.events import Recorder, Regarding
 from kube.reflector import ListWatch
+from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations
 from scheduler_core.wire.faults import UpgradeReason
 
@@ -227,30 +228,43 @@ class Announcer:
         self._record("NpuNoLongerInUse", text, "Normal")
 
     def start_problem(self, problem: str) -> None:
-        """Announce why the agent cannot begin to serve chips yet, or that it can.
+        """Announce why the agent cannot begin to serve chips yet.
 
         Args:
-            problem: Why the driver shows no chips, or not all of them; "" if it does.
+            problem: Why the driver shows no chips, or not all of them.
         """
-        if not self._is_new("start", problem):
-            return
-        if problem:
+        if self._is_new("start", problem):
             log.error("chips not served yet", extra={"reason": problem})
             self._record("NpuNotServed", problem)
-        else:
-            log.info("chips are read")
+
+    def chips_read(self, rows: Iterable[Product]) -> None:
+        """Announce by which rows the node is served, if it was not served before.
+
+        Nothing is announced if neither `start_problem` nor `began_anew` was.
+        """
+        if self._is_new("start", ""):
+            keys = " and ".join(row.key for row in rows)
+            log.info("chips are read", extra={"reason": keys})
+            text = f"the chips are read, and the node is served as {keys}"
+            self._record("NpuServed", text, "Normal")
 
     def changed_row(self, text: str) -> None:
         """Announce that the node has to be served by other rows of the product table.
 
         Args:
-            text: What shows that; "" if nothing does. Nothing is announced for "", or
-                for the text of the previous call.
+            text: What shows that; "" if nothing does. Nothing is announced for the text
+                of the previous call.
         """
-        if self._is_new("row", text) and text:
+        if not self._is_new("row", text):
+            return
+        if text:
             log.warning("other product row", extra={"reason": text})
             message = f"the node is served by the wrong product row: {text}"
             self._record("NpuProductChanged", message)
+        else:
+            log.info("right product row")
+            message = "the chips are those of the product row again"
+            self._record("NpuServed", message, "Normal")
 
     def began_anew(self, text: str) -> None:
         """Announce that the agent has begun anew, with other rows.
@@ -260,6 +274,7 @@ class Announcer:
                 anew, and nothing is announced.
         """
         if text:
+            self._problems["start"] = text
             log.warning("the agent begins anew", extra={"reason": text})
             self._record("NpuProductChanged", f"the agent begins anew: {text}")
 

@@ -220,6 +220,8 @@ async def test_an_agent_begins_anew_while_the_api_server_refuses_all(
 
     await until_told(site, "NpuProductChanged", "the wrong product row")
     await until_told(site, "NpuProductChanged", "the agent begins anew")
+    for row in (HALF, WHOLE):
+        await until_told(site, "NpuServed", f"the node is served as {row.key}")
     await until_ready(site)
     assert await site.until(lambda: writer(site)) == before
     await site.serve("late", 4)

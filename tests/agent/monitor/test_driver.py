@@ -141,6 +141,21 @@ def test_the_end_and_the_next_time_are_told_once_each() -> None:
     assert reasons == ["NpuUnreadable", "NpuReadable", "NpuUnreadable"]
 
 
+def test_a_row_that_is_right_again_is_told_as_one_that_was_wrong() -> None:
+    world = World()
+    wrong = replace(GOOD, changed_row="chip 8 is none of it")
+    for reading in (wrong, wrong, GOOD, GOOD):
+        world.driver.observe(Observation(reading=reading, read_at=world.now_s))
+
+    assert world.events == [
+        (
+            "NpuProductChanged",
+            "the node is served by the wrong product row: chip 8 is none of it",
+        ),
+        ("NpuServed", "the chips are those of the product row again"),
+    ]
+
+
 def test_conditions_stay_while_no_chip_can_be_read() -> None:
     world = World()
     world.now_s = 10_000.0
