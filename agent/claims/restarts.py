@@ -12,14 +12,16 @@ from agent.claims import choose_chips, occupancy, values
 from agent.claims.choose_chips import Pick
 from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core.node import chips as chip_sets
+from scheduler_core.wire import annotations
 
 
 def find_picks(ledger: Ledger, count: int) -> list[Pick]:
     """Return a `Pick` for each running container that may be asking for `count` chips.
 
     Containers whose ids the kubelet has lost get the chips that they held before. Pods
-    in `ledger.bare` run although one of their containers was never given a device. Of
-    such a pod, only the container that its slot serves next gets chips of its claim.
+    in `ledger.bare` run although one of their containers was never given a device, as
+    far as is known. Of such a pod, only the container that its slot serves next gets
+    chips of its claim.
     """
     picks = []
     for hold in ledger.holds.values():
@@ -36,12 +38,30 @@ def find_picks(ledger: Ledger, count: int) -> list[Pick]:
                     replaces=hold.sequence,
                 )
             )
-    for uid in sorted(ledger.bare & ledger.slots.keys()):
-        slot = ledger.slots[uid]
+    for uid in sorted(ledger.bare):
+        slot = ledger.slots.get(uid) or _make_annotated_slot(ledger, uid)
+        if slot is None:
+            continue
         pick = choose_chips.pick_from_claim(ledger, slot)
         if pick is not None and slot.needs[pick.need].count == count:
             picks.append(pick)
     return picks
+
+
+def _make_annotated_slot(ledger: Ledger, uid: str) -> Slot | None:
+    """Return a slot with the chips that a served pod's annotation names.
+
+    Such a pod has no hold if both the kubelet's checkpoint and the journal were lost.
+    Return None if the pod was not served, has gone, or has containers that hold chips.
+    """
+    pod = ledger.pods.get(uid)
+    if pod is None or values.holds_of_pod(ledger, uid):
+        return None
+    if pod.annotations.get(annotations.PREDICATE_TIME) != str(annotations.SERVED):
+        return None
+    chips = occupancy.chips_in_annotation(ledger, pod, annotations.ASCEND_REAL)
+    slot = values.make_served_slot(ledger, pod)
+    return replace(slot, chips=chip_sets.mask_of(chips))
 
 
 def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
@@ -75,7 +95,7 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
         takes ASCEND_VISIBLE_DEVICES from its pod's annotation.
     """
     picks = find_picks(ledger, len(ids))
-    if not picks or _has_claimless_pod(ledger, len(ids)):
+    if not picks or _has_claimless_pod(ledger, len(ids), picks):
         return None
     reads_annotation = any(pick.slot.shape.reads_annotation for pick in picks)
     if len(picks) == 1 and not picks[0].pool & ledger.busy:
@@ -101,15 +121,18 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
     )
 
 
-def _has_claimless_pod(ledger: Ledger, count: int) -> bool:
+def _has_claimless_pod(ledger: Ledger, count: int, picks: list[Pick]) -> bool:
     """Whether a pod that has no slot and no hold could be the caller of an Allocate.
 
     Args:
         count: Number of chips that the Allocate asks for.
+        picks: For other pods.
     """
+    picked_uids = {pick.slot.uid for pick in picks}
     return any(
         not pod.terminal
         and pod.uid not in ledger.slots
+        and pod.uid not in picked_uids
         and not values.holds_of_pod(ledger, pod.uid)
         and count in {need.count for need in pod.needs}
         for pod in ledger.pods.values()

@@ -1,6 +1,7 @@
 """Containers that are made anew by themselves, since the kubelet lost their devices."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,42 @@ def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it(
     now.shows("train", main=(6,))
 
     assert now.owners() == owners
+
+
+@pytest.mark.parametrize("standalone", [False, True])
+def test_one_whose_journal_and_checkpoint_are_lost_gets_the_chips_it_is_served_by(
+    *, standalone: bool
+) -> None:
+    real = {ASCEND_REAL: "Ascend910-4,Ascend910-5"}
+    now = NodeLedger(standalone=standalone)
+    now.update(pod("train", [4, 5], SERVED, phase="Running", annotations=real))
+    now.update(pod("other", [0, 1, 2, 3, 6, 7], SERVED, phase="Running"))
+    now.shows("train", main=())
+
+    assert now.mounts(0, 1) == (4, 5)  # the kubelet takes all ids for free
+
+    now.shows("train", main=(0, 1))
+    assert now.owners() == {1: "train/main"}
+    assert now.slots() == {"train": (4, 5)}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"phase": "Pending"},
+        {"annotations": {ASCEND_REAL: "Ascend910-4"}},
+        {"annotations": {ASCEND_REAL: "nonsense"}},
+    ],
+)
+def test_chips_that_no_annotation_of_a_running_pod_names_are_not_given(
+    broken: dict[str, Any],
+) -> None:
+    real = {ASCEND_REAL: "Ascend910-4,Ascend910-5"}
+    kinds: dict[str, Any] = {"phase": "Running", "annotations": real} | broken
+    now = current(pod("train", [4, 5], SERVED, **kinds))
+    now.shows("train", main=())
+
+    assert "no pod on this node has a claim" in now.refusal(0, 1)
 
 
 PAIR = [init("prepare", 2), app("one", 1), app("two", 1)]
