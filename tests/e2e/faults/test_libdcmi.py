@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from scheduler_core.wire import inventory
 from tests.agent.devices.fake_machine import FakeMachine
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
@@ -256,8 +257,7 @@ def test_cards_come_late_to_a_node_of_which_nothing_is_known(chips: Chips) -> No
     """It offers no chip of a smaller server meanwhile, and all of them in the end."""
     words = {card: chips.machine.take_out(card, 0) for card in range(3, 8)}
     chips.machine.tell("unnamed 5")
-    (ours.STATE / "chips").unlink()
-    chips.agent.kill()
+    _forget_node(chips)
     chips.agent.wait_not_ready()
     chips.wait_logged("the driver cannot name 5 of its cards yet")
     offered = set()
@@ -283,6 +283,16 @@ def test_cards_come_late_to_a_node_of_which_nothing_is_known(chips: Chips) -> No
 
     assert offered <= {"0", "8"}
     assert truth.numbers(chips.serve("next", 4))
+
+
+def _forget_node(chips: Chips) -> None:
+    """Have neither node nor API server know the chips, and another agent begin."""
+    agent = chips.agent.running_pid()
+    os.kill(agent, signal.SIGSTOP)  # it would write again what is taken away
+    (ours.STATE / "chips").unlink()
+    unnamed = {"metadata": {"annotations": {inventory.BASE_DEVICE_INFOS: None}}}
+    chips.cluster.core.patch_node(chips.cluster.node, unnamed)
+    os.kill(agent, signal.SIGKILL)
 
 
 def test_the_name_of_a_process_hangs(chips: Chips) -> None:
