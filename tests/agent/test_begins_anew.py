@@ -75,6 +75,13 @@ def put_in(machine: FakeMachine, *cards: int, unnamed: int = 0, more: str = "") 
     machine.tell(f"unnamed {unnamed}", more)
 
 
+async def begin_with_half(site: Site) -> None:
+    """Start the agent, and wait until it serves the chips that are there."""
+    site.product = HALF
+    site.start_agent()
+    await site.until_allocatable(4)
+
+
 async def readiness(site: Site) -> str:
     return await page_of(site.root / "address", "readyz")
 
@@ -154,9 +161,7 @@ async def test_a_node_that_shows_more_chips_begins_anew_beside_running_pods(
 async def test_a_library_that_loads_slowly_is_not_loaded_again_for_another_row(
     site: Site, machine: FakeMachine
 ) -> None:
-    site.product = HALF
-    site.start_agent()
-    await site.until_allocatable(4)
+    await begin_with_half(site)
     await site.serve("early", 2)
 
     put_in(machine, 4, 5, 6, 7, more="hang dcmi_init -1 -1")
@@ -203,9 +208,7 @@ async def writer(site: Site) -> str:
 async def test_an_agent_begins_anew_while_the_api_server_refuses_all(
     site: Site, machine: FakeMachine
 ) -> None:
-    site.product = HALF
-    site.start_agent()
-    await site.until_allocatable(4)
+    await begin_with_half(site)
     await until_ready(site)
     before = await site.until(lambda: writer(site))
 
@@ -230,9 +233,7 @@ async def test_an_agent_begins_anew_while_the_api_server_refuses_all(
 async def test_an_agent_begins_anew_with_holds_that_no_disk_has(
     site: Site, machine: FakeMachine
 ) -> None:
-    site.product = HALF
-    site.start_agent()
-    await site.until_allocatable(4)
+    await begin_with_half(site)
     (site.root / "holds.old" / "full").mkdir(parents=True)  # no write can replace it
     await site.serve("early", 2)
     mounted = site.mounted()
