@@ -99,8 +99,7 @@ def take_in_look(ledger: Ledger, event: ChipsRead) -> Ledger:
 
 def expect_no_look(ledger: Ledger) -> Ledger:
     """Return the ledger without unchecked chips, until a look has read chips again."""
-    unchecked = values.unchecked_chips(ledger)
-    return replace(ledger, ended_s={}, busy=ledger.busy & ~unchecked, unreadable=True)
+    return replace(_without_unchecked(ledger), unreadable=True)
 
 
 def assume_no_processes(ledger: Ledger, ids: frozenset[str]) -> Ledger:
@@ -112,8 +111,12 @@ def assume_no_processes(ledger: Ledger, ids: frozenset[str]) -> Ledger:
     Args:
         ids: Device ids that the kubelet offers or gives out.
     """
-    unchecked = values.unchecked_chips(ledger)
-    if not unchecked:
+    if not ledger.ended_s:
         return ledger
-    hopeful = replace(ledger, ended_s={}, busy=ledger.busy & ~unchecked)
-    return release.release_reissued_ids(hopeful, ids)
+    return release.release_reissued_ids(_without_unchecked(ledger), ids)
+
+
+def _without_unchecked(ledger: Ledger) -> Ledger:
+    """Return the ledger as if a look had shown no process on the unchecked chips."""
+    busy = ledger.busy & ~values.unchecked_chips(ledger)
+    return replace(ledger, ended_s={}, busy=busy)

@@ -52,9 +52,9 @@ class ChipStates:
         self._forget_read(self._last_states.keys() - states.keys())
         self._date(states.values(), now_ms)
 
-    def since_ms(self, chip: int, code: Code) -> int:
+    def since_ms(self, look: ChipState, code: Code) -> int:
         """Return when a fault of a state that was kept began. Unit: Unix ms."""
-        return self._since_ms[chip, code.code]
+        return self._since_ms[look.identity.physical_id, code.code]
 
     def count(self, look: ChipState, code: Code) -> int:
         """Return the number of a fault's events since it was last absent."""

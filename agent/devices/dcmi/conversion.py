@@ -17,7 +17,14 @@ from agent.devices.dcmi import machine
 from agent.devices.dcmi.chip_states import ChipStates
 from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.rows import ServedRows
-from agent.devices.dcmi.values import NO_SUPERPOD, ChipState, Code, Identity, Survey
+from agent.devices.dcmi.values import (
+    NO_NUMBER,
+    NO_SUPERPOD,
+    ChipState,
+    Code,
+    Identity,
+    Survey,
+)
 from agent.devices.reading import (
     UNKNOWN,
     ChipDetails,
@@ -33,8 +40,6 @@ from scheduler_core.products.table import Product
 #: Faults of the parameter-plane network and not of the chip.
 #: Source: MindCluster, `pkg/common/fault_code.go` (at 22bb3d98).
 NETWORK_CODES = frozenset({0x81078603, 0x81078607, 0x110000002, 0x110001024})
-#: The driver's value for a number that it does not have; -1 in a reading.
-_NONE = 0xFFFFFFFF
 NOTHING = Known()
 
 
@@ -226,13 +231,12 @@ class Conversion:
         )
 
     def _fault(self, look: ChipState, code: Code) -> ChipFault:
-        chip = look.identity.physical_id
         return ChipFault(
-            chip=chip,
+            chip=look.identity.physical_id,
             code=f"{code.code:08X}",
             severity=code.severity,
             network=code.code in NETWORK_CODES,
-            since_ms=self._states.since_ms(chip, code),
+            since_ms=self._states.since_ms(look, code),
             count=self._states.count(look, code),
         )
 
@@ -276,4 +280,4 @@ def _details(identity: Identity, *, is_late: bool) -> ChipDetails:
 
 
 def _number(number: int) -> int:
-    return -1 if number == _NONE else number
+    return -1 if number == NO_NUMBER else number

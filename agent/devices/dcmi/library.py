@@ -20,7 +20,7 @@ from typing import Any
 
 from agent.devices.dcmi import structs
 from agent.devices.dcmi.progress import Call, Progress
-from agent.devices.dcmi.values import SuperPodPlace
+from agent.devices.dcmi.values import NO_NUMBER, SuperPodPlace
 
 #: {error code: meaning}
 MEANINGS = MappingProxyType(
@@ -67,8 +67,6 @@ LEFT_OUT = -99996
 #: is also `INVALID_TYPE`, of a device that does not know yet what it is.
 NPU = 0
 _KINDS = 3
-#: Number that the driver does not have. Source: MindCluster, `IsValidBoardInfo`.
-_NO_ID = 0xFFFFFFFF
 #: Highest number of chips of one card, as in the reference.
 _MOST_DEVICES = 4
 _MOST_LOGIC_IDS = 256
@@ -220,7 +218,7 @@ class Library:
         board = structs.BoardInfo()
         result = ctypes.byref(board)
         call = self._ask("dcmi_get_device_board_info", card, device, result)
-        return _within(call, board.board_id, _NO_ID)
+        return _within(call, board.board_id, NO_NUMBER)
 
     def product_type(self, card: int, device: int) -> str:
         """Return the name under which a chip's card is sold, like "Atlas 300I Duo"."""

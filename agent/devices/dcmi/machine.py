@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
-from agent.devices.dcmi.values import Identity, SuperPodPlace
+from agent.devices.dcmi.values import NO_NUMBER, Identity, SuperPodPlace
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products import table
 from scheduler_core.products.table import GroupKind, Product
@@ -49,8 +49,6 @@ _310P = re.compile(r"310P\d?|I2\d?")
 _310 = re.compile(r"310")
 _910B = re.compile(r"910B\d|A2G\d")
 _910 = re.compile(r"910")
-#: The driver's value for a number that it does not have.
-_NONE = 0xFFFFFFFF
 _TEMPLATE = re.compile(r"vir(\d\d)(?:_(\d)c)?((?:_[0-9a-z]+)*)")
 _DUO = "Duo"
 _DUO_ROW = "atlas-300i-duo-chip"
@@ -315,7 +313,7 @@ def _key_of_910(facts: Facts, highest: int) -> str:
 
 
 def _is_id(number: int) -> bool:
-    return 0 <= number < _NONE
+    return 0 <= number < NO_NUMBER
 
 
 def kind_of(template: str) -> str:

@@ -31,6 +31,8 @@ class SuperPodPlace:
     server_index: int
 
 
+#: Number that the driver does not have. Source: MindCluster, `IsValidBoardInfo`.
+NO_NUMBER = 0xFFFFFFFF
 #: The answer of a chip that knows of no SuperPoD.
 NO_SUPERPOD = SuperPodPlace(super_device_id=-2, super_pod_id=-2, server_index=-2)
 
