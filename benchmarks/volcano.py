@@ -24,7 +24,7 @@ from extender.cache.reservations import Owner
 from extender.clocks import Clock
 from extender.dispatch import Dispatcher, Router, ignore
 from extender.gang.membership import SizeSource
-from extender.gang.size import Size
+from extender.gang.size import Size, whole
 from extender.metrics import Metrics
 from extender.planning.job_calls import JobCalls
 from extender.planning.planner import Planner
@@ -225,7 +225,7 @@ def _cluster() -> Cache:
     for number in range(_TASKS):
         cache.step(_pod(number), now_s)
     job = cache.job_of(_uid(0))
-    cache.step(events.SizeRead(job=job, size=Size(count=_TASKS)), now_s)
+    cache.step(events.SizeRead(job=job, size=whole(_TASKS)), now_s)
     return cache
 
 

@@ -86,6 +86,19 @@ def kept_for_others(node: str) -> Refusal:
 
 #: Text of a refusal while the size of the pod's job is being read.
 READING = "how many pods its job has is being read"
+
+
+def describe_bad_size(key: str, text: str) -> str:
+    """Return what the pods of a job say in place of their number, as a sentence.
+
+    Args:
+        key: Annotation that should have the number.
+        text: Its value; "" if it is missing.
+    """
+    found = repr(text) if text else "none"
+    return f"annotation {key}: expected a whole number of pods, found {found}"
+
+
 ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 #: Refusals of a bind, apart from those of its chips.
 STOPPING = Refusal(reason=ExtenderReason.STOPPING, text="the extender is stopping")

@@ -205,7 +205,9 @@ def _update_member(
         _leave(state, pod.uid, now_s, draft)
         return False
     is_bound = bool(pod.node) or pod.terminal
-    is_changed = state.gangs.put(pod.uid, member, bound=is_bound, ending=pod.deleting)
+    is_changed = state.gangs.put(
+        pod.uid, member, bound=is_bound, ending=pod.deleting, now_s=now_s
+    )
     if is_bound:
         _step_gangs(state, gang_events.Bound(uid=pod.uid), now_s, draft)
     elif pod.deleting:

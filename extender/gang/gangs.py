@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
-from extender.gang.membership import Member, SizeSource
-from extender.gang.size import Size
+from extender.gang import needed_members
+from extender.gang.membership import Member, Membership, SizeSource
+from extender.gang.needed_members import Needed
+from extender.gang.size import Size, whole
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
+
+#: Seconds without a new pod after which no more pods of an elastic job are awaited.
+SETTLED_S = 2.0
 
 
 class Phase(StrEnum):
@@ -90,9 +95,16 @@ class Gang:
     size: Size | None = None
     #: why the size is unknown; "" while it is being read
     problem: str = ""
+    #: until when more pods are awaited, in seconds since the epoch; 0 for never
+    settled_s: float = 0.0
 
     #: what the extender has decided; all other fields are facts
     plan: JobPlan = field(default_factory=JobPlan)
+
+    @property
+    def existing_count(self) -> int:
+        """Number of members that are neither terminating nor behind a gate."""
+        return len(self.members) - len(self.absent)
 
     @property
     def missing(self) -> int:
@@ -103,22 +115,71 @@ class Gang:
         """
         if self.size is None:
             return 0
-        existing = len(self.members) - len(self.absent)
-        if self.size.counts_all:
-            existing += len(self.others)
-        return max(self.size.count - existing, 0)
+        others = len(self.others)
+        if not self.size.roles:
+            existing = self.existing_count + (others if self.size.counts_all else 0)
+            return max(self.size.least - existing, 0)
+        existing_members = (
+            member for uid, member in self.members.items() if uid not in self.absent
+        )
+        return needed_members.count_short(self.size, existing_members, others)
+
+    def is_growing(self, now_s: float) -> bool:
+        """Whether the plan of an elastic job waits, because more pods may come.
+
+        A pod has come in the last `SETTLED_S` seconds, not all pods exist, and no
+        member is bound yet.
+
+        Args:
+            now_s: Seconds since the epoch.
+        """
+        size = self.size
+        if size is None or not size.is_elastic or now_s >= self.settled_s:
+            return False
+        is_whole = size.count is not None and self.existing_count >= size.count
+        return not is_whole and not self.has_bound
 
     @property
     def is_size_doubtful(self) -> bool:
         """Whether the object with the size is to be read, because pods wait for it.
 
-        The size is unknown, pods are missing, or there are more: it may be edited.
+        The size may have been edited. It is unknown, pods are missing, there are more,
+        or an elastic job does not fit.
         """
         if self.size_source is None or not self.unbound_count:
             return False
         if self.size is None or self.missing:
             return True
-        return len(self.members) - len(self.absent) > self.size.count
+        if self.size.is_elastic and self.plan.waits_s is not None:
+            return self.lacks_members
+        return self.size.count is not None and self.existing_count > self.size.count
+
+    @property
+    def placed(self) -> set[str]:
+        """UIDs of members that have a node or have succeeded, and are not ending."""
+        return self.bound - self.ending
+
+    @property
+    def lacks_members(self) -> bool:
+        """Whether more of the existing pods must be bound before the job may run.
+
+        True if the size of the job is unknown.
+        """
+        if self.size is None:
+            return True
+        placed = [self.members[uid] for uid in self.placed]
+        return needed_members.count_short(self.size, placed, len(self.others)) > 0
+
+    def order_by_need(self) -> Needed:
+        """Return the unbound members in the order in which the job needs them."""
+        uids = self.unbound
+        if self.size is None:
+            return Needed(uids, len(uids))
+        unbound = [(uid, self.members[uid].membership.role) for uid in uids]
+        placed = [self.members[uid] for uid in self.placed]
+        return needed_members.order_by_need(
+            self.size, unbound, placed, len(self.others)
+        )
 
     @property
     def gated(self) -> set[str]:
@@ -132,12 +193,16 @@ class Gang:
         True for several pods, for an unknown size, and for one pod with the label
         `tor-affinity`: its leaf switch depends on the switches that other jobs use.
         """
-        return self.size is None or self.size.count > 1 or self._asks_leaves
+        return not self.is_one or self._asks_leaves
 
     @property
     def is_one(self) -> bool:
-        """Whether the job is known to have exactly one pod."""
-        return self.size is not None and self.size.count == 1
+        """Whether the job is known to have exactly one pod.
+
+        True also if its pods need not run together, and their number is not stated.
+        """
+        size = self.size
+        return size is not None and (size.count or size.least) <= 1
 
     @property
     def _asks_leaves(self) -> bool:
@@ -220,7 +285,7 @@ class Gang:
         or have succeeded. In phase GATHERING, the reason why the job has no plan is
         added.
         """
-        of = "an unknown number of" if self.size is None else str(self.size.count)
+        of = "an unknown number of" if self.size is None else self.size.text
         counts = (
             f"{len(self.members)} of {of} pods exist, {len(self.bound)} have a node"
         )
@@ -257,24 +322,32 @@ class Gangs:
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
 
-    def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> bool:
+    def put(
+        self, uid: str, member: Member, *, bound: bool, ending: bool, now_s: float
+    ) -> bool:
         """Add a pod to its job, or replace its entry there.
 
-        Returns whether the pod is new in the job, begins to terminate, or may be bound
-        now that its last gate is removed.
+        Returns whether the pod is new in the job, begins to terminate, states another
+        size of the job, or may be bound now that its last gate is removed.
 
         Args:
             uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
             bound: Whether the pod has a node or has succeeded.
             ending: Whether the pod is terminating.
+            now_s: Seconds since the epoch.
         """
         gang = self._gang(uid, member.membership.job)
         is_absent = ending or member.is_gated
         is_news = uid not in gang.members or is_absent is not (uid in gang.absent)
+        if is_news and not is_absent:
+            gang.settled_s = now_s + SETTLED_S
         gang.members[uid] = member
         gang.size_source = gang.size_source or member.membership.size_source
-        if gang.size_source is None and member.membership.size is not None:
-            gang.size = Size(count=member.membership.size)
+        if gang.size_source is None:
+            size = _stated_size(member.membership) or gang.size
+            is_news = is_news or size != gang.size
+            gang.size = size
+            gang.problem = "" if size is not None else member.membership.problem
         (gang.bound.add if bound else gang.bound.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
         (gang.absent.add if is_absent else gang.absent.discard)(uid)
@@ -330,10 +403,9 @@ class Gangs:
         gang = self.jobs.get(job)
         if gang is None:
             return False
-        memberships = [member.membership for member in gang.members.values()]
-        of_pods = next((m for m in memberships if m.size is not None), None)
-        if size is None and of_pods is not None and of_pods.size is not None:
-            size = Size(count=of_pods.size, counts_all=of_pods.counts_all)
+        if size is None:
+            stated = (_stated_size(m.membership) for m in gang.members.values())
+            size = next(filter(None, stated), None)
         is_changed = size != gang.size
         gang.size = size
         gang.problem = "" if size is not None else problem
@@ -342,3 +414,12 @@ class Gangs:
     def _gang(self, uid: str, job: str) -> Gang:
         self.job_of[uid] = job
         return self.jobs.setdefault(job, Gang(job=job))
+
+
+def _stated_size(membership: Membership) -> Size | None:
+    """Return the size of a job that one of its pods states; None if it states none."""
+    if membership.size is None:
+        return None
+    if membership.is_least:
+        return Size(count=None, least=membership.size, counts_all=membership.counts_all)
+    return whole(membership.size, counts_all=membership.counts_all)

@@ -15,6 +15,7 @@ the value "null" counts as missing.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from extender.refusals import describe_bad_size
 from kube.objects import OwnerReference, Pod
 from scheduler_core.products.lookup import PLAIN, Traits
 from scheduler_core.topology.leaves import asks_leaves
@@ -64,12 +65,21 @@ class Membership:
     size: int | None = None
     #: whether that number includes pods without NPUs
     counts_all: bool = False
+    #: whether it is only the least number of pods that must run together
+    is_least: bool = False
+    #: why the pod states no number, though only the pod can; "" otherwise
+    problem: str = ""
     #: where to read it otherwise
     size_source: SizeSource | None = None
     #: rank, if the pod states it
     rank: int | None = None
     #: sort key among pods without a rank
     order: Order = (0, "", 0, 0)
+
+    @property
+    def role(self) -> str:
+        """Role of the pod in its job, in lower case; "" if it has none."""
+        return self.order[1]
 
     @property
     def place(self) -> tuple[str, tuple[int, int]]:
@@ -163,6 +173,8 @@ class Row:
     #: labels or annotations that state the number of pods
     size: tuple[str, ...] = ()
     counts_all: bool = False
+    #: whether these numbers are only the least that must run together
+    is_least: bool = False
     #: returns the path of the object that states the number; "" if none does
     path: Callable[[_Facts, str], str] = lambda _facts, _name: ""
     #: labels or annotations with the pod's role, and with its indexes in order
@@ -228,6 +240,7 @@ ROWS: tuple[Row, ...] = (
         kind="Minimum",
         name=_minimum_of,
         size=(MIN_AVAILABLE,),
+        is_least=True,
         source="MindCluster ascend-for-volcano, schedule_minAvailable",
     ),
     Row(
@@ -323,6 +336,12 @@ def membership(pod: Pod) -> Membership | None:
             job=f"{row.kind}/{pod.metadata.namespace}/{name}",
             size=size,
             counts_all=row.counts_all,
+            is_least=row.is_least,
+            problem=(
+                ""
+                if path or size is not None
+                else describe_bad_size(row.size[0], facts.text(*row.size))
+            ),
             size_source=SizeSource(path=path, kind=row.kind) if path else None,
             rank=facts.number(RANK_INDEX),
             order=_order(row, facts),

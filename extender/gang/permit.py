@@ -15,7 +15,8 @@ The table gives the next phase and the effects for the main events:
     ---------  ----------------------------------------  -------------------------------
     GATHERING  JobPlanned                                RESERVED: WakeScheduler
     GATHERING  BindArrived                               RefuseBind
-    GATHERING  Ticked, after the pause for a failure     WakeScheduler
+    GATHERING  Ticked, after the pause for a failure,    WakeScheduler
+               or once no more pods are awaited
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
                the job is already bound
@@ -288,6 +289,10 @@ _UNPAUSED_PLANS = 3
 def _ticked(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     plan.avoid = {node: end for node, end in plan.avoid.items() if now_s < end}
+    if gang.settled_s and now_s >= gang.settled_s:
+        gang.settled_s = 0.0
+        if gang.size is not None and gang.size.is_elastic:
+            yield WakeScheduler()
     if plan.phase is Phase.RESERVED and now_s >= plan.until_s:
         yield from _too_late(gang, now_s, limits)
     elif plan.phase is Phase.BINDING:

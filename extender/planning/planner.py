@@ -16,7 +16,7 @@ from extender.cache.reservations import REVIEW_S, Reservation
 from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang import events as gang_events
-from extender.gang.gangs import Gang, Phase
+from extender.gang.gangs import SETTLED_S, Gang, Phase
 from extender.metrics import RESERVATIONS, Metrics
 from extender.planning import plan, reservation
 from extender.planning.candidates import (
@@ -153,8 +153,9 @@ class Planner:
     def why_wait(self, gang: Gang) -> Refusal | None:
         """Return why a job must not be planned now; None if it may be.
 
-        The reasons are an unknown size, missing pods, too many pods, and back-off. If
-        the size is unknown and no task reads it yet, a task is started that does so.
+        The reasons are an unknown size, missing pods, pods that may come yet, too many
+        pods, and back-off. If the size is unknown and no task reads it yet, a task is
+        started that does so.
         """
         if gang.size is None:
             self._request_size(gang)
@@ -164,9 +165,15 @@ class Planner:
         if gang.size is None:
             text = gang.problem or READING
         elif gang.missing:
-            text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
+            of = gang.size.least_text
+            text = f"waits for {gang.missing} of the {of} pods of its job"
             if gang.gated:
                 text += f"; {len(gang.gated)} behind a scheduling gate"
+        elif gang.is_growing(self._clock.now_s()):
+            text = (
+                f"waits {SETTLED_S:g} s for more pods of its job: "
+                f"{gang.existing_count} of {gang.size.text} exist"
+            )
         elif gang.plan.is_gated and gang.unbound_count > self.largest:
             text = (
                 f"its job has {gang.unbound_count} pods, more than the {self.largest} "

@@ -8,6 +8,7 @@ from extender.cache import events
 from extender.cache.requests import Resources
 from extender.gang import events as gang_events
 from extender.gang.gangs import Phase
+from extender.gang.membership import Membership
 from extender.planning.plan import TopologySnapshot
 from extender.queries.explain import render_text
 from scheduler_core.placement.job_rules import Profile
@@ -71,6 +72,20 @@ async def test_a_pod_behind_a_gate_is_missing_and_said_to_be_there() -> None:
         w.add(member("b"))
         assert w.calls.wakes == wakes + 1  # the scheduler is to try the first again
         assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_a_job_whose_pods_state_no_number_says_so() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        untold = member("a")
+        assert untold.member is not None
+        membership = Membership(job="Job of pods/default/j", problem="no number")
+        w.add(replace(untold, member=replace(untold.member, membership=membership)))
+
+        assert w.why("a") == ("no number",)
+
+        w.add(member("a"))
+        assert w.why("a") == ("waits for 1 of the 2 pods of its job",)
+        assert w.calls.wakes == 2  # the scheduler is to try it again
 
 
 async def test_one_pod_too_many_behind_a_gate_is_not_planned() -> None:

@@ -112,7 +112,10 @@ CASES: dict[str, tuple[Pod, Membership]] = {
             owner=("apps/v1", "ReplicaSet", "infer-6c9"),
         ),
         Membership(
-            job="Minimum/ml/ReplicaSet.infer-6c9", size=2, order=(LAST, "", 0, 0)
+            job="Minimum/ml/ReplicaSet.infer-6c9",
+            size=2,
+            is_least=True,
+            order=(LAST, "", 0, 0),
         ),
     ),
     "Training job": (
@@ -285,6 +288,22 @@ def test_those_who_lead_come_before_those_who_follow() -> None:
         (LAST, "worker", 3, 0),
         (0, "master", 0, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "found"), [({}, "none"), ({"ascend-affinity/job-size": "two"}, "'two'")]
+)
+def test_a_job_whose_pods_state_no_number_says_what_it_expects(
+    size: dict[str, str], found: str
+) -> None:
+    member = membership(pod(annotations={"ascend-affinity/job": "mine"} | size))
+
+    assert member is not None
+    assert member.size is None
+    assert member.problem == (
+        "annotation ascend-affinity/job-size: expected a whole number of pods, "
+        f"found {found}"
+    )
 
 
 def test_a_rank_that_is_no_number_is_none() -> None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from extender.cache import events
 from extender.gang.membership import Membership, SizeSource
-from extender.gang.size import Size
+from extender.gang.size import Size, whole
 from tests.support.caches import cluster
-from tests.support.extender import NAMES, World
+from tests.support.extender import World
 from tests.support.watched import gone, member
 
 PATH = "/apis/batch/v1/namespaces/default/jobs/j"
@@ -22,8 +22,8 @@ def sized(name: str, node: str = "") -> events.PodUpdated:
 
 
 def waiting(*names: str, size: int) -> World:
-    w = World(cluster(nodes=NAMES))
-    w.calls.sizes[PATH] = Size(count=size)
+    w = World(cluster(nodes=("n1", "n2", "n3")))
+    w.calls.sizes[PATH] = whole(size)
     w.learn(*map(sized, names))
     return w
 
@@ -40,7 +40,7 @@ async def test_a_job_that_is_made_smaller_is_bound() -> None:
     await w.tick()
     assert w.why("a") == ("waits for 2 of the 4 pods of its job",)
 
-    w.calls.sizes[PATH] = Size(count=2)
+    w.calls.sizes[PATH] = whole(2)
     wakes = w.calls.wakes
     await w.tick(10)
 
@@ -51,11 +51,50 @@ async def test_a_job_that_is_made_smaller_is_bound() -> None:
 async def test_a_job_that_is_made_larger_waits_for_its_new_pods() -> None:
     w = waiting("a", size=1)
     await w.tick()
-    w.calls.sizes[PATH] = Size(count=2)
+    w.calls.sizes[PATH] = whole(2)
     w.learn(sized("b"))
     await w.tick(10)
 
     assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_a_least_number_that_is_made_smaller_is_followed() -> None:
+    """G3 of an elastic job: its object tells the least only."""
+    w = waiting("a", "b", size=2)
+    w.calls.sizes[PATH] = Size(count=None, least=3)
+    await w.tick()
+    assert w.why("a") == ("waits for 1 of the at least 3 pods of its job",)
+
+    w.calls.sizes[PATH] = Size(count=None, least=2)
+    await w.tick(10)
+
+    assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_pods_that_may_yet_come_are_awaited_for_two_seconds() -> None:
+    w = waiting("a", "b", size=2)
+    w.calls.sizes[PATH] = Size(count=None, least=2)
+    await w.tick()
+    w.learn(sized("c"))
+    text = "waits 2 s for more pods of its job: 3 of at least 2 exist"
+    assert w.why("a") == (text,)
+    await w.tick(1)
+    assert w.why("a") == (text,)
+
+    wakes = w.calls.wakes
+    await w.tick(1)
+    await w.tick(1)
+
+    assert w.calls.wakes == wakes + 1
+    assert w.filter("a", ("n1", "n2", "n3")) == ["n1"]
+
+
+async def test_an_elastic_job_of_which_all_exist_awaits_nobody() -> None:
+    w = waiting("a", "b", size=2)
+    w.calls.sizes[PATH] = Size(count=2, least=1)
+    await w.tick()
+
+    assert w.filter("a") == ["n1"]
 
 
 async def test_a_read_that_fails_takes_nothing_back() -> None:
