@@ -148,19 +148,27 @@ class KubeJobs:
             self._metrics.evictions.labels(outcome).inc()
         return outcome
 
-    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Log a problem of a pod or its job; record it as a warning event on the pod.
+    def tell(
+        self, pod: NpuPod, reason: str, text: str, *, is_warning: bool = True
+    ) -> None:
+        """Log news of a pod or its job, and record it as an event on the pod.
 
         Args:
             pod: The pod, which gets the event.
             reason: Reason of the event.
             text: Message of the event and the log.
+            is_warning: Whether it is a problem.
         """
-        log.warning(
-            "job held up", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text}
-        )
+        extra = {"pod": f"{pod.namespace}/{pod.name}", "why": text}
+        if is_warning:
+            log.warning("job held up", extra=extra)
+        else:
+            log.info("job goes on", extra=extra)
         self._recorder.record(
-            pod_regarding(pod), reason=reason, message=text, type="Warning"
+            pod_regarding(pod),
+            reason=reason,
+            message=text,
+            type="Warning" if is_warning else "Normal",
         )
 
     def wake(self) -> None:

@@ -48,7 +48,9 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlanned:
-    """The event that a plan reserved chips for all unbound pods of a job.
+    """The event that a plan reserved chips for the unbound pods of a job.
+
+    Of an elastic job it has those that fit.
 
     `places` is {UID of an unbound pod: planned node}.
     """
@@ -200,6 +202,8 @@ class EmitEvent:
     uids: tuple[str, ...]
     reason: str
     text: str
+    #: whether something is wrong
+    is_warning: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

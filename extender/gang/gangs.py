@@ -56,6 +56,8 @@ class JobPlan:
     open_s: float = 0.0
     #: whether an event said that it is partly bound
     is_reported: bool = False
+    #: whether an event said that it runs with fewer pods than it has
+    is_part_reported: bool = False
 
     #: consecutive plans that failed
     failures: int = 0
@@ -170,6 +172,11 @@ class Gang:
         placed = [self.members[uid] for uid in self.placed]
         return needed_members.count_short(self.size, placed, len(self.others)) > 0
 
+    @property
+    def has_optional(self) -> bool:
+        """Whether more pods exist than the job needs."""
+        return self.size is not None and self.existing_count > self.size.least
+
     def order_by_need(self) -> Needed:
         """Return the unbound members in the order in which the job needs them."""
         uids = self.unbound
@@ -276,6 +283,13 @@ class Gang:
         more = len(uids) - 3
         listed = ", ".join(names[:3])
         return f"{listed} and {more} more" if more > 0 else listed
+
+    @property
+    def part_text(self) -> str:
+        """How many of its pods a job runs with ("2 of 4 pods"), for sentences."""
+        size = self.size
+        count = len(self.members) if size is None or size.count is None else size.count
+        return f"{len(self.placed)} of {count} pods"
 
     @property
     def state(self) -> str:

@@ -35,7 +35,9 @@ The table gives the next phase and the effects for the main events:
     BINDING    Ticked, after `complete_s`                GATHERING: reservations end; if
                                                          `evicts_incomplete`, bound pods
                                                          are evicted
-    any        Bound, the last                           GATHERING
+    any        Bound, the last with a plan               GATHERING; EmitEvent once if an
+                                                         elastic job lacks pods that it
+                                                         can do without
     any        PlanBroken                                GATHERING: all binds refused,
                                                          all reservations end
 
@@ -121,6 +123,7 @@ def _of_job(gang: Gang, event: JobEvent, now_s: float, limits: Limits) -> Effect
             plan.until_s = now_s + limits.plan_s
             plan.waits_s, plan.text = None, ""
             plan.unoffered.clear()
+            plan.is_part_reported = plan.is_part_reported and gang.has_bound
             yield WakeScheduler()
         case PlanFailed(text=text):
             plan.text = text
@@ -176,6 +179,7 @@ def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effect
                 del plan.waiting_calls[uid]
         case Bound(uid=uid):
             _bind_member(gang, uid)
+            yield from _tell_part(gang)
             yield from _go_on(gang, now_s)
         case BindFailed(uid=uid):
             plan.open_binds.discard(uid)
@@ -233,6 +237,24 @@ def _bind_member(gang: Gang, uid: str) -> None:
     plan.places.pop(uid, None)
     if plan.phase is not Phase.GATHERING and not plan.places:
         _close(gang)
+
+
+def _tell_part(gang: Gang) -> Effects:
+    """Emit one event if an elastic job runs with fewer pods than it has."""
+    plan, size = gang.plan, gang.size
+    if plan.is_part_reported or plan.places or size is None or not size.is_elastic:
+        return
+    unbound = gang.unbound
+    if not unbound or gang.lacks_members:
+        return
+    plan.is_part_reported = True
+    text = (
+        f"the job runs with {gang.part_text}, and needs {size.least_text}: "
+        f"the others join as room comes"
+    )
+    yield EmitEvent(
+        uids=(unbound[0],), reason="AscendGangSmaller", text=text, is_warning=False
+    )
 
 
 def _go_on(gang: Gang, now_s: float) -> Effects:

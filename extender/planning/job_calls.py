@@ -26,7 +26,9 @@ class JobsApi(Protocol):
     async def remove(self, pod: NpuPod) -> None:
         """Evict a pod because other pods of its job were not bound in time."""
 
-    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+    def tell(
+        self, pod: NpuPod, reason: str, text: str, *, is_warning: bool = True
+    ) -> None:
         """Emit a Kubernetes event on a pod about the pod's job."""
 
 
@@ -83,7 +85,7 @@ class JobCalls:
         match effect:
             case gang_events.EmitEvent(uids=uids, reason=reason, text=text):
                 for pod in self._pods(uids):
-                    self._api.tell(pod, reason, text)
+                    self._api.tell(pod, reason, text, is_warning=effect.is_warning)
             case gang_events.EvictMembers(uids=uids):
                 for pod in self._pods(uids):
                     self._start(self._api.remove(pod))

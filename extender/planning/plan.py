@@ -8,8 +8,9 @@ a time only.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState
@@ -17,6 +18,7 @@ from extender.cache.overlay import ClusterView
 from extender.cache.requests import Resources
 from extender.cache.reservations import Claim, Owner, Reservation
 from extender.gang.gangs import Gang
+from extender.planning import elastic
 from extender.planning.candidates import Question
 from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import capacity, claim
@@ -77,7 +79,7 @@ class _PlanInput:
     topology: TopologySnapshot
     #: all pods that have not ended, by rank
     pods: Sequence[NpuPod]
-    #: {name of a pod with a node: its node and chips}
+    #: {name of a bound pod: its node and chips}
     places: dict[str, Placement]
     #: pods without a node, and in the same order their requests
     unbound: Sequence[NpuPod]
@@ -98,8 +100,11 @@ def plan(  # noqa: PLR0913  # what a plan depends on
 ) -> tuple[Reservation, ...] | Refusal:
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
+    An elastic job gets reservations for as many pods as fit, and is refused if the pods
+    that it needs do not fit.
+
     Args:
-        gang: The job. All its pods exist.
+        gang: The job. The pods that it needs exist.
         now_ns: Present time in nanoseconds since the epoch. The `predicate_time` of a
             reservation is this time or later.
         view: An overlay on `cache`, to plan as if pods were gone; None is the cache.
@@ -108,7 +113,28 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     Returns:
         Reservations ordered by the rank of their pods; or why not all pods fit.
     """
-    uids = [uid for uid in gang.members if uid not in gang.absent]
+
+    def plan_without(left_out: Collection[str]) -> tuple[Reservation, ...] | Refusal:
+        job = _read_job(cache, gang, topology, view, left_out)
+        return job if isinstance(job, Refusal) else _plan(job, names, now_ns, until_s)
+
+    return elastic.plan_most(gang, cache.pods, plan_without)
+
+
+def _read_job(
+    cache: Cache,
+    gang: Gang,
+    topology: TopologySnapshot,
+    view: ClusterView | None,
+    left_out: Collection[str],
+) -> _PlanInput | Refusal:
+    """Return a job with its pods, or why such pods are never planned together.
+
+    Args:
+        left_out: UIDs of unbound pods that the plan does not have.
+    """
+    without = gang.absent.union(left_out)
+    uids = [uid for uid in gang.members if uid not in without]
     members = map(cache.pods.get, sorted(uids, key=gang.rank_key))
     pods = [pod for pod in members if pod is not None and not pod.terminal]
     unbound = [pod for pod in pods if pod.uid not in gang.bound]
@@ -116,17 +142,26 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     if len(resources) > 1:
         kinds = " and ".join(resources)
         return refuse_for_job(f"a job gets NPUs of one kind, its pods ask for {kinds}")
-    job = _PlanInput(
+    return _PlanInput(
         cache=cache,
         view=cache if view is None else view,
         gang=gang,
         topology=topology,
         pods=pods,
-        places={pod.name: _listed_chips(cache, pod) for pod in pods if pod.node},
+        places={
+            pod.name: _present_place(cache, pod)
+            for pod in pods
+            if pod.uid in gang.bound
+        },
         unbound=unbound,
         requests=[cache.requests.ask(pod.uid) for pod in unbound],
         is_one=gang.is_one and len(pods) == 1,
     )
+
+
+def _plan(
+    job: _PlanInput, names: Sequence[str], now_ns: int, until_s: float
+) -> tuple[Reservation, ...] | Refusal:
     first: Refusal | None = None
     for row in _product_rows(job, names):
         placement = _place_by_row(job, row, names)
@@ -162,7 +197,12 @@ def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | 
     )
 
 
-def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
+def _present_place(cache: Cache, pod: NpuPod) -> Placement:
+    """Return node and chips of a bound pod, which the watch may not show yet."""
+    reservation = None if pod.node else cache.reservation(pod.uid)
+    if reservation is not None:
+        chip_ids = chips.ids_of(reservation.chips)
+        return Placement(node=reservation.node, chips=chip_ids, reason="")
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     tenant = resource_state.tenants.get(pod.uid) if resource_state is not None else None
     mask = tenant.chips if tenant else 0
@@ -275,10 +315,24 @@ def _place_unbound(
     """
     members = [
         Member(name=pod.name, chips=pod.total, rank=rank)
-        for rank, pod in enumerate(job.pods)
+        for rank, pod in _number_pods(job)
         if pod.uid not in job.gang.bound
     ]
     return gang_placement.plan(distributed(row), members, index, names=names)
+
+
+def _number_pods(job: _PlanInput) -> Iterator[tuple[int, NpuPod]]:
+    """Yield each pod of a job with its rank.
+
+    A pod that states its rank keeps it. The others get the smallest ranks that no pod
+    states, in the order of `job.pods`.
+    """
+    ranks = {pod.uid: job.gang.members[pod.uid].membership.rank for pod in job.pods}
+    stated = set(ranks.values())
+    others = (number for number in count() if number not in stated)
+    for pod in job.pods:
+        rank = ranks[pod.uid]
+        yield next(others) if rank is None else rank, pod
 
 
 def resource_of(cache: Cache, gang: Gang) -> str:

@@ -109,7 +109,8 @@ class Planner:
         self._find_place(gang, pod, names)
         planned = self._cache.reservation(pod.uid)
         if planned is None:
-            return node_filter.refuse_unplanned(self._cache, pod, names, gang.plan.text)
+            why = node_filter.why_unplanned(gang)
+            return node_filter.refuse_unplanned(self._cache, pod, names, why)
         return node_filter.accept_only(planned.node, names)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:

@@ -64,7 +64,8 @@ def reserve_nodes(
     """Return the nodes to keep for a job that does not fit; None if there are none.
 
     A job gets nodes after it has waited `reserve_after_s`. It gets none if it has one
-    pod, or if the job's resource already has a node reservation. After the end of its
+    pod, if it runs and only lacks pods that it can do without, or if the job's resource
+    already has a node reservation. After the end of its
     node reservation, a job gets no new one for `reserve_for_s` seconds.
     """
     limits = cache.limits
@@ -72,6 +73,7 @@ def reserve_nodes(
     resource = plan.resource_of(cache, gang)
     if (
         gang.is_one
+        or not gang.lacks_members
         or cache.node_reservation(resource) is not None
         or now_s - since_s < limits.reserve_after_s
         or now_s < gang.plan.nodes_again_s

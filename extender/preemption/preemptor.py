@@ -251,7 +251,8 @@ class Preemptor:
     def _lacks_node(self, beneficiary: str) -> bool:
         """Return whether the pod or job `beneficiary` still needs a node.
 
-        A job needs one if all its pods exist, not all are bound, and it has no plan.
+        A job needs one if the pods that it needs exist, not all of these are bound, and
+        it has no plan.
         A pod needs one if it is alive, not terminating, not bound, has no reservation,
         and is a job by itself.
         """
@@ -262,6 +263,7 @@ class Preemptor:
                 gang.plan.phase is Phase.GATHERING
                 and is_whole
                 and gang.unbound_count > 0
+                and gang.lacks_members
             )
         pod = self._cache.pods.get(beneficiary)
         if pod is None or pod.node or pod.terminal or pod.deleting:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
 from extender.cache.reservations import Owner, Reservation
+from extender.gang.gangs import Gang
 from extender.refusals import (
     ELSEWHERE,
     ENDING,
@@ -196,16 +197,27 @@ def score_nodes(
     return scores
 
 
+def why_unplanned(gang: Gang) -> str:
+    """Return why a pod of a job has no planned node, as a sentence for people."""
+    if not gang.lacks_members:
+        return f"its job runs with {gang.part_text}: no room for more"
+    if gang.plan.places:
+        return "its job starts with fewer pods: this one joins as room comes"
+    if gang.plan.text:
+        return f"its job does not fit: {gang.plan.text}"
+    return "its job waits"
+
+
 def refuse_unplanned(
     cache: Cache, pod: NpuPod, names: Sequence[str], why: str
 ) -> FilterResult:
     """Return a filter result that refuses all nodes for a pod whose job has no plan.
 
     A node that cannot serve even this pod alone is refused for that reason. All other
-    nodes are refused with "its job does not fit" and `why`, or with "its job waits".
+    nodes are refused with `why`.
 
     Args:
-        why: Why the job does not fit; "" if the job only waits.
+        why: A sentence about the job, as `why_unplanned` returns it.
     """
     survey = cache.index.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
@@ -213,8 +225,7 @@ def refuse_unplanned(
     refused = [*group_refusals(survey.refused)]
     others = [*survey.best, *survey.worse]
     if others:
-        text = f"its job does not fit: {why}" if why else "its job waits"
-        refused.append((refuse_for_job(text), others))
+        refused.append((refuse_for_job(why), others))
     return FilterResult(fitting=(), refused=refused)
 
 

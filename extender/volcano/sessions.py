@@ -196,11 +196,7 @@ class Sessions:
         because an eviction may help against it.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
-        text = (
-            f"its job does not fit: {gang.plan.text}"
-            if gang.plan.text
-            else "its job waits"
-        )
+        text = node_filter.why_unplanned(gang)
         return pod_refusal or Refusal(reason=ExtenderReason.JOB, text=text)
 
     # -- prioritize ------------------------------------------------------------

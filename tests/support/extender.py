@@ -42,6 +42,8 @@ from tests.support.until import until
 from tests.support.watched import pod_update, two
 
 NAMES = ("n1", "n2")
+#: Reasons of events that are no warnings.
+GOOD_NEWS = {"AscendGangSmaller"}
 UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
 
 
@@ -74,7 +76,10 @@ class ApiCalls:
         (self.rehearsed if rehearse else self.evicted).append(victim.name)
         return self.says.get(victim.name, Outcome.YES)
 
-    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+    def tell(
+        self, pod: NpuPod, reason: str, text: str, *, is_warning: bool = True
+    ) -> None:
+        assert is_warning is not (reason in GOOD_NEWS), reason
         self.told.append((pod.name, reason, text))
 
     def wake(self) -> None:

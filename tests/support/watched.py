@@ -7,7 +7,7 @@ from typing import Any
 
 from extender.cache import events
 from extender.cache.requests import Resources
-from extender.gang.membership import Member, Membership
+from extender.gang.membership import Member, Membership, SizeSource
 from kube.objects import Container, Meta, Pod, PodSpec
 from kube.objects import Resources as Limits
 from scheduler_core.products.lookup import Traits
@@ -307,6 +307,28 @@ def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
             is_gated=is_gated,
         ),
     )
+
+
+#: Object that says how many pods the job of `task` has.
+JOB_PATH = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j"
+
+
+def task(
+    number: int, *, role: str = "w", name: str = "", **parts: Any
+) -> events.PodUpdated:
+    """A pod of a job whose size its object says; named by its role and number.
+
+    Args:
+        parts: As for `member`.
+    """
+    made = member(name or f"{role}{number}", **parts)
+    assert made.member is not None
+    membership = Membership(
+        job="Volcano Job/default/j",
+        size_source=SizeSource(path=JOB_PATH, kind="Volcano Job"),
+        order=(9, role, number, 0),
+    )
+    return replace(made, member=replace(made.member, membership=membership))
 
 
 def two() -> tuple[events.PodUpdated, events.PodUpdated]:

@@ -1,0 +1,95 @@
+"""Plan an elastic job with as many of its pods as fit, and at least those it needs.
+
+The members that the job needs come first, then the others by rank. A plan has the first
+so many of them. A job of logical SuperPoDs gets whole ones only.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import accumulate
+
+from extender.cache.reservations import Reservation
+from extender.gang.gangs import Gang
+from extender.refusals import Refusal
+from scheduler_core.products.lookup import SP_BLOCK
+from scheduler_core.wire.pods import NpuPod
+
+Outcome = tuple[Reservation, ...] | Refusal
+
+#: Numbers of pods that are tried one by one, from the largest. Among more of them, the
+#: largest is searched for as if each smaller number fitted as well.
+_TRIED_EACH = 8
+
+
+def plan_most(
+    gang: Gang,
+    pods: Mapping[str, NpuPod],
+    plan_without: Callable[[Collection[str]], Outcome],
+) -> Outcome:
+    """Return the plan of a job with as many pods as fit; or why too few fit.
+
+    Args:
+        gang: The job. The pods that it needs exist.
+        pods: {UID: pod}.
+        plan_without: Plans all unbound members but those with the given UIDs.
+
+    Returns:
+        The refusal is that of the fewest pods that the job may have.
+
+    Cost:
+        One plan if all members fit or all are needed. Otherwise two more if too few
+        fit, else up to `_TRIED_EACH`, or the logarithm of the number of members.
+    """
+    outcome = plan_without(())
+    if not isinstance(outcome, Refusal) or not gang.has_optional:
+        return outcome
+    need = gang.order_by_need()
+    counts = [
+        count
+        for count in _legal_counts(gang, pods, need.uids)
+        if need.least <= count < len(need.uids)
+    ]
+    if not counts:
+        return outcome
+    tried: dict[int, Outcome] = {}
+
+    def fails(count: int) -> bool:
+        tried[count] = plan_without(need.uids[count:])
+        return isinstance(tried[count], Refusal)
+
+    least, *more = counts
+    if fails(least):
+        return tried[least]
+    return tried[_largest(more, fails, least)]
+
+
+def _largest(counts: Sequence[int], fails: Callable[[int], bool], default: int) -> int:
+    """Return the largest number of pods that does not fail; `default` if each fails.
+
+    Args:
+        counts: Numbers in ascending order.
+    """
+    if len(counts) <= _TRIED_EACH:
+        fitting = (count for count in reversed(counts) if not fails(count))
+        return next(fitting, default)
+    at = bisect_left(counts, x=True, key=fails)
+    return counts[at - 1] if at else default
+
+
+def _legal_counts(
+    gang: Gang, pods: Mapping[str, NpuPod], uids: Sequence[str]
+) -> list[int]:
+    """Return how many of these unbound members make whole logical SuperPoDs.
+
+    Any number does for a job without logical SuperPoDs.
+    """
+    traits = next(iter(gang.members.values())).traits
+    text = traits.annotations.get(SP_BLOCK, "")
+    block = int(text) if text.isascii() and text.isdigit() else 1
+    placed = sum(pods[uid].total for uid in gang.placed if uid in pods)
+    totals = accumulate(pods[uid].total if uid in pods else 0 for uid in uids)
+    return [
+        count
+        for count, total in enumerate(totals, start=1)
+        if not (placed + total) % max(block, 1)
+    ]
