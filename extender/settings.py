@@ -65,6 +65,12 @@ class Settings:
         "scheduler's httpTimeout",
         check=at_least(1),
     )
+    followers_s: float = option(
+        events.Limits().followers_s,
+        "seconds for which nodes are kept for pods that a controller makes only when "
+        "other pods of their job are ready",
+        check=at_least(1),
+    )
     incomplete: str = option(
         "keep",
         "evict: the bound pods of a job that could not be bound as a whole within ten "

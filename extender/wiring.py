@@ -110,7 +110,9 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         self_maintain=settings.self_maintain_available_card,
         agent_silent_s=settings.agent_silent_s,
         limits=gang_events.Limits(
-            gate_s=settings.gate_s, evicts_incomplete=settings.incomplete == "evict"
+            gate_s=settings.gate_s,
+            followers_s=settings.followers_s,
+            evicts_incomplete=settings.incomplete == "evict",
         ),
         bare_nodes=settings.bare_nodes,
     )

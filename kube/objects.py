@@ -273,3 +273,15 @@ def decode(body: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
         return msgspec.json.decode(body, type=kind)
     except DECODE_ERRORS as error:
         raise MalformedError(describe_decode_error(path, error)) from error
+
+
+def convert(value: object, kind: type[T]) -> T:
+    """Return an object from plain JSON values, such as a template inside another.
+
+    Raises:
+        MalformedError: The values do not fit the struct.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(kind.__name__, error)) from error

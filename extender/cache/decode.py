@@ -1,8 +1,12 @@
 """Translate objects of the API server into events of the cache."""
 
+from collections.abc import Mapping
+
 from extender.cache import events, requests
 from extender.gang import membership
+from extender.gang.membership import Membership
 from kube import objects, pods
+from kube.errors import MalformedError
 from scheduler_core.products import lookup, table
 from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory, quantities, switches
@@ -57,6 +61,23 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
         member=membership.member(pod),
         priority=pod.spec.priority or 0,
     )
+
+
+def template_change(template: Mapping[str, object]) -> events.PodUpdated | None:
+    """Return the event of a pod as a controller would make it from a template.
+
+    Name, UID and place in a job are empty. None if the template is malformed, or asks
+    for no NPU.
+    """
+    try:
+        pod = objects.convert(template, objects.Pod)
+    except MalformedError:
+        return None
+    ours = npu_pod(pod)
+    if ours is None:
+        return None
+    member = membership.member_of(pod, Membership(job=""))
+    return events.PodUpdated(pod=ours, ask=requests.pod_requests(pod), member=member)
 
 
 def _other(pod: objects.Pod) -> events.OtherPodUpdated | events.PodDeleted:

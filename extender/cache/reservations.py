@@ -32,6 +32,8 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from extender.cache.requests import NOTHING, Resources
+from extender.gang.membership import AbsentMember
 from scheduler_core.node import chips
 from scheduler_core.wire.shapes import Shape
 
@@ -54,16 +56,6 @@ REVIEW_S = 60.0
 #: Owners that may have sent a bind. They are asked at the end of a reservation, because
 #: the API server may still bind its pod: it is renewed, and only they release it.
 SENT = frozenset({Owner.BIND, Owner.VOLCANO})
-
-
-class AbsentMember(NamedTuple):
-    """A member of a job that has no pod yet: its role and its number in the job."""
-
-    job: str
-    #: "" if the controller of the job knows no roles
-    role: str
-    #: the indexes that the controller gives; (0, 0) if it gives none
-    number: tuple[int, int]
 
 
 #: For whom chips are kept: UID of a pod, key of a job, or a member without a pod.
@@ -100,6 +92,8 @@ class Reservation(NamedTuple):
     #: Until then a bind that fails leaves them to PREEMPTION: pods were evicted for
     #: these chips. Seconds since the epoch.
     freed_until_s: float = 0.0
+    #: what the member asks for besides chips, if it has no pod yet
+    ask: Resources = NOTHING
 
     @property
     def is_sent(self) -> bool:

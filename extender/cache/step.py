@@ -21,7 +21,6 @@ from extender.cache.node_state import ResourceState, offers_more
 from extender.cache.rejections import OwnerBackoff
 from extender.cache.reservations import (
     REVIEW_S,
-    AbsentMember,
     Conflict,
     NodeReservation,
     Owner,
@@ -32,7 +31,9 @@ from extender.cache.unconfirmed import UnconfirmedClaims
 from extender.gang import events as gang_events
 from extender.gang import permit
 from extender.gang.gangs import Gangs
+from extender.gang.membership import AbsentMember, Membership
 from scheduler_core.index.cluster import Cluster
+from scheduler_core.wire.pods import NpuPod
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,12 +181,27 @@ def _update_pod(
         why = Ended.GONE if pod.terminal else Ended.CONFIRMED
         _end_all(state, pod.uid, why, draft)
     elif before is None and change.member is not None:
-        member = AbsentMember(
-            change.member.membership.job, *change.member.membership.place
-        )
-        draft.touch_places(state.reservations.hand_over(member, pod.uid))
+        _hand_over(state, pod, change.member.membership, now_s, draft)
     draft.touch([facts.place_pod(pod, now_s)])
     return is_job_changed
+
+
+def _hand_over(
+    state: State, pod: NpuPod, membership: Membership, now_s: float, draft: _Draft
+) -> None:
+    """Keep for a new pod what was kept for the member that it is.
+
+    Chips for a pod of another shape than this pod stay reserved for the member.
+    """
+    member = AbsentMember(membership.job, *membership.place)
+    if any(
+        reservation.claim is not None and reservation.claim.shape != pod.shape
+        for reservation in state.reservations.kept_for(member)
+    ):
+        return
+    draft.touch_places(state.reservations.hand_over(member, pod.uid))
+    event = gang_events.FollowerArrived(uid=pod.uid, member=member)
+    _step_gangs(state, event, now_s, draft)
 
 
 def _update_member(
@@ -233,8 +249,9 @@ def _step_gangs(
 ) -> None:
     for effect in permit.step(state.gangs, event, now_s, state.limits):
         if isinstance(effect, gang_events.Unreserve):
-            for uid in effect.uids:
-                draft.touch_places(state.reservations.release(uid, Owner.PLAN))
+            for beneficiary in effect.kept_for:
+                ended = state.reservations.release(beneficiary, Owner.PLAN)
+                draft.touch_places(ended)
         draft.effects.append(effect)
 
 
@@ -278,8 +295,16 @@ def _reserve(
             resource_state.see_time(reservation.claim.predicate_time)
         draft.touch_places((*before, reservation))
     if isinstance(change, events.JobReserved):
-        places = {str(made.kept_for): made.node for made in wanted}
-        event = gang_events.JobPlanned(job=change.job, places=places)
+        places: dict[str, str] = {}
+        followers: dict[AbsentMember, str] = {}
+        for made in wanted:
+            if isinstance(made.kept_for, str):
+                places[made.kept_for] = made.node
+            else:
+                followers[made.kept_for] = made.node
+        event = gang_events.JobPlanned(
+            job=change.job, places=places, followers=followers
+        )
         _step_gangs(state, event, now_s, draft)
     return None
 
@@ -345,12 +370,17 @@ def _expire(state: State, now_s: float, draft: _Draft) -> None:
 
 
 def _is_planned(state: State, reservation: Reservation) -> bool:
-    """Whether the plan of a pod's job still has the pod on the reserved node."""
-    uid = reservation.kept_for
-    if reservation.owner is not Owner.PLAN or not isinstance(uid, str):
+    """Whether the plan of a job still has a pod or member on the reserved node."""
+    kept_for = reservation.kept_for
+    if reservation.owner is not Owner.PLAN:
         return False
-    gang = state.gangs.jobs.get(state.gangs.job_of.get(uid, ""))
-    return gang is not None and gang.plan.places.get(uid) == reservation.node
+    if isinstance(kept_for, AbsentMember):
+        gang = state.gangs.jobs.get(kept_for.job)
+        node = gang.plan.followers.get(kept_for) if gang is not None else None
+    else:
+        gang = state.gangs.jobs.get(state.gangs.job_of.get(kept_for, ""))
+        node = gang.plan.places.get(kept_for) if gang is not None else None
+    return node == reservation.node
 
 
 def _review_nodes(state: State, now_s: float, draft: _Draft) -> None:

@@ -6,7 +6,9 @@ effects, which the parts of the extender carry out.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from extender.gang.membership import AbsentMember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,8 @@ class Limits:
     complete_s: float = 600.0
     #: whether its bound pods are evicted then, so that it starts again as a whole
     evicts_incomplete: bool = False
+    #: chips of pods that are made when others are ready are kept for so long
+    followers_s: float = 600.0
     #: how long plans of a job avoid a node that refused one of its pods
     avoid_s: float = 120.0
     #: after this wait, nodes are reserved for a job; and for how long
@@ -52,11 +56,13 @@ class JobPlanned:
 
     Of an elastic job it has those that fit.
 
-    `places` is {UID of an unbound pod: planned node}.
+    `places` is {UID of an unbound pod: planned node}, and `followers` is {member whose
+    pod is made once others are ready: planned node}.
     """
 
     job: str
     places: Mapping[str, str]
+    followers: Mapping[AbsentMember, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,17 @@ class MemberRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerArrived:
+    """The event that the pod of a planned member without a pod was created.
+
+    The chips that were kept for the member are kept for the pod `uid` now.
+    """
+
+    uid: str
+    member: AbsentMember
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNotOffered:
     """The event that the scheduler did not offer the planned node of a pod to the pod.
 
@@ -165,7 +182,7 @@ JobEvent = JobPlanned | PlanFailed | PlanBroken | SeenInVolcano
 VolcanoEvent = Allocated | Returned
 PodEvent = BindAbandoned | Bound | BindFailed | MemberRemoved | NodeNotOffered
 
-Event = JobEvent | VolcanoEvent | PodEvent | BindArrived | Ticked
+Event = JobEvent | VolcanoEvent | PodEvent | BindArrived | FollowerArrived | Ticked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,9 +207,12 @@ class RefuseBind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve:
-    """The effect that the chips reserved for the pods `uids` become free."""
+    """The effect that the chips reserved for pods become free.
 
-    uids: tuple[str, ...]
+    `kept_for` has the UIDs of these pods, and the members that have no pod yet.
+    """
+
+    kept_for: tuple[str | AbsentMember, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ memory, so a restart of the extender loses them. The pods of the jobs are then r
 the API server again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
 from extender.gang import needed_members
-from extender.gang.membership import Member, Membership, SizeSource
+from extender.gang.membership import AbsentMember, Member, Membership, SizeSource
 from extender.gang.needed_members import Needed
 from extender.gang.size import Size, whole
 from scheduler_core.topology.leaves import asks_leaves
@@ -46,6 +46,10 @@ class JobPlan:
     phase: Phase = Phase.GATHERING
     #: {uid: planned node} of members without a node
     places: dict[str, str] = field(default_factory=dict)
+    #: {member without a pod: planned node}
+    followers: dict[AbsentMember, str] = field(default_factory=dict)
+    #: when the nodes of `followers` are given back, in seconds since the epoch
+    followers_until_s: float = 0.0
     #: {uid: number of its waiting bind call}
     waiting_calls: dict[str, int] = field(default_factory=dict)
     #: members whose released bind has not ended
@@ -118,13 +122,37 @@ class Gang:
         if self.size is None:
             return 0
         others = len(self.others)
-        if not self.size.roles:
+        if not self.size.roles and not self.size.followers:
             existing = self.existing_count + (others if self.size.counts_all else 0)
             return max(self.size.least - existing, 0)
-        existing_members = (
-            member for uid, member in self.members.items() if uid not in self.absent
-        )
-        return needed_members.count_short(self.size, existing_members, others)
+        roles = self._roles(self.members.keys() - self.absent)
+        roles += [absent.role for absent in self.awaited]
+        return needed_members.count_short(self.size, roles, others)
+
+    @property
+    def awaited(self) -> list[AbsentMember]:
+        """Members without a pod, whose pods are made once other members are ready.
+
+        They count as existing: the first pods are planned with them.
+        """
+        if self.size is None or self.size.count is None or not self.size.followers:
+            return []
+        places = {
+            member.membership.place
+            for uid, member in self.members.items()
+            if uid not in self.ending
+        }
+        absent = [
+            AbsentMember(self.job, followers.role, number)
+            for followers in self.size.followers
+            for number in followers.numbers
+            if (followers.role, number) not in places
+        ]
+        lacking = self.size.count - len(self.members) + len(self.ending)
+        return absent[: max(lacking, 0)]
+
+    def _roles(self, uids: Collection[str]) -> list[str]:
+        return [self.members[uid].membership.role for uid in uids]
 
     def is_growing(self, now_s: float) -> bool:
         """Whether the plan of an elastic job waits, because more pods may come.
@@ -138,7 +166,8 @@ class Gang:
         size = self.size
         if size is None or not size.is_elastic or now_s >= self.settled_s:
             return False
-        is_whole = size.count is not None and self.existing_count >= size.count
+        coming = self.existing_count + len(self.awaited)
+        is_whole = size.count is not None and coming >= size.count
         return not is_whole and not self.has_bound
 
     @property
@@ -169,24 +198,30 @@ class Gang:
         """
         if self.size is None:
             return True
-        placed = [self.members[uid] for uid in self.placed]
-        return needed_members.count_short(self.size, placed, len(self.others)) > 0
+        roles = self._roles(self.placed)
+        return needed_members.count_short(self.size, roles, len(self.others)) > 0
 
     @property
     def has_optional(self) -> bool:
-        """Whether more pods exist than the job needs."""
-        return self.size is not None and self.existing_count > self.size.least
+        """Whether the job has more pods than it needs, existing or awaited."""
+        if self.size is None:
+            return False
+        return self.existing_count + len(self.awaited) > self.size.least
 
-    def order_by_need(self) -> Needed:
-        """Return the unbound members in the order in which the job needs them."""
+    def order_by_need(self, followers: Iterable[tuple[str, str]] = ()) -> Needed:
+        """Return the unbound members in the order in which the job needs them.
+
+        Args:
+            followers: (UID, role) of members without a pod, which come after the
+                others of their role.
+        """
         uids = self.unbound
+        unbound = [(uid, self.members[uid].membership.role) for uid in uids]
+        unbound += followers
         if self.size is None:
             return Needed(uids, len(uids))
-        unbound = [(uid, self.members[uid].membership.role) for uid in uids]
-        placed = [self.members[uid] for uid in self.placed]
-        return needed_members.order_by_need(
-            self.size, unbound, placed, len(self.others)
-        )
+        roles = self._roles(self.placed)
+        return needed_members.order_by_need(self.size, unbound, roles, len(self.others))
 
     @property
     def gated(self) -> set[str]:
@@ -305,6 +340,8 @@ class Gang:
         )
         if self.gated:
             counts += f", {len(self.gated)} behind a scheduling gate"
+        if self.plan.followers:
+            counts += f", nodes of {len(self.plan.followers)} more are kept"
         why = (
             f": {self.plan.text}"
             if self.plan.text and self.plan.phase is Phase.GATHERING

@@ -14,7 +14,9 @@ the value "null" counts as missing.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from extender.gang.size import MIN_AVAILABLE, Number
 from extender.refusals import describe_bad_size
 from kube.objects import OwnerReference, Pod
 from scheduler_core.products.lookup import PLAIN, Traits
@@ -24,8 +26,6 @@ from scheduler_core.wire.job_annotations import RANK_INDEX
 #: Our own pair of annotations: name of the job, and number of its pods with NPUs.
 JOB = "ascend-affinity/job"
 JOB_SIZE = "ascend-affinity/job-size"
-#: Number of a controller's pods that must run together, for any controller.
-MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 
 _KUBEFLOW = "training.kubeflow.org"
 _JOBSET = "jobset.sigs.k8s.io"
@@ -82,13 +82,23 @@ class Membership:
         return self.order[1]
 
     @property
-    def place(self) -> tuple[str, tuple[int, int]]:
+    def place(self) -> tuple[str, Number]:
         """Role and number of the pod in its job: what its successor will have too.
 
         The number is the rank if the pod states one; else the controller's indexes.
         """
         _, role, first, second = self.order
         return role, (first, second) if self.rank is None else (self.rank, 0)
+
+
+class AbsentMember(NamedTuple):
+    """A member of a job that has no pod yet: its role and its number in the job."""
+
+    job: str
+    #: "" if the controller of the job knows no roles
+    role: str
+    #: the indexes that the controller gives; (0, 0) if it gives none
+    number: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +120,11 @@ class Member:
 def member(pod: Pod) -> Member | None:
     """Return the pod as a member of its job; None for a pod that needs no plan."""
     place = planned_membership(pod)
-    if place is None:
-        return None
+    return None if place is None else member_of(pod, place)
+
+
+def member_of(pod: Pod, place: Membership) -> Member:
+    """Return the pod as a member with this place in a job."""
     owner = _Facts(pod).owner
     return Member(
         name=pod.metadata.name,
@@ -217,6 +230,14 @@ def _minimum_of(facts: _Facts) -> str:
     return f"{owner.kind}.{owner.name}"
 
 
+def _set_of(facts: _Facts, _name: str) -> str:
+    """Return the API path of the StatefulSet that owns a pod; "" if none does."""
+    owner = facts.owner
+    if owner is None or owner.kind != "StatefulSet":
+        return ""
+    return _at("apps/v1", "statefulsets")(facts, owner.name)
+
+
 def _group_of_set(facts: _Facts) -> str:
     name, index = facts.text(f"{_LWS}/name"), facts.text(f"{_LWS}/group-index")
     return f"{name}/{index or '0'}" if name else ""
@@ -241,6 +262,8 @@ ROWS: tuple[Row, ...] = (
         name=_minimum_of,
         size=(MIN_AVAILABLE,),
         is_least=True,
+        path=_set_of,
+        numbers=("apps.kubernetes.io/pod-index",),
         source="MindCluster ascend-for-volcano, schedule_minAvailable",
     ),
     Row(
@@ -363,9 +386,14 @@ def planned_membership(pod: Pod) -> Membership | None:
     return place
 
 
+def order_of(role: str, number: Number) -> Order:
+    """Return the sort key of a pod with this role, in lower case, and number."""
+    leads = _LEADING.index(role) if role in _LEADING else len(_LEADING)
+    return leads, role, *number
+
+
 def _order(row: Row, facts: _Facts) -> Order:
     role = facts.text(*row.role).lower() if row.role else ""
-    leads = _LEADING.index(role) if role in _LEADING else len(_LEADING)
     numbers = [facts.number(key) or 0 for key in row.numbers]
     first, second = [*numbers, 0, 0][:2]
-    return leads, role, first, second
+    return order_of(role, (first, second))

@@ -5,10 +5,9 @@ least numbers as well, such as the tasks of a Volcano Job, each role needs its o
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
-from extender.gang.membership import Member
 from extender.gang.size import Size
 
 
@@ -19,15 +18,14 @@ class Needed(NamedTuple):
     least: int
 
 
-def count_short(size: Size, members: Iterable[Member], others: int) -> int:
+def count_short(size: Size, roles: Collection[str], others: int) -> int:
     """Return how many more pods a job needs besides these.
 
     Args:
         size: Numbers of pods of the job.
-        members: Pods with NPUs.
+        roles: Role of each pod with NPUs.
         others: Number of pods without NPUs; not used if `size` does not count them.
     """
-    roles = [member.membership.role for member in members]
     of_all = size.least - len(roles) - (others if size.counts_all else 0)
     if not size.roles:
         return max(of_all, 0)
@@ -39,7 +37,7 @@ def count_short(size: Size, members: Iterable[Member], others: int) -> int:
 def order_by_need(
     size: Size,
     unbound: Collection[tuple[str, str]],
-    placed: Iterable[Member],
+    roles: Collection[str],
     others: int,
 ) -> Needed:
     """Return the unbound members of a job in the order in which it needs them.
@@ -49,25 +47,20 @@ def order_by_need(
     Args:
         size: Numbers of pods of the job.
         unbound: (UID, role) of the members without a node, by rank.
-        placed: Members that have a node or have succeeded.
+        roles: Role of each member that has a node or has succeeded.
         others: Number of pods without NPUs.
 
     Returns:
         At least one of the members is needed, if there are any.
     """
-    placed = list(placed)
-    open_roles = dict(size.roles)
-    for member in placed:
-        if open_roles.get(member.membership.role, 0):
-            open_roles[member.membership.role] -= 1
+    lacking = dict(size.roles)
+    for role in roles:
+        lacking[role] = lacking.get(role, 0) - 1
     first: list[str] = []
     rest: list[str] = []
     for uid, role in unbound:
-        if open_roles.get(role, 0):
-            open_roles[role] -= 1
-            first.append(uid)
-        else:
-            rest.append(uid)
-    of_all = size.least - len(placed) - (others if size.counts_all else 0)
+        lacking[role] = lacking.get(role, 0) - 1
+        (first if lacking[role] >= 0 else rest).append(uid)
+    of_all = size.least - len(roles) - (others if size.counts_all else 0)
     least = min(max(of_all, len(first), 1), len(unbound))
     return Needed([*first, *rest], least)

@@ -31,6 +31,11 @@ The table gives the next phase and the effects for the main events:
     BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends;
                                                          GATHERING if it is the last
     BINDING    Returned, the last; no pod is bound       GATHERING: all reservations end
+    any        FollowerArrived                           the pod is planned where its
+                                                         node was kept: WakeScheduler;
+                                                         GATHERING turns into BINDING
+    BINDING,   Ticked, `followers_s` after the gate      their reservations end,
+    GATHERING  opened or a follower arrived              EmitEvent
     BINDING    Ticked, after `partial_s`                 EmitEvent for the unbound pods
     BINDING    Ticked, after `complete_s`                GATHERING: reservations end; if
                                                          `evicts_incomplete`, bound pods
@@ -63,6 +68,7 @@ from extender.gang.events import (
     EmitEvent,
     Event,
     EvictMembers,
+    FollowerArrived,
     JobEvent,
     JobPlanned,
     Limits,
@@ -109,17 +115,30 @@ def step(
     gang = gangs.gang_of(event.uid)
     if isinstance(event, BindArrived):
         return tuple(_came(gang, event, now_s, limits))
+    return tuple(_of_member(gang, event, now_s, limits)) if gang else ()
+
+
+def _of_member(
+    gang: Gang,
+    event: PodEvent | VolcanoEvent | FollowerArrived,
+    now_s: float,
+    limits: Limits,
+) -> Effects:
+    if isinstance(event, FollowerArrived):
+        return _place_follower(gang, event, now_s, limits)
     if isinstance(event, VolcanoEvent):
-        return tuple(_of_volcano(gang, event, now_s, limits)) if gang else ()
-    return tuple(_of_pod(gang, event, now_s, limits)) if gang else ()
+        return _of_volcano(gang, event, now_s, limits)
+    return _of_pod(gang, event, now_s, limits)
 
 
 def _of_job(gang: Gang, event: JobEvent, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     match event:
-        case JobPlanned(places=places):
+        case JobPlanned(places=places, followers=followers):
             plan.phase = Phase.RESERVED
             plan.places = dict(places)
+            plan.followers |= followers
+            plan.followers_until_s = now_s + limits.followers_s
             plan.until_s = now_s + limits.plan_s
             plan.waits_s, plan.text = None, ""
             plan.unoffered.clear()
@@ -271,10 +290,12 @@ def _go_on(gang: Gang, now_s: float) -> Effects:
 
 def _lost(gang: Gang, uid: str) -> Effects:
     plan = gang.plan
+    if not gang.members.keys() - gang.ending - {uid}:
+        yield from _return_followers(gang, "")
     if plan.phase is Phase.RESERVED and uid in plan.places:
         yield from _void(gang, f"pod {gang.format_names([uid])} of the job has gone")
     elif plan.places.pop(uid, None) is not None:
-        yield Unreserve(uids=(uid,))
+        yield Unreserve(kept_for=(uid,))
         if not plan.places:
             _close(gang)
 
@@ -291,7 +312,7 @@ def _missed(gang: Gang, event: NodeNotOffered, now_s: float, limits: Limits) -> 
     plan.avoid[node] = now_s + limits.avoid_s
     if plan.phase is Phase.BINDING:
         del plan.places[uid]
-        yield Unreserve(uids=(uid,))
+        yield Unreserve(kept_for=(uid,))
         if not plan.places:
             _close(gang)
         return
@@ -311,6 +332,7 @@ _UNPAUSED_PLANS = 3
 def _ticked(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     plan.avoid = {node: end for node, end in plan.avoid.items() if now_s < end}
+    yield from _follow(gang, now_s, limits)
     if gang.settled_s and now_s >= gang.settled_s:
         gang.settled_s = 0.0
         if gang.size is not None and gang.size.is_elastic:
@@ -372,6 +394,44 @@ def _open(gang: Gang, now_s: float) -> None:
     plan.is_reported = False
 
 
+def _place_follower(
+    gang: Gang, event: FollowerArrived, now_s: float, limits: Limits
+) -> Effects:
+    """Plan a new pod on the node that was kept for the member that it is."""
+    plan = gang.plan
+    node = plan.followers.pop(event.member, None)
+    if node is None:
+        return
+    plan.places[event.uid] = node
+    plan.followers_until_s = now_s + limits.followers_s
+    if plan.phase is Phase.GATHERING:
+        _open(gang, now_s)
+    yield WakeScheduler()
+
+
+def _follow(gang: Gang, now_s: float, limits: Limits) -> Effects:
+    """Give the nodes of members without a pod back once their time is over."""
+    plan = gang.plan
+    if plan.phase is Phase.RESERVED:
+        plan.followers_until_s = now_s + limits.followers_s
+    elif plan.followers and now_s >= plan.followers_until_s:
+        text = (
+            f"{len(plan.followers)} pods of the job were not made within "
+            f"{limits.followers_s:g} s after the others: their nodes are given back"
+        )
+        yield from _return_followers(gang, text)
+
+
+def _return_followers(gang: Gang, text: str) -> Effects:
+    """End the reservations of members without a pod, and say so on the others."""
+    followers, gang.plan.followers = gang.plan.followers, {}
+    if followers:
+        yield Unreserve(kept_for=tuple(followers))
+        bound = sorted(gang.placed, key=gang.rank_key)
+        if text and bound:
+            yield EmitEvent(uids=(bound[0],), reason="AscendFollowersLate", text=text)
+
+
 def _close(gang: Gang) -> None:
     """End the plan of a job in which no planned pod is left to be bound."""
     plan = gang.plan
@@ -390,12 +450,13 @@ def _void(gang: Gang, text: str) -> Effects:
     plan.text = text
     waiting_calls, plan.waiting_calls = plan.waiting_calls, {}
     places, plan.places = plan.places, {}
+    followers, plan.followers = plan.followers, {}
     plan.open_binds.clear()
     plan.unoffered.clear()
     for call in waiting_calls.values():
         yield RefuseBind(call=call, text=text)
-    if places:
-        yield Unreserve(uids=tuple(places))
+    if places or followers:
+        yield Unreserve(kept_for=(*places, *followers))
 
 
 def _back_off(gang: Gang, now_s: float, limits: Limits) -> None:

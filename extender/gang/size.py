@@ -5,18 +5,46 @@ pod templates. Pods without NPUs (an MPI launcher, a parameter server) can thus 
 out. PodGroups state only how many pods must run together; that number includes pods
 without NPUs.
 
-An elastic job may run with fewer pods than it has: `Size.least` of `Size.count`.
+An elastic job may run with fewer pods than it has: `Size.least` of `Size.count`. Some
+controllers make pods only when others are ready, such as the workers of a leader
+(`Followers`).
 
 A missing or malformed field is not an error, since these objects belong to other
 programs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from typing import Any
 
 #: A decoded object of the API server.
 Object = Mapping[str, Any]
+
+#: Annotation of a LeaderWorkerSet whose groups each get a topology domain of their own.
+_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+#: Number of a controller's pods that must run together, for any controller.
+MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
+
+
+#: Number of a pod in its role, as in `membership.Membership.place`.
+Number = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followers:
+    """Pods that are made from one template once other pods of their job are ready."""
+
+    #: as in `membership.Row.role`, in lower case
+    role: str = ""
+    numbers: tuple[Number, ...]
+    template: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +59,8 @@ class Size:
     roles: tuple[tuple[str, int], ...] = ()
     #: whether pods without NPUs are included
     counts_all: bool = False
+    #: pods of `count` that are made only when others are ready; all ask for NPUs
+    followers: tuple[Followers, ...] = ()
 
     @property
     def is_elastic(self) -> bool:
@@ -67,17 +97,22 @@ def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
         resources: Resource names of NPUs. If the object has pod templates, only pods
             that ask for one of these resources are counted.
     """
-    spec = _inner(job, "spec")
     if kind in _LEAST:
-        return Size(count=None, least=_LEAST[kind](spec), counts_all=True)
+        return Size(count=None, least=_LEAST[kind](job), counts_all=True)
     asked = frozenset(resources)
     read = _READERS.get(kind)
-    parts = list(read(spec)) if read is not None else []
+    parts = list(read(_inner(job))) if read is not None else []
     ours = [part for part in parts if _asks(part.template, asked)]
     if not ours:
         return None
-    least = _LEAST_OF_PARTS.get(kind, _all_of)(spec, parts)
-    return _counted(parts, ours, least)
+    size = _counted(parts, ours, _LEAST_OF_PARTS.get(kind, _all_of)(job, parts))
+    later = _names_of_later(parts, {part.name for part in ours})
+    followers = tuple(
+        Followers(role=part.role, numbers=part.numbers, template=part.template)
+        for part in ours
+        if part.name in later
+    )
+    return replace(size, followers=followers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +120,31 @@ class _Part:
     """A pod template of a job's object, and how many pods are made from it."""
 
     template: Object
-    count: int
+    #: numbers of the pods in their role
+    numbers: tuple[Number, ...]
+    #: name of the part among those of the job
+    name: str = ""
     #: as in `membership.Row.role`, in lower case
     role: str = ""
     #: how many of them must run
     least: int
+    #: names of the parts that must be ready before these pods are made
+    after: frozenset[str] = frozenset()
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
+
+
+def _names_of_later(parts: Sequence[_Part], ours: Collection[str]) -> set[str]:
+    """Return the names of the parts that begin when one of the parts `ours` is ready.
+
+    A part begins also when parts are ready that themselves begin so.
+    """
+    later: set[str] = set()
+    for _ in parts:
+        later |= {part.name for part in parts if part.after & (later | set(ours))}
+    return later
 
 
 def _counted(parts: Sequence[_Part], ours: Sequence[_Part], least: int) -> Size:
@@ -121,101 +176,177 @@ def _training(spec: Object) -> Iterator[_Part]:
         if key.lower().endswith("replicaspecs") and isinstance(roles, Mapping):
             for name, role in roles.items():
                 count = _number(role, "replicas", 1)
-                yield _part(_inner(role, "template"), count, name)
+                yield _part(_inner(role, "template"), _count_up(count), name)
 
 
-def _jobset(spec: Object) -> Iterator[_Part]:
+def _jobset(job: Object) -> Iterator[_Part]:
+    """Yield the pod template of each replicated job of a JobSet.
+
+    Source:
+        jobset `reconcileReplicatedJobs`: with `InOrder`, or `dependsOn` with `Ready`,
+        a replicated job is made when the pods of those before it are ready.
+    """
+    spec = _inner(job, "spec")
+    is_in_order = _inner(spec, "startupPolicy").get("startupPolicyOrder") == "InOrder"
+    before: set[str] = set()
     for replicated_job in _items(spec, "replicatedJobs"):
-        job = _inner(replicated_job, "template", "spec")
-        pods = _number(replicated_job, "replicas", 1) * _number(job, "parallelism", 1)
-        yield _part(_inner(job, "template"), pods, replicated_job.get("name"))
+        name = str(replicated_job.get("name"))
+        job_spec = _inner(replicated_job, "template", "spec")
+        pods = _number(job_spec, "parallelism", 1)
+        numbers = tuple(
+            (job, pod)
+            for job in range(_number(replicated_job, "replicas", 1))
+            for pod in range(pods)
+        )
+        after = {
+            str(other.get("name"))
+            for other in _items(replicated_job, "dependsOn")
+            if other.get("status") == "Ready"
+        }
+        if is_in_order:
+            after |= before
+        before.add(name)
+        part = _part(_inner(job_spec, "template"), numbers, name)
+        yield replace(part, after=frozenset(after))
 
 
-def _worker_set(spec: Object) -> Iterator[_Part]:
+def _worker_set(job: Object) -> Iterator[_Part]:
+    """Yield leader and workers of one group of a LeaderWorkerSet.
+
+    Source:
+        lws `PodReconciler.Reconcile`: the workers are made when the leader is ready
+        (`LeaderReady`), or has a node (exclusive topology).
+    """
+    spec = _inner(job, "spec")
     group = _inner(spec, "leaderWorkerTemplate")
     worker = _inner(group, "workerTemplate")
-    yield _part(_inner(group, "leaderTemplate") or worker, 1)
-    yield _part(worker, _number(group, "size", 1) - 1)
+    notes = _inner(job, "metadata", "annotations")
+    waits = spec.get("startupPolicy") == "LeaderReady" or _EXCLUSIVE in notes
+    numbers = _count_up(_number(group, "size", 1))
+    leader = _part(_inner(group, "leaderTemplate") or worker, numbers[:1])
+    yield replace(leader, name="leader")
+    workers = _part(worker, numbers[1:])
+    after = frozenset({"leader"} if waits else ())
+    yield replace(workers, name="workers", after=after)
 
 
-def _volcano(spec: Object) -> Iterator[_Part]:
+def _volcano(job: Object) -> Iterator[_Part]:
     """Yield the pod template of each task of a Volcano Job.
 
     A task without `minAvailable` needs all its pods, or the pods of so many partitions.
 
     Source:
-        volcano v1.14.1 `getMinTaskMember`.
+        volcano v1.14.1 `getMinTaskMember`, `waitDependsOnTaskMeetCondition`.
     """
-    for task in _items(spec, "tasks"):
+    for task in _items(_inner(job, "spec"), "tasks"):
         count = _number(task, "replicas", 1)
         policy = _inner(task, "partitionPolicy")
         partitions = _number(policy, "minPartitions", 0)
         default = partitions * _number(policy, "partitionSize", 0) or count
         least = _number(task, "minAvailable", default)
-        part = _part(_inner(task, "template"), count, task.get("name"))
-        yield replace(part, least=min(least, count))
+        names = _inner(task, "dependsOn").get("name")
+        after = frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+        part = _part(_inner(task, "template"), _count_up(count), task.get("name"))
+        yield replace(part, least=min(least, count), after=after)
 
 
-def _job(spec: Object) -> Iterator[_Part]:
+def _job(job: Object) -> Iterator[_Part]:
     """Yield the pod template of a Job, and how many of its pods are planned together.
 
     An Indexed Job with equal `completions` and `parallelism` is planned as a whole. The
     pods of any other Job do not need each other, so the number is 1.
     """
+    spec = _inner(job, "spec")
     pods = _number(spec, "parallelism", 1)
     is_one = (
         spec.get("completionMode") == "Indexed"
         and _number(spec, "completions", 0) == pods
     )
-    yield _part(_inner(spec, "template"), pods if is_one else 1)
+    yield _part(_inner(spec, "template"), _count_up(pods if is_one else 1))
 
 
-def _part(template: Object, count: int, role: object = "") -> _Part:
+def _set(job: Object) -> Iterator[_Part]:
+    """Yield the first pod of a StatefulSet, and the others.
+
+    Source:
+        kubernetes v1.36 `stateful_set_control.go`: with `OrderedReady`, the default,
+        each pod is made when those before it are ready.
+    """
+    spec = _inner(job, "spec")
+    template = _inner(spec, "template")
+    first = _number(_inner(spec, "ordinals"), "start", 0)
+    numbers = _count_up(_number(spec, "replicas", 1), first)
+    waits = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+    yield replace(_part(template, numbers[:1]), name="first")
+    after = frozenset({"first"} if waits else ())
+    yield replace(_part(template, numbers[1:]), name="others", after=after)
+
+
+def _part(template: Object, numbers: tuple[Number, ...], name: object = "") -> _Part:
     """Return a part of a job that needs all its pods."""
-    name = role.lower() if isinstance(role, str) else ""
-    return _Part(template=template, count=count, role=name, least=count)
+    text = str(name)
+    return _Part(
+        template=template,
+        numbers=numbers,
+        name=text,
+        role=text.lower(),
+        least=len(numbers),
+    )
 
 
-def _native(spec: Object) -> int:
+def _count_up(count: int, first: int = 0) -> tuple[Number, ...]:
+    return tuple((number, 0) for number in range(first, first + count))
+
+
+def _native(job: object) -> int:
     """Return `minCount` of a Kubernetes PodGroup; 1 if its policy is not `gang`."""
-    return _number(_inner(spec, "schedulingPolicy", "gang"), "minCount", 1)
+    return _number(_inner(job, "spec", "schedulingPolicy", "gang"), "minCount", 1)
 
 
-def _minimum(spec: Object) -> int:
-    return _number(spec, "minMember", 1)
+def _minimum(job: object) -> int:
+    return _number(_inner(job, "spec"), "minMember", 1)
 
 
-def _all_of(_spec: Object, parts: Sequence[_Part]) -> int:
+def _all_of(_job: object, parts: Sequence[_Part]) -> int:
     return sum(part.least for part in parts)
 
 
-def _least_available(spec: Object, parts: Sequence[_Part]) -> int:
+def _least_available(job: object, parts: Sequence[_Part]) -> int:
     """Return `minAvailable` of a Volcano Job; without it, what its tasks need."""
-    return _number(spec, "minAvailable", 0) or _all_of(spec, parts)
+    return _number(_inner(job, "spec"), "minAvailable", 0) or _all_of(job, parts)
 
 
-def _least_scheduled(spec: Object, parts: Sequence[_Part]) -> int:
+def _least_scheduled(job: object, parts: Sequence[_Part]) -> int:
     """Return `minAvailable` of a training job; without it, all its pods."""
-    policy = _inner(spec, "runPolicy", "schedulingPolicy")
-    return _number(policy, "minAvailable", 0) or _all_of(spec, parts)
+    policy = _inner(job, "spec", "runPolicy", "schedulingPolicy")
+    return _number(policy, "minAvailable", 0) or _all_of(job, parts)
+
+
+def _least_annotated(job: object, parts: Sequence[_Part]) -> int:
+    """Return `schedule_minAvailable` of a StatefulSet; without it, all its pods."""
+    notes = _inner(job, "spec", "template", "metadata", "annotations")
+    text = str(notes.get(MIN_AVAILABLE))
+    return int(text) if text.isascii() and text.isdigit() else _all_of(job, parts)
 
 
 _READERS: Mapping[str, Callable[[Object], Iterator[_Part]]] = {
-    "Training job": _training,
+    "Training job": lambda job: _training(_inner(job, "spec")),
     "JobSet": _jobset,
     "LeaderWorkerSet": _worker_set,
     "Volcano Job": _volcano,
     "Job": _job,
+    "Minimum": _set,
 }
 
 #: {kind: reader of how many pods of all templates must run}; of other kinds all must
-_LEAST_OF_PARTS: Mapping[str, Callable[[Object, Sequence[_Part]], int]] = {
+_LEAST_OF_PARTS: Mapping[str, Callable[[object, Sequence[_Part]], int]] = {
     "Training job": _least_scheduled,
     "Volcano Job": _least_available,
+    "Minimum": _least_annotated,
 }
 
 #: {kind without templates: reader of its least number of pods}
-_LEAST: Mapping[str, Callable[[Object], int]] = {
+_LEAST: Mapping[str, Callable[[object], int]] = {
     "PodGroup of Kubernetes": _native,
     "PodGroup": _minimum,
     "PodGroup of Volcano": _minimum,

@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from extender.cache.reservations import Reservation
 from extender.gang.gangs import Gang
+from extender.planning.followers import Follower
 from extender.refusals import Refusal
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.wire.pods import NpuPod
@@ -24,6 +25,7 @@ _TRIED_EACH = 8
 def plan_most(
     gang: Gang,
     pods: Mapping[str, NpuPod],
+    followers: Mapping[str, Follower],
     plan_without: Callable[[Collection[str]], Outcome],
 ) -> Outcome:
     """Return the plan of a job with as many pods as fit; or why too few fit.
@@ -31,6 +33,7 @@ def plan_most(
     Args:
         gang: The job. The pods that it needs exist.
         pods: {UID: pod}.
+        followers: {UID: member without a pod}, which the plan is to have as well.
         plan_without: Plans all unbound members but those with the given UIDs.
 
     Returns:
@@ -43,10 +46,13 @@ def plan_most(
     outcome = plan_without(())
     if not isinstance(outcome, Refusal) or not gang.has_optional:
         return outcome
-    need = gang.order_by_need()
+    roles = [(uid, follower.absent.role) for uid, follower in followers.items()]
+    need = gang.order_by_need(roles)
+    chips = {uid: follower.pod.total for uid, follower in followers.items()}
+    chips |= {uid: pods[uid].total for uid in gang.members if uid in pods}
     counts = [
         count
-        for count in _legal_counts(gang, pods, need.uids)
+        for count in _legal_counts(gang, chips, need.uids)
         if need.least <= count < len(need.uids)
     ]
     if not counts:
@@ -77,17 +83,20 @@ def _largest(counts: Sequence[int], fails: Callable[[int], bool], default: int) 
 
 
 def _legal_counts(
-    gang: Gang, pods: Mapping[str, NpuPod], uids: Sequence[str]
+    gang: Gang, chips: Mapping[str, int], uids: Sequence[str]
 ) -> list[int]:
     """Return how many of these unbound members make whole logical SuperPoDs.
 
     Any number does for a job without logical SuperPoDs.
+
+    Args:
+        chips: {UID of a member: number of its chips}.
     """
     traits = next(iter(gang.members.values())).traits
     text = traits.annotations.get(SP_BLOCK, "")
     block = int(text) if text.isascii() and text.isdigit() else 1
-    placed = sum(pods[uid].total for uid in gang.placed if uid in pods)
-    totals = accumulate(pods[uid].total if uid in pods else 0 for uid in uids)
+    placed = sum(chips.get(uid, 0) for uid in gang.placed)
+    totals = accumulate(chips.get(uid, 0) for uid in uids)
     return [
         count
         for count, total in enumerate(totals, start=1)

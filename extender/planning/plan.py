@@ -15,11 +15,13 @@ from itertools import count
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState
 from extender.cache.overlay import ClusterView
-from extender.cache.requests import Resources
+from extender.cache.requests import NOTHING, Resources
 from extender.cache.reservations import Claim, Owner, Reservation
 from extender.gang.gangs import Gang
+from extender.gang.membership import Member as GangMember
 from extender.planning import elastic
 from extender.planning.candidates import Question
+from extender.planning.followers import Follower, followers_of
 from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import capacity, claim
 from scheduler_core.index.queries import NodeIndex
@@ -84,8 +86,15 @@ class _PlanInput:
     #: pods without a node, and in the same order their requests
     unbound: Sequence[NpuPod]
     requests: Sequence[Resources]
+    #: {UID: member without a pod} of those in `unbound` whose pods do not exist
+    followers: Mapping[str, Follower]
     #: whether the job is a single pod that asks for leaf switches
     is_one: bool
+
+    def member(self, pod: NpuPod) -> GangMember:
+        """Return a pod of the job as a member of it."""
+        follower = self.followers.get(pod.uid)
+        return self.gang.members[pod.uid] if follower is None else follower.member
 
 
 def plan(  # noqa: PLR0913  # what a plan depends on
@@ -101,7 +110,8 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
     An elastic job gets reservations for as many pods as fit, and is refused if the pods
-    that it needs do not fit.
+    that it needs do not fit. Members that their controller makes later, when others are
+    ready, get reservations as well.
 
     Args:
         gang: The job. The pods that it needs exist.
@@ -113,30 +123,35 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     Returns:
         Reservations ordered by the rank of their pods; or why not all pods fit.
     """
+    followers = followers_of(gang)
 
     def plan_without(left_out: Collection[str]) -> tuple[Reservation, ...] | Refusal:
-        job = _read_job(cache, gang, topology, view, left_out)
+        planned = {uid: f for uid, f in followers.items() if uid not in left_out}
+        job = _read_job(cache, gang, topology, view, left_out, planned)
         return job if isinstance(job, Refusal) else _plan(job, names, now_ns, until_s)
 
-    return elastic.plan_most(gang, cache.pods, plan_without)
+    return elastic.plan_most(gang, cache.pods, followers, plan_without)
 
 
-def _read_job(
+def _read_job(  # what a plan depends on
     cache: Cache,
     gang: Gang,
     topology: TopologySnapshot,
     view: ClusterView | None,
     left_out: Collection[str],
+    followers: Mapping[str, Follower],
 ) -> _PlanInput | Refusal:
     """Return a job with its pods, or why such pods are never planned together.
 
     Args:
         left_out: UIDs of unbound pods that the plan does not have.
+        followers: {UID: member without a pod} that it has.
     """
     without = gang.absent.union(left_out)
     uids = [uid for uid in gang.members if uid not in without]
     members = map(cache.pods.get, sorted(uids, key=gang.rank_key))
     pods = [pod for pod in members if pod is not None and not pod.terminal]
+    pods += [follower.pod for follower in followers.values()]
     unbound = [pod for pod in pods if pod.uid not in gang.bound]
     resources = sorted({pod.shape.resource for pod in pods})
     if len(resources) > 1:
@@ -154,7 +169,13 @@ def _read_job(
             if pod.uid in gang.bound
         },
         unbound=unbound,
-        requests=[cache.requests.ask(pod.uid) for pod in unbound],
+        requests=[
+            followers[pod.uid].ask
+            if pod.uid in followers
+            else cache.requests.ask(pod.uid)
+            for pod in unbound
+        ],
+        followers=followers,
         is_one=gang.is_one and len(pods) == 1,
     )
 
@@ -327,7 +348,7 @@ def _number_pods(job: _PlanInput) -> Iterator[tuple[int, NpuPod]]:
     A pod that states its rank keeps it. The others get the smallest ranks that no pod
     states, in the order of `job.pods`.
     """
-    ranks = {pod.uid: job.gang.members[pod.uid].membership.rank for pod in job.pods}
+    ranks = {pod.uid: job.member(pod).membership.rank for pod in job.pods}
     stated = set(ranks.values())
     others = (number for number in count() if number not in stated)
     for pod in job.pods:
@@ -352,7 +373,9 @@ def _overfull_nodes(
     `capacity.select_fitting` selects pods of the node that do fit together. In the node
     state, only the chips planned for the selected pods are free.
     """
-    by_name = {pod.name: pod for pod in job.unbound}
+    by_name = {
+        pod.name: (pod, ask) for pod, ask in zip(job.unbound, job.requests, strict=True)
+    }
     places_on: defaultdict[str, list[Placement]] = defaultdict(list)
     for place in placement.pods:
         if place.pod in by_name:
@@ -363,7 +386,7 @@ def _overfull_nodes(
         if is_uniform and len(places) == 1:
             continue
         fitting = capacity.select_fitting(
-            job.view, node, [(by_name[p.pod], p) for p in places]
+            job.view, node, [(*by_name[place.pod], place) for place in places]
         )
         if len(fitting) < len(places):
             mask = sum(chips.mask_of(place.chips) for place in fitting)
@@ -389,11 +412,12 @@ def _reservations(
         if pod is None:
             continue
         node, leaf = place.node, _leaf_mark(job, place, is_of_one_leaf=is_of_one_leaf)
+        follower = job.followers.get(pod.uid)
         resource_state = _resource_state(job.cache, node, pod.shape.resource)
         times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
         reservations.append(
             Reservation(
-                kept_for=pod.uid,
+                kept_for=pod.uid if follower is None else follower.absent,
                 owner=Owner.PLAN,
                 node=node,
                 resource=pod.shape.resource,
@@ -405,6 +429,7 @@ def _reservations(
                     annotations=_annotations(job, pod, place, leaf, texts),
                 ),
                 text=f"{place.reason}, as its job was planned",
+                ask=NOTHING if follower is None else follower.ask,
             )
         )
         times[node] += 1
@@ -439,7 +464,7 @@ def _annotations(
         return claim.alone(resource_state, pod) | job_annotations.render(
             Marks(leaf=leaf)
         )
-    member = job.gang.members[pod.uid]
+    member = job.member(pod)
     rank = job_rules.choose_rank_annotation(
         place.rank,
         annotation=member.traits.annotations.get(job_annotations.RANK_INDEX, ""),

@@ -27,7 +27,9 @@ def free_on(view: ClusterView, name: str) -> Resources:
     allocatable = view.nodes[name].allocatable_resources
     reserved = view.reserved.get(name, ())
     waiting = sum_resources(
-        view.requests.ask(str(reservation.kept_for))
+        view.requests.ask(reservation.kept_for)
+        if isinstance(reservation.kept_for, str)
+        else reservation.ask
         for reservation in reserved
         if reservation.claim is not None
     )
@@ -109,19 +111,22 @@ def _some(row: Product, state: NodeState, size: int, count: int) -> int:
 
 
 def select_fitting(
-    view: ClusterView, node: str, pods: Sequence[tuple[NpuPod, Placement]]
+    view: ClusterView, node: str, pods: Sequence[tuple[NpuPod, Resources, Placement]]
 ) -> list[Placement]:
     """Return the placements of the pods that fit the node together, in the given order.
 
     A pod is left out if the pods selected before it leave too little CPU, memory or pod
     places. It is also left out if its shape conflicts with that of a selected pod: an
     Allocate names no pod, so the agent could mix up the two.
+
+    Args:
+        pods: Each pod, what it requests besides chips, and its placement.
     """
     available = free_on(view, node)
     selected: list[NpuPod] = []
     fitting: list[Placement] = []
-    for pod, place in pods:
-        after = available.minus(view.requests.ask(pod.uid))
+    for pod, ask, place in pods:
+        after = available.minus(ask)
         is_alike = not any(
             shapes.conflict(pod.shape, other_pod.shape) for other_pod in selected
         )

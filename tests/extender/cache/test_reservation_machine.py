@@ -17,13 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from extender.cache import events
 from extender.cache.reservations import (
     REVIEW_S,
-    AbsentMember,
     Beneficiary,
     NodeReservation,
     Owner,
     Reservation,
 )
 from extender.gang import events as gang_events
+from extender.gang.membership import AbsentMember
 from extender.planning import plan
 from extender.refusals import Refusal
 from extender.scheduling import reserve

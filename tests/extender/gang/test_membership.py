@@ -108,14 +108,18 @@ CASES: dict[str, tuple[Pod, Membership]] = {
     ),
     "Minimum": (
         pod(
-            annotations={"huawei.com/schedule_minAvailable": "2"},
-            owner=("apps/v1", "ReplicaSet", "infer-6c9"),
+            {"apps.kubernetes.io/pod-index": "3"},
+            {"huawei.com/schedule_minAvailable": "2"},
+            owner=("apps/v1", "StatefulSet", "infer"),
         ),
         Membership(
-            job="Minimum/ml/ReplicaSet.infer-6c9",
+            job="Minimum/ml/StatefulSet.infer",
             size=2,
             is_least=True,
-            order=(LAST, "", 0, 0),
+            size_source=SizeSource(
+                path="/apis/apps/v1/namespaces/ml/statefulsets/infer", kind="Minimum"
+            ),
+            order=(LAST, "", 3, 0),
         ),
     ),
     "Training job": (
@@ -272,6 +276,22 @@ def test_workers_of_an_mpi_job_are_found_though_their_launcher_is_a_jobs() -> No
     assert (
         found.size_source.path
         == "/apis/kubeflow.org/v2beta1/namespaces/ml/mpijobs/resnet"
+    )
+
+
+def test_only_pods_say_the_least_number_of_a_replica_set() -> None:
+    found = membership(
+        pod(
+            annotations={"huawei.com/schedule_minAvailable": "2"},
+            owner=("apps/v1", "ReplicaSet", "infer-6c9"),
+        )
+    )
+
+    assert found == Membership(
+        job="Minimum/ml/ReplicaSet.infer-6c9",
+        size=2,
+        is_least=True,
+        order=(LAST, "", 0, 0),
     )
 
 

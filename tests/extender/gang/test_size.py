@@ -1,11 +1,14 @@
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from extender.gang.membership import ROWS
-from extender.gang.size import Size, size_of, whole
+from extender.gang.size import Followers, Number, Size, size_of, whole
 
 NPU = "huawei.com/Ascend910"
+NONE: Mapping[str, Any] = {}
 OURS = (NPU, "huawei.com/npu")
 
 
@@ -17,6 +20,18 @@ def template(count: int) -> dict[str, Any]:
 
 def group(**spec: Any) -> dict[str, Any]:
     return {"spec": spec}
+
+
+def least_of(text: str) -> dict[str, Any]:
+    """The annotation of a template that says how many of its pods must run."""
+    return {"metadata": {"annotations": {"huawei.com/schedule_minAvailable": text}}}
+
+
+def followers(
+    *numbers: Number, role: str = "", of: Mapping[str, Any] = NONE
+) -> Followers:
+    """Pods with eight chips that are made later."""
+    return Followers(role=role, numbers=numbers, template=template(8) | dict(of))
 
 
 CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
@@ -201,6 +216,20 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
         ),
         whole(1),
     ),
+    "a StatefulSet whose pods come together": (
+        "Minimum",
+        group(
+            replicas=4,
+            podManagementPolicy="Parallel",
+            template=template(8) | least_of("2"),
+        ),
+        Size(count=4, least=2),
+    ),
+    "a StatefulSet whose pods come one after the other": (
+        "Minimum",
+        group(replicas=3, ordinals={"start": 1}, template=template(8) | least_of("x")),
+        replace(whole(3), followers=(followers((2, 0), (3, 0), of=least_of("x")),)),
+    ),
     "nobody asks for NPUs": (
         "Volcano Job",
         group(tasks=[{"name": "a", "replicas": 9, "template": template(0)}]),
@@ -216,6 +245,83 @@ def test_the_object_says_how_many_pods_ask_for_npus(case: str) -> None:
     kind, found, size = CASES[case]
 
     assert size_of(kind, found, OURS) == size
+
+
+def a_jobset(*jobs: tuple[str, int, str], **spec: Any) -> dict[str, Any]:
+    """A JobSet of one pod a job: name, chips, and what must be ready before it."""
+    listed = [
+        {
+            "name": name,
+            "template": {"spec": {"template": template(count)}},
+            "dependsOn": [{"name": after, "status": "Ready"}] if after else None,
+        }
+        for name, count, after in jobs
+    ]
+    return group(replicatedJobs=listed, **spec)
+
+
+IN_ORDER = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
+
+#: {case: (kind, object, roles of the followers)}
+FOLLOWED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "jobs in order": (
+        "JobSet",
+        a_jobset(("A", 8, ""), ("B", 8, ""), ("C", 8, ""), **IN_ORDER),
+        ["b", "c"],
+    ),
+    "jobs in order after one without NPUs": (
+        "JobSet",
+        a_jobset(("driver", 0, ""), ("b", 8, ""), ("c", 8, ""), **IN_ORDER),
+        ["c"],
+    ),
+    "jobs that depend on one": (
+        "JobSet",
+        a_jobset(("a", 8, ""), ("b", 8, "a"), ("c", 8, "")),
+        ["b"],
+    ),
+    "jobs that depend on one without NPUs that depends on one": (
+        "JobSet",
+        a_jobset(("a", 8, ""), ("driver", 0, "a"), ("c", 8, "driver")),
+        ["c"],
+    ),
+    "jobs that all begin at once": ("JobSet", a_jobset(("a", 8, ""), ("b", 8, "")), []),
+    "tasks that depend on one": (
+        "Volcano Job",
+        group(
+            tasks=[
+                {"name": "mpi", "template": template(8)},
+                {
+                    "name": "late",
+                    "template": template(8),
+                    "dependsOn": {"name": ["mpi"]},
+                },
+            ]
+        ),
+        ["late"],
+    ),
+    "workers of a leader without NPUs": (
+        "LeaderWorkerSet",
+        group(
+            startupPolicy="LeaderReady",
+            leaderWorkerTemplate={
+                "size": 3,
+                "leaderTemplate": template(0),
+                "workerTemplate": template(8),
+            },
+        ),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_the_object_says_whose_pods_are_made_later(case: str) -> None:
+    kind, found, roles = FOLLOWED[case]
+
+    size = size_of(kind, found, OURS)
+
+    assert size is not None
+    assert [each.role for each in size.followers] == roles
 
 
 @pytest.mark.parametrize(
@@ -234,4 +340,4 @@ def test_every_row_with_an_object_can_be_read() -> None:
     """A job of two pods by its own annotations has no object to read."""
     told = {kind for kind, _, _ in CASES.values()}
 
-    assert {row.kind for row in ROWS} - told == {"Job of pods", "Minimum"}
+    assert {row.kind for row in ROWS} - told == {"Job of pods"}
