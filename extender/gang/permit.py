@@ -397,10 +397,16 @@ def _open(gang: Gang, now_s: float) -> None:
 def _place_follower(
     gang: Gang, event: FollowerArrived, now_s: float, limits: Limits
 ) -> Effects:
-    """Plan a new pod on the node that was kept for the member that it is."""
+    """Plan a new pod on the node that was kept for the member that it is.
+
+    If no other pod of the job is bound and stays, the job begins again as a whole.
+    """
     plan = gang.plan
     node = plan.followers.pop(event.member, None)
     if node is None:
+        return
+    if plan.phase is Phase.GATHERING and not gang.has_bound:
+        yield Unreserve(kept_for=(event.uid,))
         return
     plan.places[event.uid] = node
     plan.followers_until_s = now_s + limits.followers_s
