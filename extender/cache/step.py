@@ -222,7 +222,12 @@ def _update_member(
         return False
     is_bound = bool(pod.node) or pod.terminal
     is_changed = state.gangs.put(
-        pod.uid, member, bound=is_bound, ending=pod.deleting, now_s=now_s
+        pod.uid,
+        member,
+        bound=is_bound,
+        succeeded=pod.phase == "Succeeded",
+        ending=pod.deleting,
+        now_s=now_s,
     )
     if is_bound:
         _step_gangs(state, gang_events.Bound(uid=pod.uid), now_s, draft)

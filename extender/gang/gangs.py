@@ -13,7 +13,7 @@ from itertools import islice
 from extender.gang import needed_members
 from extender.gang.membership import AbsentMember, Member, Membership, SizeSource
 from extender.gang.needed_members import Needed
-from extender.gang.size import Size, whole
+from extender.gang.size import Number, Size, whole
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
 
@@ -91,6 +91,10 @@ class Gang:
     members: dict[str, Member] = field(default_factory=dict)
     #: members that have a node, or have succeeded
     bound: set[str] = field(default_factory=set)
+    #: members that have succeeded
+    succeeded: set[str] = field(default_factory=set)
+    #: {name: role and number} of members that succeeded and were deleted since
+    collected: dict[str, tuple[str, Number]] = field(default_factory=dict)
     #: members that are being deleted
     ending: set[str] = field(default_factory=set)
     #: members that no plan has: being deleted, or behind a scheduling gate
@@ -122,10 +126,12 @@ class Gang:
         if self.size is None:
             return 0
         others = len(self.others)
+        finished = self._finished_roles
         if not self.size.roles and not self.size.followers:
-            existing = self.existing_count + (others if self.size.counts_all else 0)
+            existing = self.existing_count + len(finished)
+            existing += others if self.size.counts_all else 0
             return max(self.size.least - existing, 0)
-        roles = self._roles(self.members.keys() - self.absent)
+        roles = self._roles(self.members.keys() - self.absent) + finished
         roles += [absent.role for absent in self.awaited]
         return needed_members.count_short(self.size, roles, others)
 
@@ -142,17 +148,41 @@ class Gang:
             for uid, member in self.members.items()
             if uid not in self.ending
         }
+        places.update(self.collected.values() if self.has_bound else ())
         absent = [
             AbsentMember(self.job, followers.role, number)
             for followers in self.size.followers
             for number in followers.numbers
             if (followers.role, number) not in places
         ]
-        lacking = self.size.count - len(self.members) + len(self.ending)
-        return absent[: max(lacking, 0)]
+        existing = len(self.members) - len(self.ending) + len(self._finished_roles)
+        return absent[: max(self.size.count - existing, 0)]
+
+    @property
+    def _finished_roles(self) -> list[str]:
+        """Role of each pod that succeeded and was deleted; "" if it is not known.
+
+        Those that the extender has seen count only beside a member that is bound: a job
+        without one may have begun again.
+        """
+        roles = [role for role, _ in self.collected.values()] if self.has_bound else []
+        counted = 0 if self.size is None else self.size.succeeded - len(self.succeeded)
+        return roles + [""] * (counted - len(roles))
 
     def _roles(self, uids: Collection[str]) -> list[str]:
         return [self.members[uid].membership.role for uid in uids]
+
+    def forget_collected(self, member: Member) -> None:
+        """Forget the member that succeeded and was deleted, and that a pod replaces.
+
+        They have the same name, or the same number, if that is not 0.
+        """
+        self.collected.pop(member.name, None)
+        place = member.membership.place
+        if self.collected and place[1] != (0, 0):
+            self.collected = {
+                name: other for name, other in self.collected.items() if other != place
+            }
 
     def is_growing(self, now_s: float) -> bool:
         """Whether the plan of an elastic job waits, because more pods may come.
@@ -166,7 +196,7 @@ class Gang:
         size = self.size
         if size is None or not size.is_elastic or now_s >= self.settled_s:
             return False
-        coming = self.existing_count + len(self.awaited)
+        coming = self.existing_count + len(self.awaited) + len(self._finished_roles)
         is_whole = size.count is not None and coming >= size.count
         return not is_whole and not self.has_bound
 
@@ -198,7 +228,7 @@ class Gang:
         """
         if self.size is None:
             return True
-        roles = self._roles(self.placed)
+        roles = self._roles(self.placed) + self._finished_roles
         return needed_members.count_short(self.size, roles, len(self.others)) > 0
 
     @property
@@ -206,7 +236,8 @@ class Gang:
         """Whether the job has more pods than it needs, existing or awaited."""
         if self.size is None:
             return False
-        return self.existing_count + len(self.awaited) > self.size.least
+        existing = self.existing_count + len(self.awaited) + len(self._finished_roles)
+        return existing > self.size.least
 
     def order_by_need(self, followers: Iterable[tuple[str, str]] = ()) -> Needed:
         """Return the unbound members in the order in which the job needs them.
@@ -220,7 +251,7 @@ class Gang:
         unbound += followers
         if self.size is None:
             return Needed(uids, len(uids))
-        roles = self._roles(self.placed)
+        roles = self._roles(self.placed) + self._finished_roles
         return needed_members.order_by_need(self.size, unbound, roles, len(self.others))
 
     @property
@@ -324,7 +355,7 @@ class Gang:
         """How many of its pods a job runs with ("2 of 4 pods"), for sentences."""
         size = self.size
         count = len(self.members) if size is None or size.count is None else size.count
-        return f"{len(self.placed)} of {count} pods"
+        return f"{len(self.placed) + len(self._finished_roles)} of {count} pods"
 
     @property
     def state(self) -> str:
@@ -374,7 +405,14 @@ class Gangs:
         return gang if gang is not None and gang.is_several else None
 
     def put(
-        self, uid: str, member: Member, *, bound: bool, ending: bool, now_s: float
+        self,
+        uid: str,
+        member: Member,
+        *,
+        bound: bool,
+        succeeded: bool,
+        ending: bool,
+        now_s: float,
     ) -> bool:
         """Add a pod to its job, or replace its entry there.
 
@@ -384,6 +422,7 @@ class Gangs:
         Args:
             uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
             bound: Whether the pod has a node or has succeeded.
+            succeeded: Whether the pod has succeeded. It is not missing once deleted.
             ending: Whether the pod is terminating.
             now_s: Seconds since the epoch.
         """
@@ -392,6 +431,8 @@ class Gangs:
         is_news = uid not in gang.members or is_absent is not (uid in gang.absent)
         if is_news and not is_absent:
             gang.settled_s = now_s + SETTLED_S
+        if uid not in gang.members:
+            gang.forget_collected(member)
         gang.members[uid] = member
         gang.size_source = gang.size_source or member.membership.size_source
         if gang.size_source is None:
@@ -400,6 +441,7 @@ class Gangs:
             gang.size = size
             gang.problem = "" if size is not None else member.membership.problem
         (gang.bound.add if bound else gang.bound.discard)(uid)
+        (gang.succeeded.add if succeeded else gang.succeeded.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
         (gang.absent.add if is_absent else gang.absent.discard)(uid)
         return is_news
@@ -430,10 +472,18 @@ class Gangs:
         gang = self.jobs.get(job)
         if gang is None:
             return
-        gang.members.pop(uid, None)
+        member = gang.members.pop(uid, None)
+        if member is not None and uid in gang.succeeded:
+            gang.collected[member.name] = member.membership.place
         gang.plan.places.pop(uid, None)
         gang.plan.unoffered.discard(uid)
-        for uids in (gang.bound, gang.ending, gang.absent, gang.others):
+        for uids in (
+            gang.bound,
+            gang.succeeded,
+            gang.ending,
+            gang.absent,
+            gang.others,
+        ):
             uids.discard(uid)
         gang.plan.open_binds.discard(uid)
         if not gang.members and not gang.others and not gang.plan.waiting_calls:

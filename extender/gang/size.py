@@ -59,6 +59,8 @@ class Size:
     roles: tuple[tuple[str, int], ...] = ()
     #: whether pods without NPUs are included
     counts_all: bool = False
+    #: pods that have succeeded and may be deleted, as the object counts them
+    succeeded: int = 0
     #: pods of `count` that are made only when others are ready; all ask for NPUs
     followers: tuple[Followers, ...] = ()
 
@@ -112,7 +114,15 @@ def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
         for part in ours
         if part.name in later
     )
-    return replace(size, followers=followers)
+    return replace(size, succeeded=_succeeded(kind, job), followers=followers)
+
+
+def _succeeded(kind: str, job: object) -> int:
+    """Return how many pods of a Job have succeeded; 0 of other kinds.
+
+    A Job never begins again, so they stay so. JobSets and others do.
+    """
+    return _number(_inner(job, "status"), "succeeded", 0) if kind == "Job" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

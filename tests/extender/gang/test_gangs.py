@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 
+import pytest
+
 from extender.cache import events
 from extender.cache.requests import Resources
 from extender.gang import events as gang_events
@@ -18,6 +20,7 @@ from tests.support.extender import NAMES, planned_pair, world
 from tests.support.fake_api import Fate
 from tests.support.watched import (
     ALL_FREE,
+    gone,
     member,
     node,
     pod_update,
@@ -279,6 +282,44 @@ async def test_a_pod_that_is_made_again_joins_its_job_without_a_gate() -> None:
 
         assert w.filter("b") == ["n2"]
         assert await w.bind("b", "n2") == ""
+
+
+@pytest.mark.parametrize("is_collected", [False, True])
+async def test_a_pod_is_made_again_beside_one_that_has_succeeded(
+    is_collected: bool,
+) -> None:
+    """G8: also when the one that succeeded was deleted since, while a third runs."""
+    async with world(cluster(nodes=NAMES)) as w:
+        done = member("a", size=3, node="n1", phase="Succeeded")
+        w.learn(done, member("c", size=3, node="n2", phase="Running"))
+        if is_collected:
+            w.learn(*gone("a"))
+        w.add(member("b", size=3))
+
+        assert w.filter("b") == ["n1"]
+        assert await w.bind("b", "n1") == ""
+
+
+async def test_a_job_that_begins_again_has_no_pods_that_succeeded() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        done = [
+            member(name, size=3, node="n1", phase="Succeeded", deleting=True)
+            for name in "ab"
+        ]
+        ending = member("c", size=3, node="n2", phase="Running", deleting=True)
+        w.learn(*done, ending, *gone("a", "b"))
+        w.add(member("c2", size=3))
+
+        assert w.why("c2") == ("waits for 2 of the 3 pods of its job",)
+
+
+async def test_a_pod_in_the_place_of_one_that_succeeded_is_counted_once() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        done = member("a", size=3, node="n1", phase="Succeeded")
+        w.learn(done, member("c", size=3, node="n2", phase="Running"), *gone("a"))
+        w.add(member("a", size=3))
+
+        assert w.why("a") == ("waits for 1 of the 3 pods of its job",)
 
 
 async def test_pods_that_do_not_fit_a_node_together_go_to_two() -> None:

@@ -176,7 +176,14 @@ def see(state: State, name: str, what: str) -> Iterator[Effect]:
         return
     is_bound = what in BOUND
     ending = what in {"ending", "bound and ending"}
-    gangs.put(name, member(name, what), bound=is_bound, ending=ending, now_s=now_s)
+    gangs.put(
+        name,
+        member(name, what),
+        bound=is_bound,
+        succeeded=what == "succeeded",
+        ending=ending,
+        now_s=now_s,
+    )
     gang = gangs.jobs[JOB]
     gang.size = gang.size or whole(2)
     if is_bound:

@@ -206,6 +206,17 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
         ),
         whole(4),
     ),
+    "a Job that counts pods that succeeded": (
+        "Job",
+        group(
+            completionMode="Indexed",
+            completions=4,
+            parallelism=4,
+            template=template(8),
+        )
+        | {"status": {"succeeded": 3}},
+        replace(whole(4), succeeded=3),
+    ),
     "an indexed Job that works through a list": (
         "Job",
         group(

@@ -97,6 +97,25 @@ async def test_an_elastic_job_of_which_all_exist_awaits_nobody() -> None:
     assert w.filter("a") == ["n1"]
 
 
+async def test_pods_that_a_job_counts_as_succeeded_are_not_missing() -> None:
+    """G8: after a restart, or when no other pod of the job is left."""
+    w = waiting("b", size=2)
+    w.calls.sizes[PATH] = Size(count=2, least=2, succeeded=1)
+    await w.tick()
+
+    assert w.filter("b") == ["n1"]
+
+
+async def test_a_pod_that_succeeded_is_not_counted_twice() -> None:
+    w = waiting("b", size=3)
+    w.calls.sizes[PATH] = Size(count=3, least=3, succeeded=1)
+    done = sized("a", node="n3")
+    w.learn(replace(done, pod=replace(done.pod, phase="Succeeded")))
+    await w.tick()
+
+    assert w.why("b") == ("waits for 1 of the 3 pods of its job",)
+
+
 async def test_a_read_that_fails_takes_nothing_back() -> None:
     w = waiting("a", size=2)
     await w.tick()
