@@ -159,7 +159,10 @@ class BindVoided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationsSwapped:
-    """The event that two planned pods of a job exchange their nodes and chips."""
+    """The event that two pods of a job exchange their nodes and chips.
+
+    The pod `other_uid` is planned. If `uid` is not, `other_uid` has no plan any more.
+    """
 
     uid: str
     other_uid: str

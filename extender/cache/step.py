@@ -339,14 +339,17 @@ def _swap(state: State, change: events.ReservationsSwapped, draft: _Draft) -> No
     uid, other_uid = change.uid, change.other_uid
     gang, table = state.gangs.gang_of(uid), state.reservations
     own, other = table.assigned(uid), table.assigned(other_uid)
-    if gang is None or own is None or other is None:
+    if gang is None or other is None or other.owner is not Owner.PLAN:
         return
-    if own.owner is not Owner.PLAN or other.owner is not Owner.PLAN:
+    if own is not None and own.owner is not Owner.PLAN:
         return
     draft.touch_places((*table.release(uid), *table.release(other_uid)))
-    table.reserve(own._replace(kept_for=other_uid))
     table.reserve(other._replace(kept_for=uid))
-    gang.plan.places[uid], gang.plan.places[other_uid] = other.node, own.node
+    gang.plan.places[uid] = other.node
+    del gang.plan.places[other_uid]
+    if own is not None:
+        table.reserve(own._replace(kept_for=other_uid))
+        gang.plan.places[other_uid] = own.node
 
 
 def _end_all(state: State, beneficiary: str, why: Ended, draft: _Draft) -> None:

@@ -3,8 +3,9 @@
 In a session Volcano sends at most one predicate for each pod and node, pod after pod.
 Once a node is refused for one pod, Volcano skips the node for all pods with the same
 task spec. So a pod of a planned job may go to any node that the plan has for a pod of
-the same shape. Prioritize prefers the node planned for the pod itself. If Volcano picks
-the planned node of another pod of the same shape, the two pods swap their reservations.
+the same shape and role. Prioritize prefers the node planned for the pod itself. If
+Volcano picks the planned node of another such pod, the two pods swap their
+reservations.
 
 No request lists the nodes that Volcano offers to a job. They are collected from the
 predicates for the job's first pod. A plan uses the nodes collected in the job's last
@@ -86,9 +87,9 @@ class Sessions:
         self._clock = clock
         #: {job: facts from its sessions}
         self._states: dict[str, _JobState] = {}
-        #: {job: (version of the cache, {shape: planned nodes, not yet allocated})}
-        self._planned_by_shape: dict[
-            str, tuple[tuple[int, int], dict[Shape, set[str]]]
+        #: {job: (version of the cache, {kind: planned nodes, not yet allocated})}
+        self._planned_by_kind: dict[
+            str, tuple[tuple[int, int], dict[tuple[Shape, str], set[str]]]
         ] = {}
 
     # -- predicate -------------------------------------------------------------
@@ -111,9 +112,10 @@ class Sessions:
         )
         if refusal is not None:
             return refusal
-        if pod.uid not in gang.plan.places:
+        planned_nodes = self._planned_nodes(gang, pod)
+        if pod.uid not in gang.plan.places and not planned_nodes:
             return self._refuse_unplanned(gang, pod, node)
-        return None if node in self._planned_nodes(gang, pod) else ELSEWHERE
+        return None if node in planned_nodes else ELSEWHERE
 
     def _record_question(self, gang: Gang, uid: str, node: str) -> bool:
         """Record that Volcano asked for a pod on a node; plan the job once a session.
@@ -173,21 +175,20 @@ class Sessions:
                 self._apply(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the nodes planned for the job's unallocated pods of the same shape.
+        """Return the nodes planned for the job's unallocated pods of the same kind.
 
-        Args:
-            gang: The job.
-            pod: A pod of the job; gives the shape.
+        These have the shape and the role of `pod`, which may itself have no plan.
         """
-        version, nodes_by_shape = self._planned_by_shape.get(gang.job, ((-1, -1), {}))
+        version, nodes_by_kind = self._planned_by_kind.get(gang.job, ((-1, -1), {}))
         if version != self._cache.version:
-            nodes_by_shape = {}
+            nodes_by_kind = {}
             for uid, node in gang.plan.places.items():
-                shape = self._planned_shape(uid)
-                if shape is not None:
-                    nodes_by_shape.setdefault(shape, set()).add(node)
-            self._planned_by_shape[gang.job] = self._cache.version, nodes_by_shape
-        return nodes_by_shape.get(pod.shape, set())
+                kind = self._planned_kind(gang, uid)
+                if kind is not None:
+                    nodes_by_kind.setdefault(kind, set()).add(node)
+            self._planned_by_kind[gang.job] = self._cache.version, nodes_by_kind
+        role = gang.members[pod.uid].membership.role
+        return nodes_by_kind.get((pod.shape, role), set())
 
     def _refuse_unplanned(self, gang: Gang, pod: NpuPod, node: str) -> Refusal:
         """Return the refusal of a node for a pod whose job has no plan.
@@ -271,10 +272,10 @@ class Sessions:
         now_s = self._clock.now_s()
         is_planned = gang is not None and not self._cache.is_bind_open(pod.uid)
         if gang is not None and is_planned:
+            if gang.plan.places.get(pod.uid) != node:
+                self._swap_reservations(gang, pod, node)
             if pod.uid not in gang.plan.places:
                 return NO_PLAN
-            if gang.plan.places[pod.uid] != node:
-                self._swap_reservations(gang, pod, node)
         choice = reserve.choose_chips(
             self._cache,
             pod,
@@ -303,22 +304,24 @@ class Sessions:
         self._apply(gang_events.Returned(uid=uid))
 
     def _swap_reservations(self, gang: Gang, pod: NpuPod, node: str) -> None:
-        """Swap the reservations of `pod` and of a pod of equal shape planned on `node`.
+        """Swap the reservations of `pod` and of a pod of its kind planned on `node`.
 
-        Nothing changes if the job has no such pod.
+        A pod without a plan takes the other's, which then has none: of an elastic job
+        Volcano may pick other pods than the plan has. Nothing changes if the job has no
+        such pod.
         """
-        own_shape = self._planned_shape(pod.uid)
+        own_kind = pod.shape, gang.members[pod.uid].membership.role
         for uid, place in gang.plan.places.items():
-            if place == node and own_shape and self._planned_shape(uid) == own_shape:
+            if place == node and self._planned_kind(gang, uid) == own_kind:
                 self._apply(events.ReservationsSwapped(uid=pod.uid, other_uid=uid))
                 return
 
-    def _planned_shape(self, uid: str) -> Shape | None:
-        """Return the shape of a planned, unallocated pod; None for any other."""
+    def _planned_kind(self, gang: Gang, uid: str) -> tuple[Shape, str] | None:
+        """Return shape and role of a planned, unallocated pod; None for any other."""
         planned = self._cache.reservation(uid)
-        if planned is None or planned.claim is None:
+        if planned is None or planned.claim is None or planned.owner is not Owner.PLAN:
             return None
-        return planned.claim.shape if planned.owner is Owner.PLAN else None
+        return planned.claim.shape, gang.members[uid].membership.role
 
     def forget(self) -> None:
         """Forget sessions and planned nodes of jobs that the cache no longer has."""
@@ -326,8 +329,8 @@ class Sessions:
         self._states = {
             job: state for job, state in self._states.items() if job in jobs
         }
-        self._planned_by_shape = {
-            job: nodes for job, nodes in self._planned_by_shape.items() if job in jobs
+        self._planned_by_kind = {
+            job: nodes for job, nodes in self._planned_by_kind.items() if job in jobs
         }
 
 

@@ -2,19 +2,40 @@
 
 import pytest
 
+from extender.cache import events
 from extender.gang.gangs import Phase
+from extender.gang.size import Size
 from scheduler_core.wire.annotations import ALLOCATED_ON
 from tests.extender.volcanos import VolcanoWorld, volcano
 from tests.support.caches import cluster, free
-from tests.support.watched import ALL, RESOURCE, member, pod_update, tenant
+from tests.support.watched import (
+    ALL,
+    JOB_PATH,
+    RESOURCE,
+    member,
+    node,
+    pod_update,
+    report,
+    task,
+    tenant,
+)
 
 NODES = ("n1", "n2", "n3")
 
 
+def cluster_of(name: str) -> tuple[events.Change, ...]:
+    """What the watches show of one more node."""
+    return node(name), report(name)
+
+
 async def session(
-    world: VolcanoWorld, names: list[str], nodes: tuple[str, ...]
+    world: VolcanoWorld, names: list[str], nodes: tuple[str, ...], *, least: int = 0
 ) -> list[str]:
-    """One session as Volcano holds it; the pods that were allocated in the end."""
+    """One session as Volcano holds it; the pods that were allocated in the end.
+
+    Args:
+        least: How many must be; 0: all.
+    """
     refused: set[str] = set()
     done: list[tuple[str, str]] = []
     for name in names:
@@ -27,7 +48,7 @@ async def session(
         if await world.allocate(name, node):
             break
         done.append((name, node))
-    if len(done) == len(names):
+    if len(done) >= (least or len(names)):
         return [name for name, _ in done]
     for name, node in reversed(done):
         assert await world.deallocate(name, node) == ""
@@ -83,6 +104,40 @@ async def test_who_gets_the_place_of_another_pod_changes_places_with_it() -> Non
             "a": other,
             "b": own,
         }
+
+
+@pytest.mark.parametrize("order", ["abcd", "dcba", "cadb"])
+async def test_an_elastic_job_gets_its_least_whatever_pods_volcano_asks_for_first(
+    order: str,
+) -> None:
+    """G4: two of four, and room for two; Volcano's own gang is elastic."""
+    async with volcano(cluster(nodes=("n1", "n2"))) as world:
+        world.calls.sizes[JOB_PATH] = Size(count=4, least=2)
+        world.learn(*(task(at, name=name) for at, name in enumerate("abcd")))
+        await world.tick()
+
+        assert await world.vote(*"abcd") == 0
+        names = await session(world, [*order], ("n1", "n2"), least=2)
+
+        assert names == [*order[:2]]
+        for name in names:
+            where = world.pods.on[f"uid-{name}"][ALLOCATED_ON]
+            world.learn(task("abcd".index(name), name=name, node=where))
+        world.learn(*cluster_of("n3"))
+        for _ in range(2):  # in the first the new node is learnt of
+            joined = await session(world, [*order[2:]], ("n1", "n2", "n3"), least=1)
+            world.pass_s(1)
+        assert joined == [order[2]]
+
+
+async def test_an_elastic_job_below_its_least_is_not_taken_up() -> None:
+    async with volcano(cluster(nodes=("n1", "n2"))) as world:
+        world.calls.sizes[JOB_PATH] = Size(count=4, least=3)
+        world.learn(*(task(at, name=name) for at, name in enumerate("abcd")))
+        await world.tick()
+
+        assert await world.vote(*"abcd") == -1
+        assert await session(world, [*"abcd"], ("n1", "n2"), least=3) == []
 
 
 async def test_nodes_that_volcano_does_not_offer_are_not_planned_on_again() -> None:
