@@ -21,6 +21,7 @@ from extender.cache.reservations import (
 from extender.cache.step import Outcome, State
 from extender.gang import events as gang_events
 from extender.gang.gangs import Gang
+from extender.gang.membership import Membership
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.state import NodeState
 from scheduler_core.wire.pods import NpuPod
@@ -141,6 +142,10 @@ class Cache:
     def job_of(self, uid: str) -> str:
         """Return the key of a pod's job, planned as a whole or not; "" if none."""
         return self._state.gangs.job_of.get(uid, "")
+
+    def stage_of(self, membership: Membership) -> str:
+        """Return the job of a pod: that which it names, or a stage of that job."""
+        return self._state.gangs.stage_of(membership)
 
     # -- reservations ----------------------------------------------------------------
 

@@ -11,7 +11,7 @@ event never makes a bound pod unbound, or an ended pod living.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from extender.cache import events, reservations
@@ -31,7 +31,7 @@ from extender.cache.unconfirmed import UnconfirmedClaims
 from extender.gang import events as gang_events
 from extender.gang import permit
 from extender.gang.gangs import Gangs
-from extender.gang.membership import AbsentMember, Membership
+from extender.gang.membership import AbsentMember, Member, Membership
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.wire.pods import NpuPod
 
@@ -156,13 +156,47 @@ def _step_pods(
             _leave(state, change.uid, now_s, draft)
             draft.touch([state.facts.delete_pod(change.uid, now_s)])
         case events.SizeRead():
-            is_job_changed = state.gangs.set_size(
-                change.job, change.size, change.problem
-            )
+            is_job_changed = _set_size(state, change, now_s, draft)
         case _:
             assert_never(change)
     if is_job_changed:
         draft.effects.append(gang_events.WakeScheduler())
+
+
+def _set_size(
+    state: State, change: events.SizeRead, now_s: float, draft: _Draft
+) -> bool:
+    """Set the size of a job and of its stages; return whether one has changed."""
+    gangs, size = state.gangs, change.size
+    if size is None:
+        return gangs.set_size(change.job, None, change.problem)
+    job = gangs.named_job(change.job)
+    for uid in gangs.set_stages(job, size):
+        _move_to_stage(state, uid, now_s, draft)
+        gangs.set_stages(job, size)  # without pods, the job was forgotten
+    sizes = {job: size} | {f"{job}/{stage.name}": stage.size for stage in size.stages}
+    changed = [gangs.set_size(key, size, "") for key, size in sizes.items()]
+    return any(changed)
+
+
+def _move_to_stage(state: State, uid: str, now_s: float, draft: _Draft) -> None:
+    """Move a member into the job that is the stage for its role."""
+    gang = state.gangs.jobs[state.gangs.job_of[uid]]
+    member = _restage(state, gang.members[uid])
+    bound, succeeded = uid in gang.bound, uid in gang.succeeded
+    ending = uid in gang.ending
+    _leave(state, uid, now_s, draft)
+    state.gangs.put(
+        uid, member, bound=bound, succeeded=succeeded, ending=ending, now_s=now_s
+    )
+
+
+def _restage(state: State, member: Member) -> Member:
+    """Return a member of the job that is the stage for its role."""
+    job = state.gangs.stage_of(member.membership)
+    if job == member.membership.job:
+        return member
+    return replace(member, membership=replace(member.membership, job=job))
 
 
 def _update_pod(
@@ -172,6 +206,8 @@ def _update_pod(
     facts, pod = state.facts, change.pod
     if facts.is_stale(pod):
         return False
+    if state.gangs.stages and change.member is not None:
+        change = replace(change, member=_restage(state, change.member))
     before = facts.pods.get(pod.uid)
     if change.rejected and before is not None and not before.terminal:
         state.backoff.record_rejection(pod.owner, now_s)

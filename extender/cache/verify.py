@@ -133,7 +133,7 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
     if change.priority:
         yield "priority", change.priority, cache.priority(pod.uid)
     member = change.member if pod.phase != "Failed" else None
-    job = member.membership.job if member is not None else ""
+    job = cache.stage_of(member.membership) if member is not None else ""
     yield "job", job, cache.job_of(pod.uid)
     gang = cache.gangs.get(job)
     if gang is not None:

@@ -398,6 +398,50 @@ class Gangs:
         self.jobs: dict[str, Gang] = {}
         #: {uid: job}
         self.job_of: dict[str, str] = {}
+        #: {job as its pods name it: {role: job of its own, a stage of that job}}
+        self.stages: dict[str, dict[str, str]] = {}
+        #: {stage: its size, as it was read with that of its job}
+        self._stage_sizes: dict[str, Size] = {}
+
+    def stage_of(self, membership: Membership) -> str:
+        """Return the job of a pod: that which it names, or the stage for its role."""
+        stages = self.stages.get(membership.job)
+        return (
+            membership.job
+            if not stages
+            else stages.get(membership.role, membership.job)
+        )
+
+    def set_stages(self, job: str, size: Size) -> list[str]:
+        """Set which roles of a job are jobs of their own.
+
+        Returns the UIDs of members that are in another job than theirs now.
+
+        Args:
+            job: As its pods name it.
+        """
+        stages = {
+            role: f"{job}/{stage.name}" for stage in size.stages for role in stage.roles
+        }
+        self._forget_stages(job)
+        if stages:
+            self.stages[job] = stages
+            self._stage_sizes |= {
+                f"{job}/{stage.name}": stage.size for stage in size.stages
+            }
+        gang = self.jobs.get(job)
+        members = gang.members.items() if gang is not None else ()
+        return [uid for uid, member in members if member.membership.role in stages]
+
+    def _forget_stages(self, job: str) -> None:
+        for stage in self.stages.pop(job, {}).values():
+            self._stage_sizes.pop(stage, None)
+
+    def named_job(self, job: str) -> str:
+        """Return the job as its pods name it, of which a job is a stage, or itself."""
+        return next(
+            (named for named, of in self.stages.items() if job in of.values()), job
+        )
 
     def gang_of(self, uid: str) -> Gang | None:
         """Return the job of a pod if the job is planned as a whole; None otherwise."""
@@ -488,6 +532,10 @@ class Gangs:
         gang.plan.open_binds.discard(uid)
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
+            named = self.named_job(job)
+            keys = {named, *self.stages.get(named, {}).values()}
+            if not keys & self.jobs.keys():
+                self._forget_stages(named)
 
     def set_size(self, job: str, size: Size | None, problem: str) -> bool:
         """Set the size of a job to the one that the job's API object states.
@@ -514,7 +562,10 @@ class Gangs:
 
     def _gang(self, uid: str, job: str) -> Gang:
         self.job_of[uid] = job
-        return self.jobs.setdefault(job, Gang(job=job))
+        gang = self.jobs.get(job)
+        if gang is None:
+            gang = self.jobs[job] = Gang(job=job, size=self._stage_sizes.get(job))
+        return gang
 
 
 def _stated_size(membership: Membership) -> Size | None:

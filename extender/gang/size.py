@@ -63,6 +63,8 @@ class Size:
     succeeded: int = 0
     #: pods of `count` that are made only when others are ready; all ask for NPUs
     followers: tuple[Followers, ...] = ()
+    #: pods that are made when others have completed: jobs of their own, not in `count`
+    stages: tuple["Stage", ...] = ()
 
     @property
     def is_elastic(self) -> bool:
@@ -80,6 +82,19 @@ class Size:
     def least_text(self) -> str:
         """The least number for a sentence: "4", or "at least 2" of an elastic job."""
         return f"at least {self.least}" if self.is_elastic else str(self.least)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Part of a job whose pods are made when those of an earlier part have completed.
+
+    It is planned as a job of its own.
+    """
+
+    name: str
+    #: roles of its pods, in lower case
+    roles: frozenset[str]
+    size: Size
 
 
 def whole(count: int, *, counts_all: bool = False) -> Size:
@@ -107,14 +122,64 @@ def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
     ours = [part for part in parts if _asks(part.template, asked)]
     if not ours:
         return None
-    size = _counted(parts, ours, _LEAST_OF_PARTS.get(kind, _all_of)(job, parts))
+    stages = _split_stages(parts, {part.name for part in ours})
+    least = _LEAST_OF_PARTS.get(kind, _all_of)(job, parts) if len(stages) == 1 else None
+    first, *others = (
+        (name, _size_of_parts(of_stage, asked, least))
+        for name, of_stage in stages.items()
+    )
+    return replace(
+        first[1],
+        succeeded=_succeeded(kind, job),
+        stages=tuple(
+            Stage(
+                name=name,
+                roles=frozenset(part.role for part in stages[name]),
+                size=size,
+            )
+            for name, size in others
+        ),
+    )
+
+
+def _size_of_parts(
+    parts: Sequence["_Part"], asked: frozenset[str], least: int | None
+) -> Size:
+    """Return the size of parts of a job that are planned together.
+
+    Args:
+        least: How many pods of the parts must run; None: as many as all of them need.
+    """
+    ours = [part for part in parts if _asks(part.template, asked)]
+    size = _counted(parts, ours, _all_of(None, parts) if least is None else least)
     later = _names_of_later(parts, {part.name for part in ours})
     followers = tuple(
         Followers(role=part.role, numbers=part.numbers, template=part.template)
         for part in ours
         if part.name in later
     )
-    return replace(size, succeeded=_succeeded(kind, job), followers=followers)
+    return replace(size, followers=followers)
+
+
+def _split_stages(
+    parts: Sequence["_Part"], ours: Collection[str]
+) -> dict[str, list["_Part"]]:
+    """Return {name of a stage: its parts}, the first stage first, named "".
+
+    A part begins a stage if it is made when a part with NPUs has completed. A part that
+    is made when another is ready is of the same stage.
+
+    Args:
+        ours: Names of the parts that ask for NPUs.
+    """
+    stage_of: dict[str, str] = {}
+    stages: dict[str, list[_Part]] = {"": []}
+    for part in parts:
+        before = {stage_of.get(name, "") for name in part.after}
+        stage = part.name if part.completed & set(ours) else max(before, default="")
+        stage_of[part.name] = stage
+        stages.setdefault(stage, []).append(part)
+    return stages
 
 
 def _succeeded(kind: str, job: object) -> int:
@@ -140,6 +205,8 @@ class _Part:
     least: int
     #: names of the parts that must be ready before these pods are made
     after: frozenset[str] = frozenset()
+    #: names of the parts that must have completed before
+    completed: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:
@@ -194,7 +261,8 @@ def _jobset(job: Object) -> Iterator[_Part]:
 
     Source:
         jobset `reconcileReplicatedJobs`: with `InOrder`, or `dependsOn` with `Ready`,
-        a replicated job is made when the pods of those before it are ready.
+        a replicated job is made when the pods of those before it are ready; `dependsOn`
+        with `Complete`, when they have succeeded.
     """
     spec = _inner(job, "spec")
     is_in_order = _inner(spec, "startupPolicy").get("startupPolicyOrder") == "InOrder"
@@ -208,16 +276,18 @@ def _jobset(job: Object) -> Iterator[_Part]:
             for job in range(_number(replicated_job, "replicas", 1))
             for pod in range(pods)
         )
-        after = {
-            str(other.get("name"))
+        needed = {
+            str(other.get("name")): other.get("status") == "Complete"
             for other in _items(replicated_job, "dependsOn")
-            if other.get("status") == "Ready"
         }
-        if is_in_order:
-            after |= before
-        before.add(name)
+        after = frozenset(other for other, completes in needed.items() if not completes)
         part = _part(_inner(job_spec, "template"), numbers, name)
-        yield replace(part, after=frozenset(after))
+        yield replace(
+            part,
+            after=after | (before if is_in_order else set()),
+            completed=frozenset(needed) - after,
+        )
+        before.add(name)
 
 
 def _worker_set(job: Object) -> Iterator[_Part]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.gang.membership import ROWS
-from extender.gang.size import Followers, Number, Size, size_of, whole
+from extender.gang.size import Followers, Number, Size, Stage, size_of, whole
 
 NPU = "huawei.com/Ascend910"
 NONE: Mapping[str, Any] = {}
@@ -269,6 +269,22 @@ def a_jobset(*jobs: tuple[str, int, str], **spec: Any) -> dict[str, Any]:
         for name, count, after in jobs
     ]
     return group(replicatedJobs=listed, **spec)
+
+
+def test_what_begins_when_others_have_completed_is_a_stage() -> None:
+    """C follows B, which begins when A has completed; D begins at once."""
+    found = a_jobset(("a", 8, ""), ("B", 8, ""), ("c", 8, "B"), ("d", 8, ""))
+    found["spec"]["replicatedJobs"][1]["dependsOn"] = [
+        {"name": "a", "status": "Complete"}
+    ]
+
+    size = size_of("JobSet", found, OURS)
+
+    later = followers((0, 0), role="c")
+    stage = Stage(
+        name="B", roles=frozenset("bc"), size=replace(whole(2), followers=(later,))
+    )
+    assert size == replace(whole(2), stages=(stage,))
 
 
 IN_ORDER = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}

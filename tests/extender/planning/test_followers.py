@@ -11,6 +11,7 @@ import pytest
 
 from extender.cache import decode, events
 from extender.cache.requests import Resources
+from extender.cache.verify import find_drift
 from extender.gang.membership import membership
 from extender.gang.size import size_of
 from extender.planning.plan import TopologySnapshot
@@ -184,6 +185,54 @@ async def test_replicated_jobs_begin_one_after_the_other(policy: str) -> None:
         second = await bind(w, "a0", "a1")
 
         assert sorted(first + second) == list(NODES)
+
+
+@pytest.mark.parametrize("is_read_late", [False, True])
+async def test_what_begins_when_another_has_completed_is_a_job_of_its_own(
+    is_read_late: bool,
+) -> None:
+    found = a_jobset("b", "a")
+    found["spec"]["replicatedJobs"][1]["dependsOn"] = [
+        {"name": "b", "status": "Complete"}
+    ]
+    first = [] if is_read_late else [of_jobset("b", 0), of_jobset("b", 1)]
+    second = [of_jobset("a", 0), of_jobset("a", 1)]
+    async with job_world(found, *first, *second[: not first], nodes=NODES[:2]) as w:
+        if first:
+            await bind(w, "b0", "b1")
+            ended = [replace_status(pod, "Succeeded") for pod in first]
+            w.learn(*map(decode.pod_change, ended))
+            add(w, second[0])
+        text = "waits for 1 of the 2 pods of its job"
+        assert w.why("a0") == (text,)
+        assert w.explain("a0")["job"] == "JobSet default/js/a"
+        assert find_drift(w.cache, decode.pod_change(second[0])) == ""
+
+        add(w, second[1])
+        call = await w.come("a0", w.filter("a0")[0])
+        (node,) = w.filter("a1")
+        assert [*await asyncio.gather(call, w.bind("a1", node))] == ["", ""]
+        w.learn(*gone("a0", "a1", "b0", "b1"))
+        assert w.cache.gangs == {}
+        assert w.cache._state.gangs.stages == {}
+
+
+async def test_a_stage_after_one_without_npus_is_the_job() -> None:
+    found = a_jobset("b", "a")
+    found["spec"]["replicatedJobs"][0]["template"]["spec"]["template"] = template(0)
+    found["spec"]["replicatedJobs"][1]["dependsOn"] = [
+        {"name": "b", "status": "Complete"}
+    ]
+    async with job_world(found, of_jobset("a", 0), of_jobset("a", 1)) as w:
+        assert w.explain("a0")["job"] == "JobSet default/js"
+        assert await bind(w, "a0", "a1") == ["n1", "n2"]
+
+
+def replace_status(pod: Pod, phase: str) -> Pod:
+    """A bound pod in this phase."""
+    spec = msgspec.structs.replace(pod.spec, node_name="n1")
+    status = msgspec.structs.replace(pod.status, phase=phase)
+    return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
 async def test_pods_of_a_set_come_one_by_one() -> None:
