@@ -79,7 +79,11 @@ class Router:
                 self.waker(effect)
             case gang_events.ReleaseBinds() | gang_events.RefuseBind():
                 self.permits(effect)
-            case gang_events.EmitEvent() | gang_events.EvictMembers():
+            case (
+                gang_events.EmitEvent()
+                | gang_events.EvictMembers()
+                | gang_events.ReadSize()
+            ):
                 self.job_calls(effect)
             case gang_events.Unreserve():
                 self.owners[Owner.PLAN](effect)

@@ -269,11 +269,20 @@ def _update_member(
         _step_gangs(state, gang_events.Bound(uid=pod.uid), now_s, draft)
     elif pod.deleting:
         _step_gangs(state, gang_events.MemberRemoved(uid=pod.uid), now_s, draft)
-    if state.gangs.gang_of(pod.uid) is not None:
-        # chips that were freed for the pod alone are of no use to its job
-        for freed in state.reservations.release(pod.uid, Owner.PREEMPTION):
-            _end(freed, Ended.EXPIRED, draft)
+    _review_job(state, pod.uid, draft)
     return is_changed
+
+
+def _review_job(state: State, uid: str, draft: _Draft) -> None:
+    """Have the size of a pod's job read, and end what was freed for the pod alone."""
+    gang = state.gangs.gang_of(uid)
+    if gang is None:
+        return
+    if gang.is_size_wanted:
+        draft.effects.append(gang_events.ReadSize(job=gang.job))
+    # chips that were freed for the pod alone are of no use to its job
+    for freed in state.reservations.release(uid, Owner.PREEMPTION):
+        _end(freed, Ended.EXPIRED, draft)
 
 
 def _leave(state: State, uid: str, now_s: float, draft: _Draft) -> None:

@@ -237,10 +237,23 @@ class EvictMembers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSize:
+    """The effect that the size of a job is read, because its first pod has come."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WakeScheduler:
     """The effect that kube-scheduler is made to try pending pods again."""
 
 
 Effect = (
-    ReleaseBinds | RefuseBind | Unreserve | EmitEvent | EvictMembers | WakeScheduler
+    ReleaseBinds
+    | RefuseBind
+    | Unreserve
+    | EmitEvent
+    | EvictMembers
+    | ReadSize
+    | WakeScheduler
 )

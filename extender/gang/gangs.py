@@ -201,6 +201,12 @@ class Gang:
         return not is_whole and not self.has_bound
 
     @property
+    def is_size_wanted(self) -> bool:
+        """Whether the size is not known, though its object is and pods wait for it."""
+        is_unknown = self.size is None and self.size_source is not None
+        return is_unknown and self.unbound_count > 0
+
+    @property
     def is_size_doubtful(self) -> bool:
         """Whether the object with the size is to be read, because pods wait for it.
 

@@ -50,6 +50,8 @@ class JobCalls:
         self._size_reads: set[str] = set()
         #: {job: earliest time of its next read by `tick`}
         self._again_s: dict[str, float] = {}
+        #: when `tick` was called last
+        self._ticked_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request_size(self, gang: Gang) -> None:
@@ -66,7 +68,7 @@ class JobCalls:
         Args:
             now_s: Seconds since the epoch.
         """
-        gangs = self._cache.gangs
+        gangs, self._ticked_s = self._cache.gangs, now_s
         self._again_s = {
             job: at_s for job, at_s in self._again_s.items() if job in gangs
         }
@@ -81,7 +83,11 @@ class JobCalls:
             self.request_size(gang)
 
     def carry_out(self, effect: events.Effect) -> None:
-        """Emit events on members of a job, or evict them; ignore other effects."""
+        """Emit events on members of a job, evict them, or read the size of a job.
+
+        Other effects are ignored. A size is read at once unless many are being read;
+        then `tick` has it read.
+        """
         match effect:
             case gang_events.EmitEvent(uids=uids, reason=reason, text=text):
                 for pod in self._pods(uids):
@@ -89,6 +95,11 @@ class JobCalls:
             case gang_events.EvictMembers(uids=uids):
                 for pod in self._pods(uids):
                     self._start(self._api.remove(pod))
+            case gang_events.ReadSize(job=job):
+                gang = self._cache.gangs.get(job)
+                if gang is not None and len(self._size_reads) < _READS_PER_TICK:
+                    self._again_s.setdefault(job, self._ticked_s + READ_EACH_S)
+                    self.request_size(gang)
             case _:
                 pass
 

@@ -98,6 +98,7 @@ def test_the_owner_of_a_reservation_hears_of_its_end(owner: Owner) -> None:
         (gang_events.ReleaseBinds(job="j", calls={}), "permits"),
         (gang_events.EvictMembers(uids=("a",)), "calls"),
         (gang_events.EmitEvent(uids=("a",), reason="R", text="t"), "calls"),
+        (gang_events.ReadSize(job="j"), "calls"),
         (gang_events.Unreserve(kept_for=("a",)), "plan"),
     ],
 )

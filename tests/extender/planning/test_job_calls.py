@@ -12,10 +12,10 @@ from tests.support.watched import gone, member
 PATH = "/apis/batch/v1/namespaces/default/jobs/j"
 
 
-def sized(name: str, node: str = "") -> events.PodUpdated:
+def sized(name: str, node: str = "", job: str = "j") -> events.PodUpdated:
     """A pod of a job whose object on the API server says its size."""
     source = SizeSource(path=PATH, kind="Job")
-    membership = Membership(job="Job/default/j", size_source=source)
+    membership = Membership(job=f"Job/default/{job}", size_source=source)
     made = member(name, node=node)
     assert made.member is not None
     return replace(made, member=replace(made.member, membership=membership))
@@ -29,10 +29,26 @@ def waiting(*names: str, size: int) -> World:
 
 
 async def test_the_size_is_read_before_anybody_asks() -> None:
+    """G8: the first refusal of a job is not that its size is being read."""
     w = waiting("a", "b", size=2)
-    await w.tick()
+    await w.settled()
 
     assert w.filter("a") == ["n1"]
+    assert w.calls.sizes_read == 1
+
+
+async def test_of_many_jobs_that_come_at_once_each_is_read_in_its_turn() -> None:
+    w = World(cluster())
+    w.pass_s(1)
+    for number in range(50):
+        w.learn(sized(f"p{number}", job=f"j{number}"))
+    reads = []
+    for _ in range(4):
+        await w.settled()
+        reads.append(w.calls.sizes_read)
+        w.pass_s(1)
+
+    assert reads == [20, 40, 50, 50]
 
 
 async def test_a_job_that_is_made_smaller_is_bound() -> None:
