@@ -135,9 +135,17 @@ class Planner:
         - All pods of `gang` are bound, or `gang` has a plan.
         - `gang` is in back-off.
         - `gang` has more unbound pods than `largest`, and its scheduler is not Volcano.
+        - `gang` runs with the pods that it needs, and nothing has changed since more of
+          them did not fit these nodes.
         """
-        if self._is_due(gang):
-            self._candidates.put(gang.job, names)
+        if not self._is_due(gang):
+            return
+        before = self._candidates.get(gang.job)
+        self._candidates.put(gang.job, names)
+        is_known = before is self._candidates.get(gang.job) and (
+            self._candidates.was_tried(gang.job, self._cache.version)
+        )
+        if not is_known or gang.lacks_members:
             self._plan_in_order(gang)
 
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> Refusal | None:

@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState
+from extender.cache.reservations import Beneficiary
+from extender.gang.membership import AbsentMember
 from extender.planning.topology import NetworkTopology, schema_of
 from scheduler_core.node.chips import ids_of
 from scheduler_core.snapshot.values import (
@@ -27,9 +29,9 @@ from scheduler_core.topology.leaves import Leaf, Network, Server
 def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
     """Return a snapshot of the cache: nodes, leaf switches, and pods that have chips.
 
-    A pod is included if it has a node or a reservation. A job is included if one of its
-    pods is. The snapshot also has the operator's settings for SuperPoDs and jobs.
-    Nodes, pods and jobs have a fixed order.
+    A pod is included if it has a node or a reservation, also if it does not exist yet.
+    A job is included if one of its pods is. The snapshot also has the operator's
+    settings for SuperPoDs and jobs. Nodes, pods and jobs have a fixed order.
     """
     titles = _titles(cache)
     nodes = tuple(_nodes(cache))
@@ -118,10 +120,11 @@ def _held(resource_state: ResourceState) -> int:
     return held
 
 
-def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
+def _places(cache: Cache) -> Iterator[tuple[Beneficiary, ResourceState, int]]:
     """Yield (UID, state of the pod's resource on its node, mask of the pod's chips).
 
-    There is one entry for each pod on a node, and one for each reservation.
+    There is one entry for each pod on a node, and one for each reservation. A member
+    without a pod stands in place of its UID.
     """
     for name in cache.index.names:
         node_info = cache.nodes[name]
@@ -131,7 +134,7 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
         for reservation in cache.reserved.get(name, ()):
             reserved_state = node_info.find_resource(reservation.resource)
             if reservation.claim is not None and reserved_state is not None:
-                yield str(reservation.kept_for), reserved_state, reservation.chips
+                yield reservation.kept_for, reserved_state, reservation.chips
 
 
 def _resource(resource_state: ResourceState) -> str:
@@ -158,15 +161,18 @@ def _resource(resource_state: ResourceState) -> str:
 
 def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
     for uid, resource_state, mask in _places(cache):
-        pod = cache.pods.get(uid)
-        if pod is None:
-            continue
-        gang = cache.gang_of(uid)
         installed = (
             resource_state.product.all_chips
             if resource_state.product is not None
             else 0
         )
+        if isinstance(uid, AbsentMember):
+            yield _absent_pod(uid, resource_state, mask & installed, titles)
+            continue
+        pod = cache.pods.get(uid)
+        if pod is None:
+            continue
+        gang = cache.gang_of(uid)
         yield SnapshotPod(
             name=f"{pod.namespace}/{pod.name}",
             node=resource_state.node_info.name,
@@ -178,6 +184,25 @@ def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
             job=titles[gang.job] if gang is not None else "",
             rank=gang.members[uid].membership.rank if gang is not None else None,
         )
+
+
+def _absent_pod(
+    member: AbsentMember,
+    resource_state: ResourceState,
+    mask: int,
+    titles: Mapping[str, str],
+) -> SnapshotPod:
+    """Return a member whose pod is made later as a pod that has its kept chips."""
+    _, namespace, *names = member.job.split("/")
+    parts = [*names, member.role, *map(str, member.number)]
+    return SnapshotPod(
+        name=f"{namespace}/{'-'.join(filter(None, parts))}",
+        node=resource_state.node_info.name,
+        chips=ids_of(mask),
+        resource=_resource(resource_state),
+        phase="Pending",
+        job=titles.get(member.job, ""),
+    )
 
 
 def _titles(cache: Cache) -> dict[str, str]:

@@ -97,6 +97,25 @@ async def test_a_pod_without_room_hears_with_how_many_its_job_runs() -> None:
         )
 
 
+def refused_plans(w: World) -> float:
+    (metric,) = w.metrics.plans.labels("no room").collect()
+    return next(s.value for s in metric.samples if s.name.endswith("_total"))
+
+
+async def test_a_job_that_runs_is_planned_again_only_after_a_change() -> None:
+    size = Size(count=4, least=2)
+    async with elastic_job(size, *tasks(0, 1, 2, 3), nodes=NODES[:2]) as w:
+        await bind_all(w, ("w0", "w1"))
+        for _ in range(5):
+            assert w.filter("w2", NODES[:2]) == w.filter("w3", NODES[:2]) == []
+        assert refused_plans(w) == 1
+
+        w.learn(node("n3"), report("n3"))
+        assert w.filter("w3", NODES[:2]) == []
+        assert refused_plans(w) == 2
+        assert w.filter("w2", NODES[:3]) == ["n3"]
+
+
 async def test_nobody_is_evicted_for_pods_that_a_job_can_do_without() -> None:
     running = low("x", "n3", range(8))
     w = World(cluster(running, nodes=NODES[:3]), preempts=True)

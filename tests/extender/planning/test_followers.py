@@ -15,6 +15,8 @@ from extender.cache.verify import find_drift
 from extender.gang.membership import membership
 from extender.gang.size import size_of
 from extender.planning.plan import TopologySnapshot
+from extender.planning.topology import NetworkTopology, Rules
+from extender.queries import snapshot
 from kube.objects import Pod
 from scheduler_core.placement.job_rules import Profile
 from tests.support import objects
@@ -147,6 +149,13 @@ async def test_a_leader_starts_first_and_its_workers_find_their_nodes(
         assert w.explain("w0")["job_state"] == (
             "waiting, 1 of 3 pods exist, 1 have a node, nodes of 2 more are kept"
         )
+
+        shown = snapshot.take(w.cache, NetworkTopology(w.cache, Rules()))
+        assert [(pod.name, pod.node, pod.phase) for pod in shown.pods] == [
+            ("default/serve-0-1-0", "n2", "Pending"),
+            ("default/serve-0-2-0", "n3", "Pending"),
+            ("default/w0", "n1", "Pending"),
+        ]
 
         w.pass_s(500)  # a model is loaded
         add(w, of_group(1), of_group(2))
