@@ -145,7 +145,7 @@ class Cache:
 
     def stage_of(self, membership: Membership) -> str:
         """Return the job of a pod: that which it names, or a stage of that job."""
-        return self._state.gangs.stage_of(membership)
+        return self._state.gangs.stages.job_of(membership)
 
     # -- reservations ----------------------------------------------------------------
 

@@ -170,10 +170,13 @@ def _set_size(
     gangs, size = state.gangs, change.size
     if size is None:
         return gangs.set_size(change.job, None, change.problem)
-    job = gangs.named_job(change.job)
-    for uid in gangs.set_stages(job, size):
-        _move_to_stage(state, uid, now_s, draft)
-        gangs.set_stages(job, size)  # without pods, the job was forgotten
+    job = gangs.stages.named_job(change.job)
+    roles = gangs.stages.put(job, size)
+    gang = gangs.jobs.get(job)
+    for uid, member in list(gang.members.items()) if gang is not None else ():
+        if member.membership.role in roles:
+            _move_to_stage(state, uid, now_s, draft)
+            gangs.stages.put(job, size)  # without pods, the job was forgotten
     sizes = {job: size} | {f"{job}/{stage.name}": stage.size for stage in size.stages}
     changed = [gangs.set_size(key, size, "") for key, size in sizes.items()]
     return any(changed)
@@ -193,7 +196,7 @@ def _move_to_stage(state: State, uid: str, now_s: float, draft: _Draft) -> None:
 
 def _restage(state: State, member: Member) -> Member:
     """Return a member of the job that is the stage for its role."""
-    job = state.gangs.stage_of(member.membership)
+    job = state.gangs.stages.job_of(member.membership)
     if job == member.membership.job:
         return member
     return replace(member, membership=replace(member.membership, job=job))

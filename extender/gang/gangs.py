@@ -14,6 +14,7 @@ from extender.gang import needed_members
 from extender.gang.membership import AbsentMember, Member, Membership, SizeSource
 from extender.gang.needed_members import Needed
 from extender.gang.size import Number, Size, whole
+from extender.gang.stages import Stages
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
 
@@ -211,14 +212,14 @@ class Gang:
         """Whether the object with the size is to be read, because pods wait for it.
 
         The size may have been edited. It is unknown, pods are missing, there are more,
-        or an elastic job does not fit.
+        or the pods that the job needs do not fit.
         """
         if self.size_source is None or not self.unbound_count:
             return False
         if self.size is None or self.missing:
             return True
-        if self.size.is_elastic and self.plan.waits_s is not None:
-            return self.lacks_members
+        if self.plan.waits_s is not None and self.lacks_members:
+            return True
         return self.size.count is not None and self.existing_count > self.size.count
 
     @property
@@ -270,9 +271,11 @@ class Gang:
         """Whether the job is planned as a whole, not pod by pod.
 
         True for several pods, for an unknown size, and for one pod with the label
-        `tor-affinity`: its leaf switch depends on the switches that other jobs use.
+        `tor-affinity`: its leaf switch depends on the switches that other jobs use. A
+        job that is edited to have one pod stays so until its plan ends.
         """
-        return not self.is_one or self._asks_leaves
+        is_planned = self.plan.phase is not Phase.GATHERING or bool(self.plan.followers)
+        return not self.is_one or is_planned or self._asks_leaves
 
     @property
     def is_one(self) -> bool:
@@ -404,50 +407,7 @@ class Gangs:
         self.jobs: dict[str, Gang] = {}
         #: {uid: job}
         self.job_of: dict[str, str] = {}
-        #: {job as its pods name it: {role: job of its own, a stage of that job}}
-        self.stages: dict[str, dict[str, str]] = {}
-        #: {stage: its size, as it was read with that of its job}
-        self._stage_sizes: dict[str, Size] = {}
-
-    def stage_of(self, membership: Membership) -> str:
-        """Return the job of a pod: that which it names, or the stage for its role."""
-        stages = self.stages.get(membership.job)
-        return (
-            membership.job
-            if not stages
-            else stages.get(membership.role, membership.job)
-        )
-
-    def set_stages(self, job: str, size: Size) -> list[str]:
-        """Set which roles of a job are jobs of their own.
-
-        Returns the UIDs of members that are in another job than theirs now.
-
-        Args:
-            job: As its pods name it.
-        """
-        stages = {
-            role: f"{job}/{stage.name}" for stage in size.stages for role in stage.roles
-        }
-        self._forget_stages(job)
-        if stages:
-            self.stages[job] = stages
-            self._stage_sizes |= {
-                f"{job}/{stage.name}": stage.size for stage in size.stages
-            }
-        gang = self.jobs.get(job)
-        members = gang.members.items() if gang is not None else ()
-        return [uid for uid, member in members if member.membership.role in stages]
-
-    def _forget_stages(self, job: str) -> None:
-        for stage in self.stages.pop(job, {}).values():
-            self._stage_sizes.pop(stage, None)
-
-    def named_job(self, job: str) -> str:
-        """Return the job as its pods name it, of which a job is a stage, or itself."""
-        return next(
-            (named for named, of in self.stages.items() if job in of.values()), job
-        )
+        self.stages = Stages()
 
     def gang_of(self, uid: str) -> Gang | None:
         """Return the job of a pod if the job is planned as a whole; None otherwise."""
@@ -538,10 +498,8 @@ class Gangs:
         gang.plan.open_binds.discard(uid)
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
-            named = self.named_job(job)
-            keys = {named, *self.stages.get(named, {}).values()}
-            if not keys & self.jobs.keys():
-                self._forget_stages(named)
+            if self.stages:
+                self.stages.retain(job, self.jobs)
 
     def set_size(self, job: str, size: Size | None, problem: str) -> bool:
         """Set the size of a job to the one that the job's API object states.
@@ -570,7 +528,7 @@ class Gangs:
         self.job_of[uid] = job
         gang = self.jobs.get(job)
         if gang is None:
-            gang = self.jobs[job] = Gang(job=job, size=self._stage_sizes.get(job))
+            gang = self.jobs[job] = Gang(job=job, size=self.stages.size_of(job))
         return gang
 
 

@@ -6,7 +6,7 @@ from extender.cache import events
 from extender.gang.membership import Membership, SizeSource
 from extender.gang.size import Size, whole
 from tests.support.caches import cluster
-from tests.support.extender import World
+from tests.support.extender import NAMES, World
 from tests.support.watched import gone, member
 
 PATH = "/apis/batch/v1/namespaces/default/jobs/j"
@@ -85,6 +85,17 @@ async def test_a_least_number_that_is_made_smaller_is_followed() -> None:
     await w.tick(10)
 
     assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_a_job_that_does_not_fit_is_followed_when_it_needs_fewer() -> None:
+    w = waiting("a", "b", "c", size=3)
+    await w.tick()
+    assert w.why("a", NAMES) == ("its job does not fit: 2 of 3 pods fit",)
+
+    w.calls.sizes[PATH] = Size(count=3, least=2)
+    await w.tick(10)
+
+    assert w.filter("a", NAMES) == ["n1"]
 
 
 async def test_pods_that_may_yet_come_are_awaited_for_two_seconds() -> None:
