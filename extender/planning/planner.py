@@ -134,7 +134,8 @@ class Planner:
         - The size of the job `gang` is unknown, or a pod of it is missing.
         - All pods of `gang` are bound, or `gang` has a plan.
         - `gang` is in back-off.
-        - `gang` has more unbound pods than `largest`, and its scheduler is not Volcano.
+        - `gang` has more pods than `largest` and none of them bound, and its scheduler
+          is not Volcano.
         - `gang` runs with the pods that it needs, and nothing has changed since more of
           them did not fit these nodes.
         """
@@ -183,7 +184,7 @@ class Planner:
                 f"waits {SETTLED_S:g} s for more pods of its job: "
                 f"{gang.existing_count} of {gang.size.text} exist"
             )
-        elif gang.plan.is_gated and gang.unbound_count > self.largest:
+        elif self._has_too_many(gang):
             text = (
                 f"its job has {gang.unbound_count} pods, more than the {self.largest} "
                 f"that can be bound together{self._why_no_more()}"
@@ -193,6 +194,11 @@ class Planner:
         else:
             return None
         return refuse_for_job(text)
+
+    def _has_too_many(self, gang: Gang) -> bool:
+        """Return whether more binds of a job would wait for each other than may."""
+        waits = gang.plan.is_gated and not gang.has_bound
+        return waits and gang.unbound_count > self.largest
 
     def _why_no_more(self) -> str:
         if self.largest < self._open_files - SPARE_FILES:

@@ -394,6 +394,14 @@ async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
         assert w.why("a") == (text,)
 
 
+async def test_pods_that_join_a_job_are_never_too_many() -> None:
+    async with world(cluster(nodes=("n1", "n2", "n3", "n4")), open_files=102) as w:
+        w.learn(member("a", size=4, node="n1", phase="Running"))
+        w.add(*(member(name, size=4) for name in "bcd"))
+
+        assert w.filter("b", ("n2", "n3", "n4")) == ["n2"]
+
+
 async def test_ranks_and_marks_of_a_job_are_written_at_bind() -> None:
     async with planned_pair() as w:
         await w.bind_both()
