@@ -239,6 +239,20 @@ class Gang:
         return needed_members.count_short(self.size, roles, len(self.others)) > 0
 
     @property
+    def is_plan_short(self) -> bool:
+        """Whether the plan has fewer pods than the job needs, with those that run.
+
+        A plan for pods that were to join others is short once these end. Members whose
+        pods are made later count as there.
+        """
+        if self.size is None:
+            return False
+        uids = self.placed | (self.plan.places.keys() & self.members.keys())
+        roles = self._roles(uids) + self._finished_roles
+        roles += [absent.role for absent in self.awaited]
+        return needed_members.count_short(self.size, roles, len(self.others)) > 0
+
+    @property
     def has_optional(self) -> bool:
         """Whether the job has more pods than it needs, existing or awaited."""
         if self.size is None:

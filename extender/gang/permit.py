@@ -19,7 +19,9 @@ The table gives the next phase and the effects for the main events:
                or once no more pods are awaited
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
-               the job is already bound
+               the job is already bound and stays
+    RESERVED   BindArrived, the last, but the plan has   GATHERING: all binds refused,
+               fewer pods than the job needs             all reservations end
     RESERVED   Bound, not being deleted, while other     BINDING: ReleaseBinds
                binds wait
     RESERVED   Allocated                                 BINDING
@@ -184,10 +186,19 @@ def _came(
         plan.until_s = now_s + limits.gate_s
     plan.waiting_calls[event.uid] = event.call
     if plan.waiting_calls.keys() == plan.places.keys():
-        calls, plan.waiting_calls = plan.waiting_calls, {}
-        _open(gang, now_s)
-        plan.open_binds = set(calls)
-        yield ReleaseBinds(job=gang.job, calls=calls)
+        yield from _release_all(gang, now_s)
+
+
+def _release_all(gang: Gang, now_s: float) -> Effects:
+    """Release all binds of a plan, or void the plan if the job needs more pods."""
+    plan = gang.plan
+    if gang.is_plan_short:
+        yield from _void(gang, "pods beside which it was to run have gone")
+        return
+    calls, plan.waiting_calls = plan.waiting_calls, {}
+    _open(gang, now_s)
+    plan.open_binds = set(calls)
+    yield ReleaseBinds(job=gang.job, calls=calls)
 
 
 def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effects:

@@ -454,6 +454,19 @@ async def test_a_pod_that_ends_lets_nobody_through() -> None:
         assert await both(first, w.bind("d", "n4")) == ["", ""]
 
 
+async def test_a_pod_that_was_to_join_others_that_end_waits_for_a_whole_job() -> None:
+    """G5: the plan of one pod is not the whole job."""
+    async with world(cluster(nodes=NAMES)) as w:
+        runs = member("a", node="n1", phase="Running")
+        w.learn(runs)
+        w.add(member("b"))
+        assert w.filter("b") == ["n2"]
+        w.learn(member("a", node="n1", phase="Running", deleting=True))
+
+        assert await w.bind("b", "n2") == "pods beside which it was to run have gone"
+        assert w.why("b") == ("waits for 1 of the 2 pods of its job",)
+
+
 async def test_binds_that_failed_beside_pods_that_end_come_together_again() -> None:
     names = ("n1", "n2", "n3", "n4")
     async with world(cluster(nodes=names)) as w:

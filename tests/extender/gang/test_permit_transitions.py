@@ -258,7 +258,7 @@ def test_there_are_enough_transitions_to_speak_of(job: str) -> None:
 
 @jobs
 def test_a_pod_that_ends_lets_nobody_through(job: str) -> None:
-    """G5: who is let through has all others beside it, or one that runs and stays."""
+    """G5: who is let through comes with enough others, or beside one that stays."""
     for before, step, effects, after in transitions(job):
         names = released(effects)
         if not names:
@@ -267,8 +267,8 @@ def test_a_pod_that_ends_lets_nobody_through(job: str) -> None:
         gang = before.gang
         assert gang is not None
         was_open = gang.plan.phase is Phase.BINDING
-        all_came = names == gang.plan.places.keys()
-        assert stays or was_open or all_came, step
+        enough = len(names) + len(gang.awaited) >= JOBS[job][0].least
+        assert stays or was_open or enough, step
 
 
 @jobs
