@@ -6,21 +6,22 @@ A pod that has a place keeps it while the place is good.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
 from scheduler_core.index.queries import NodeIndex
-from scheduler_core.node import chips, order, packing
+from scheduler_core.node import chips, packing
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
-from scheduler_core.node.state import NodeState
+from scheduler_core.placement import gang_of_kinds
 from scheduler_core.placement.gang_query import (
     Member,
     NodeQuery,
+    UsedNode,
     assign_ranks,
     verify_place,
 )
 from scheduler_core.placement.pod import placement
+from scheduler_core.placement.siblings import Siblings
 from scheduler_core.products.columns import Product
 
 _TAKEN_BY_JOB = "taken by other pods of this job"
@@ -34,6 +35,7 @@ def plan(
     cluster: NodeIndex,
     *,
     names: Iterable[str] | None = None,
+    siblings: Siblings | None = None,
 ) -> JobPlacement | Rejection:
     """Place all members of a job, or return why not all of them fit.
 
@@ -42,6 +44,7 @@ def plan(
         members: Pods, each once; at least one.
         cluster: Nodes; not changed.
         names: Candidate nodes, each once, in any order; None is all.
+        siblings: Which nodes members may have and share (`gang_of_kinds`); None is all.
 
     Returns:
         A place for each pod, ordered by rank. The search is complete for pods of equal
@@ -52,6 +55,8 @@ def plan(
     Cost:
         A few microseconds for each pod.
     """
+    if siblings is not None:
+        return gang_of_kinds.plan(wanted, members, cluster, siblings, names=names)
     node_names = None if names is None else tuple(names)
     query = NodeQuery(
         wanted=wanted, cluster=cluster, names=node_names, in_network=len(members) > 1
@@ -72,21 +77,6 @@ def plan(
     )
 
 
-@dataclass(slots=True)
-class _UsedNode:
-    """Node on which the draft has placed pods."""
-
-    row: Product
-    node: NodeState
-    #: mask of the chips that are still free
-    free: int
-
-    def rank(self, count: int) -> int | None:
-        """Return the node's present rank for a pod of `count` chips, or None."""
-        key = order.rank(self.row, self.node.healthy, self.free, count)
-        return None if key is None else order.encode_rank(self.row, key)
-
-
 class _Draft:
     """Places of the pods of one job, on an index that must not change meanwhile.
 
@@ -102,7 +92,7 @@ class _Draft:
     def __init__(self, query: NodeQuery) -> None:
         self._query = query
         self._nodes = query.cluster.nodes(query.wanted)
-        self._used_nodes: dict[str, _UsedNode] = {}
+        self._used_nodes: dict[str, UsedNode] = {}
 
     def place_each(
         self, count: int, pods: Sequence[tuple[int, str]]
@@ -133,7 +123,7 @@ class _Draft:
             elif next_unused is not None:
                 (_, _, name), row = next_unused
                 state = self._nodes[name]
-                node = _UsedNode(row=row, node=state, free=state.free_for(row))
+                node = UsedNode(row=row, node=state, free=state.free_for(row))
                 self._used_nodes[name] = node
                 next_unused = next(unused, None)
             else:

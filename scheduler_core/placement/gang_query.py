@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from scheduler_core.index.counts import Census, Groups
 from scheduler_core.index.queries import NodeIndex, sort_reasons
-from scheduler_core.node import chips
+from scheduler_core.node import chips, order
 from scheduler_core.node.decision import Placement
 from scheduler_core.node.reasons import Reason, reason_text
 from scheduler_core.node.state import NodeState
@@ -116,6 +116,21 @@ class NodeQuery:
         return sort_reasons(
             (able_text if text == _CONFLICT else text, n) for text, n in refusals
         )
+
+
+@dataclass(slots=True)
+class UsedNode:
+    """Node on which a draft of a plan has placed pods."""
+
+    row: Product
+    node: NodeState
+    #: mask of the chips that are still free
+    free: int
+
+    def rank(self, count: int) -> int | None:
+        """Return the node's present rank for a pod of `count` chips, or None."""
+        key = order.rank(self.row, self.node.healthy, self.free, count)
+        return None if key is None else order.encode_rank(self.row, key)
 
 
 def verify_place(query: NodeQuery, member: Member) -> Placement | None:

@@ -9,10 +9,16 @@ from dataclasses import dataclass
 
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
-from scheduler_core.placement import gang, gang_on_leaves, gang_on_superpods, job_rules
+from scheduler_core.placement import (
+    gang,
+    gang_on_leaves,
+    gang_on_superpods,
+    job_rules,
+)
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.gang_query import Member, NodeQuery
 from scheduler_core.placement.job_rules import Job, Profile
+from scheduler_core.placement.siblings import Siblings
 from scheduler_core.products.columns import JobRule
 from scheduler_core.topology.leaves import Network, Schema
 
@@ -41,6 +47,7 @@ def place_job(
     terms: Terms = COMMON,
     names: Iterable[str] | None = None,
     places: Mapping[str, Placement] | None = None,
+    siblings: Siblings | None = None,
 ) -> JobPlacement | Rejection:
     """Place all pods of a job that ask for chips, or return why not all of them fit.
 
@@ -51,6 +58,9 @@ def place_job(
         names: Candidate nodes, each once, in any order; None is all.
         places: {pod: its present place}; good ones stay unless the job asks for
             switch affinity.
+        siblings: Which nodes the pods may have and share; None is all. Under leaf
+            switches and in SuperPoDs each pod has a node by itself, and all pods get
+            nodes that any of them may have.
 
     Source:
         Node Scoring, "Implementation Details".
@@ -66,17 +76,21 @@ def place_job(
     ]
     if not members:
         return JobPlacement(pods=())
+    is_in_superpods = len(members) > 1 and job.row.job_rule is JobRule.SUPERPOD
+    if siblings is not None and (is_in_superpods or terms.schema is not None):
+        every_name = cluster.nodes(job.row) if names is None else names
+        names = siblings.common_names(every_name)
     query = NodeQuery(
         wanted=job.row,
         cluster=cluster,
         names=None if names is None else tuple(names),
         in_network=len(members) > 1,
     )
-    if query.in_network and job.row.job_rule is JobRule.SUPERPOD:
+    if is_in_superpods:
         return _in_superpods(job, members, query, terms.superpods)
     if terms.schema is not None:
         return _under_leaves(members, query, terms.schema, terms.network)
-    return gang.plan(job.row, members, cluster, names=query.names)
+    return gang.plan(job.row, members, cluster, names=query.names, siblings=siblings)
 
 
 def _in_superpods(
