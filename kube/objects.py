@@ -78,10 +78,19 @@ class Resources(_Partial, frozen=True):
     requests: dict[str, Quantity] | None = None
 
 
+class ContainerPort(_Partial, frozen=True):
+    """Port of a container; with `host_port` it takes that port of the node."""
+
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
 class Container(_Partial, frozen=True):
     """Container, init container or sidecar of a pod."""
 
     name: str = ""
+    ports: list[ContainerPort] | None = None
     resources: Resources = Resources()
     env: list[Env] | None = None
     restart_policy: str | None = None
@@ -99,6 +108,76 @@ class SchedulingGate(_Partial, frozen=True):
     name: str = ""
 
 
+class LabelRequirement(_Partial, frozen=True):
+    """Part of a label selector."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(_Partial, frozen=True):
+    """Labels of the pods that a term is about; empty for all pods."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelRequirement] | None = None
+
+
+class PodAffinityTerm(_Partial, frozen=True):
+    """Pods beside which, or apart from which, a pod must be."""
+
+    topology_key: str = ""
+    #: none for no pod
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(_Partial, frozen=True):
+    """Affinity, or anti-affinity, of a pod to other pods; only what is required."""
+
+    required: list[PodAffinityTerm] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class NodeAffinity(_Partial, frozen=True):
+    """Affinity of a pod to nodes; only what is required, and as it is written."""
+
+    required: dict[str, Any] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class Affinity(_Partial, frozen=True):
+    """Demands of a pod on its node, and on the pods there."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(_Partial, frozen=True):
+    """Demand to spread pods evenly over nodes, zones and so on."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    #: none for no pod
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    min_domains: int | None = None
+
+
+class Toleration(_Partial, frozen=True):
+    """Taints of nodes that a pod tolerates."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
 class PodSpec(_Partial, frozen=True):
     """Desired state of a pod."""
 
@@ -108,6 +187,9 @@ class PodSpec(_Partial, frozen=True):
     #: `{resource: amount}` that the runtime class adds to the containers' requests
     overhead: dict[str, Quantity] | None = None
     node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     priority: int | None = None
     preemption_policy: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
@@ -163,10 +245,26 @@ class NodeStatus(_Partial, frozen=True):
     addresses: list[NodeAddress] | None = None
 
 
+class Taint(_Partial, frozen=True):
+    """Mark of a node that keeps pods off which do not tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(_Partial, frozen=True):
+    """Desired state of a node."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
 class Node(_Partial, frozen=True):
     """Node of the core API."""
 
     metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     @property

@@ -11,7 +11,14 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from kube.objects import Container, OwnerReference, Pod
+from kube.objects import (
+    Affinity,
+    Container,
+    OwnerReference,
+    Pod,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from scheduler_core.wire.pods import VISIBLE_DEVICES
 
 #: Annotation in which kubectl apply keeps the whole manifest.
@@ -51,13 +58,17 @@ class PodTrimmer:
         self._labels: _Once[dict[str, str]] = _Once(most)
         self._owners: _Once[list[OwnerReference]] = _Once(most)
         self._containers: _Once[list[Container]] = _Once(most)
+        self._affinities: _Once[Affinity] = _Once(most)
+        self._tolerations: _Once[list[Toleration]] = _Once(most)
+        self._spreads: _Once[list[TopologySpreadConstraint]] = _Once(most)
 
     def pod(self, pod: Pod) -> Pod:
         """Return a copy of the pod without large parts that the extender does not read.
 
         The copy lacks the annotation of `kubectl apply`. Its containers keep only the
-        environment variable `ASCEND_VISIBLE_DEVICES`. If labels, owners or containers
-        equal stored ones, the copy refers to the stored objects.
+        environment variable `ASCEND_VISIBLE_DEVICES` and the ports that they take of
+        the node. If labels, owners, containers or demands on nodes equal stored ones,
+        the copy refers to the stored objects.
         """
         meta, spec = pod.metadata, pod.spec
         return replace(
@@ -72,6 +83,11 @@ class PodTrimmer:
                 spec,
                 containers=self._containers.of(_read(spec.containers)),
                 init_containers=self._containers.of(_read(spec.init_containers)),
+                affinity=self._affinities.of(spec.affinity),
+                tolerations=self._tolerations.of(spec.tolerations),
+                topology_spread_constraints=self._spreads.of(
+                    spec.topology_spread_constraints
+                ),
             ),
         )
 
@@ -85,7 +101,8 @@ def _read(containers: list[Container] | None) -> list[Container] | None:
 
 
 def _container(container: Container) -> Container:
-    if not container.env:
+    if not container.env and not container.ports:
         return container
-    env = [variable for variable in container.env if variable.name == VISIBLE_DEVICES]
-    return replace(container, env=env or None)
+    env = [var for var in container.env or () if var.name == VISIBLE_DEVICES]
+    ports = [port for port in container.ports or () if port.host_port]
+    return replace(container, env=env or None, ports=ports or None)

@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from extender.gang.demands import read_demands
 from extender.gang.size import MIN_AVAILABLE, Number
 from extender.refusals import describe_bad_size
 from kube.objects import OwnerReference, Pod
+from scheduler_core.placement.siblings import FREE, Demands
 from scheduler_core.products.lookup import PLAIN, Traits
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.job_annotations import RANK_INDEX
@@ -115,6 +117,8 @@ class Member:
     owner_kind: str = ""
     #: whether a scheduling gate keeps schedulers from looking at the pod
     is_gated: bool = False
+    #: which nodes it may have, and which pods it may be beside there
+    demands: Demands = FREE
 
 
 def member(pod: Pod) -> Member | None:
@@ -137,6 +141,7 @@ def member_of(pod: Pod, place: Membership) -> Member:
         priority=pod.spec.priority or 0,
         owner_kind=owner.kind if owner else "",
         is_gated=bool(pod.spec.scheduling_gates),
+        demands=read_demands(pod),
     )
 
 
