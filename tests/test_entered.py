@@ -13,8 +13,9 @@ from tests.entered import ROOT, Entered, lines
 #: {call: (functions, files)}. A change that enters more raises a number and says why.
 #: One that enters fewer lowers it.
 LIMITS = {
-    "filter of a pod by itself": (39, 18),
-    "filter that plans a job of 4 pods": (224, 57),
+    "filter of a pod by itself": (36, 18),
+    # it reads the least number of pods, and whether each kind of member has nodes
+    "filter that plans a job of 4 pods": (236, 60),
 }
 
 

@@ -1,6 +1,9 @@
 """Translate objects of the API server into events of the cache."""
 
+import zlib
 from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from extender.cache import events, requests
 from extender.gang import membership
@@ -63,7 +66,9 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
     )
 
 
-def template_change(template: Mapping[str, object]) -> events.PodUpdated | None:
+def template_change(
+    template: Mapping[str, object], namespace: str
+) -> events.PodUpdated | None:
     """Return the event of a pod as a controller would make it from a template.
 
     Name, UID and place in a job are empty. None if the template is malformed, or asks
@@ -73,6 +78,7 @@ def template_change(template: Mapping[str, object]) -> events.PodUpdated | None:
         pod = objects.convert(template, objects.Pod)
     except MalformedError:
         return None
+    pod = replace(pod, metadata=replace(pod.metadata, namespace=namespace))
     ours = npu_pod(pod)
     if ours is None:
         return None
@@ -108,7 +114,15 @@ def node_change(node: objects.Node) -> events.NodeUpdated:
         allocatable_resources=requests.node_allocatable(node.allocatable),
         address=node.internal_ip,
         superpod=_superpod(node.annotations.get(SUPERPOD_ID, "")),
+        marks=_marks(node),
     )
+
+
+def _marks(node: objects.Node) -> int:
+    """Return a number for labels and taints of a Node; 0 if it has none."""
+    spec = node.spec
+    marks = node.labels, spec.taints or (), spec.unschedulable
+    return zlib.crc32(objects.encode(marks)) if any(marks) else 0
 
 
 def _superpod(text: str) -> int:

@@ -48,6 +48,8 @@ class NodeUpdated:
     address: str = ""
     #: SuperPoD id from an annotation; -1: none
     superpod: int = -1
+    #: stands for labels and taints, another number if they differ; 0: there are none
+    marks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

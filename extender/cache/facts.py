@@ -73,6 +73,7 @@ class Facts:
         node_info.allocatable_resources = change.allocatable_resources
         node_info.address = change.address
         node_info.superpod = change.superpod
+        node_info.marks = change.marks
         offers = {offer.product.resource: offer for offer in change.offers}
         for resource in offers:
             self.ensure_resource(change.name, resource)

@@ -82,6 +82,8 @@ class NodeInfo:
     allocatable_resources: Resources = UNBOUNDED
     #: InternalIP; "" if unknown
     address: str = ""
+    #: stands for labels and taints, by which schedulers choose nodes
+    marks: int = 0
     #: (DeviceInfoCfg, AscendAffinity) of the ConfigMap; "" if absent
     report_texts: tuple[str, str] = ("", "")
     #: when the report last changed, by our clock in seconds; None: not since start-up

@@ -125,6 +125,8 @@ def _step_nodes(
 ) -> None:
     match change:
         case events.NodeUpdated():
+            if _is_node_changed(state, change):
+                state.gangs.forget_refusals(change.name)
             draft.touch(state.facts.put_node(change, now_s))
             state.facts.forget_if_empty(change.name)
         case events.ReportUpdated():
@@ -145,6 +147,8 @@ def _step_pods(
 ) -> None:
     """Apply an event about a pod or a job; wake schedulers if its job changes."""
     is_job_changed = False
+    if state.gangs.refused_jobs and not isinstance(change, events.SizeRead):
+        _forget_refusals(state, change)
     match change:
         case events.PodUpdated():
             is_job_changed = _update_pod(state, change, now_s, draft)
@@ -187,10 +191,16 @@ def _move_to_stage(state: State, uid: str, now_s: float, draft: _Draft) -> None:
     gang = state.gangs.jobs[state.gangs.job_of[uid]]
     member = _restage(state, gang.members[uid])
     bound, succeeded = uid in gang.bound, uid in gang.succeeded
-    ending = uid in gang.ending
+    ending, node = uid in gang.ending, gang.nodes.get(uid, "")
     _leave(state, uid, now_s, draft)
     state.gangs.put(
-        uid, member, bound=bound, succeeded=succeeded, ending=ending, now_s=now_s
+        uid,
+        member,
+        bound=bound,
+        succeeded=succeeded,
+        ending=ending,
+        now_s=now_s,
+        node=node,
     )
 
 
@@ -200,6 +210,33 @@ def _restage(state: State, member: Member) -> Member:
     if job == member.membership.job:
         return member
     return replace(member, membership=replace(member.membership, job=job))
+
+
+def _is_node_changed(state: State, change: events.NodeUpdated) -> bool:
+    """Return whether a Node differs in what schedulers look at."""
+    node_info = state.facts.nodes.get(change.name)
+    return node_info is None or (change.marks, change.allocatable_resources) != (
+        node_info.marks,
+        node_info.allocatable_resources,
+    )
+
+
+def _forget_refusals(state: State, change: events.PodShown) -> None:
+    """Let plans use a node again if a pod comes there, leaves, or begins to end."""
+    uid = change.pod.uid if isinstance(change, events.PodUpdated) else change.uid
+    node_before, _ = state.facts.requests.at(uid) or ("", None)
+    match change:
+        case events.PodUpdated(pod=pod):
+            node = "" if pod.terminal else pod.node
+            known = state.facts.pods.get(uid)
+            is_same = known is not None and known.deleting == pod.deleting
+        case events.OtherPodUpdated(node=node):
+            is_same = True
+        case _:
+            node, is_same = "", True
+    if node != node_before or not is_same:
+        for name in {node, node_before} - {""}:
+            state.gangs.forget_refusals(name)
 
 
 def _update_pod(
@@ -267,6 +304,7 @@ def _update_member(
         succeeded=pod.phase == "Succeeded",
         ending=pod.deleting,
         now_s=now_s,
+        node=pod.node,
     )
     if is_bound:
         _step_gangs(state, gang_events.Bound(uid=pod.uid), now_s, draft)

@@ -27,8 +27,10 @@ class Limits:
     evicts_incomplete: bool = False
     #: chips of pods that are made when others are ready are kept for so long
     followers_s: float = 600.0
-    #: how long plans of a job avoid a node that refused one of its pods
+    #: how long plans of a job avoid a node for pods of a kind to which it was refused
     avoid_s: float = 120.0
+    #: chips are reserved in vain for a job at most this long in an hour
+    vain_s: float = 300.0
     #: after this wait, nodes are reserved for a job; and for how long
     reserve_after_s: float = 300.0
     reserve_for_s: float = 1800.0
@@ -154,8 +156,23 @@ class NodeNotOffered:
     """
 
     uid: str
-    #: whether it offered a single node, as for a pod with a nominated node
+    #: whether it offered a single node, as for a pod with a nominated node; if it goes
+    #: on, the pod does not come in time
     of_one: bool = False
+    #: nodes that it did offer
+    offered: frozenset[str] = frozenset()
+    #: nodes that it offered to the pod's kind before any member had come
+    before: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAccepted:
+    """The event that filter has let a pod go to its planned node.
+
+    The scheduler counts the pod there from now on.
+    """
+
+    uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +197,18 @@ class Ticked:
 
 JobEvent = JobPlanned | PlanFailed | PlanBroken | SeenInVolcano
 VolcanoEvent = Allocated | Returned
-PodEvent = BindAbandoned | Bound | BindFailed | MemberRemoved | NodeNotOffered
+OfferEvent = NodeNotOffered | NodeAccepted
+PodEvent = BindAbandoned | Bound | BindFailed | MemberRemoved
 
-Event = JobEvent | VolcanoEvent | PodEvent | BindArrived | FollowerArrived | Ticked
+Event = (
+    JobEvent
+    | VolcanoEvent
+    | OfferEvent
+    | PodEvent
+    | BindArrived
+    | FollowerArrived
+    | Ticked
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

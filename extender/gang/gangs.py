@@ -15,6 +15,7 @@ from extender.gang.membership import AbsentMember, Member, Membership, SizeSourc
 from extender.gang.needed_members import Needed
 from extender.gang.size import Number, Size, whole
 from extender.gang.stages import Stages
+from scheduler_core.placement.siblings import Cap
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
 
@@ -35,6 +36,17 @@ class Phase(StrEnum):
     RESERVED = "planned"
     #: binds are released, or a member was bound before
     BINDING = "being bound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """A list of nodes without the planned node of a pod."""
+
+    offered: frozenset[str]
+    #: nodes that are missing, of those offered before a member had come
+    withheld: frozenset[str]
+    #: (kind, node) of the members that have come, or have a node
+    come: tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,10 +80,20 @@ class JobPlan:
     failures: int = 0
     #: earliest time of the next plan
     again_s: float = 0.0
-    #: {node: until when plans avoid it}
-    avoid: dict[str, float] = field(default_factory=dict)
-    #: members whose planned node was missing once from a list of one node
-    unoffered: set[str] = field(default_factory=set)
+    #: {(kind, node that the scheduler refused to it): until when plans avoid it}
+    refused: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: pairs of kinds that the scheduler has not let onto one node
+    apart: set[tuple[str, str]] = field(default_factory=set)
+    #: nodes onto which it has let no more pods of a kind together
+    caps: dict[Cap, None] = field(default_factory=dict)
+    #: members that filter has let go to their planned node
+    accepted: set[str] = field(default_factory=set)
+    #: {uid: what is to be learnt if it does not come in time}
+    misses: dict[str, Miss] = field(default_factory=dict)
+    #: when its chips were reserved
+    planned_s: float = 0.0
+    #: (end, seconds) of the plans of the last hour that the scheduler did not follow
+    vain: list[tuple[float, float]] = field(default_factory=list)
     #: whether its binds wait for each other here; under Volcano they do not
     is_gated: bool = True
     #: since when it is complete and does not fit; None otherwise
@@ -102,6 +124,10 @@ class Gang:
     absent: set[str] = field(default_factory=set)
     #: UIDs of its pods without NPUs
     others: set[str] = field(default_factory=set)
+    #: {kind: UIDs of the members with these demands}
+    kinds: dict[str, set[str]] = field(default_factory=dict)
+    #: {uid: node} of the members that have one and have not succeeded
+    nodes: dict[str, str] = field(default_factory=dict)
     #: None: unknown
     size: Size | None = None
     #: why the size is unknown; "" while it is being read
@@ -323,6 +349,44 @@ class Gang:
         return len(self.members.keys() - self.bound - self.absent)
 
     @property
+    def waiting_kinds(self) -> dict[str, str]:
+        """{kind: name of one of its members without a node}, without other kinds."""
+        examples: dict[str, str] = {}
+        for kind, uids in self.kinds.items():
+            waiting = (u for u in uids if u not in self.bound and u not in self.absent)
+            uid = next(waiting, None)
+            if uid is not None:
+                examples[kind] = self.members[uid].name
+        return examples
+
+    def find_unoffered(self, offered: Collection[str]) -> str:
+        """Return the name of a member for whose kind a plan waits; "" if none does.
+
+        A kind of members that the job can do without is not awaited, unless all
+        members without a node are of such kinds.
+
+        Args:
+            offered: Kinds to which the scheduler has offered nodes.
+        """
+        waiting = self.waiting_kinds
+        kinds = waiting.keys() - offered
+        if kinds and kinds < waiting.keys():
+            kinds &= self._needed_kinds
+        return min((waiting[kind] for kind in kinds), default="")
+
+    @property
+    def _needed_kinds(self) -> set[str]:
+        """Kinds of the unbound members without which the job cannot run."""
+        if not self.lacks_members:
+            return set()
+        need = self.order_by_need([("", absent.role) for absent in self.awaited])
+        return {self.kind_of(uid) for uid in need.uids[: need.least] if uid}
+
+    def kind_of(self, uid: str) -> str:
+        """Return the kind of a member."""
+        return self.members[uid].demands.kind
+
+    @property
     def has_bound(self) -> bool:
         """Whether a member has a node or has succeeded, and is not being deleted."""
         return not self.bound <= self.ending
@@ -422,13 +486,15 @@ class Gangs:
         #: {uid: job}
         self.job_of: dict[str, str] = {}
         self.stages = Stages()
+        #: jobs that may have refused nodes in their plan
+        self.refused_jobs: set[str] = set()
 
     def gang_of(self, uid: str) -> Gang | None:
         """Return the job of a pod if the job is planned as a whole; None otherwise."""
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
 
-    def put(
+    def put(  # noqa: PLR0913  # what a pod shows
         self,
         uid: str,
         member: Member,
@@ -437,6 +503,7 @@ class Gangs:
         succeeded: bool,
         ending: bool,
         now_s: float,
+        node: str = "",
     ) -> bool:
         """Add a pod to its job, or replace its entry there.
 
@@ -449,8 +516,15 @@ class Gangs:
             succeeded: Whether the pod has succeeded. It is not missing once deleted.
             ending: Whether the pod is terminating.
             now_s: Seconds since the epoch.
+            node: Name of its node; "" if it has none.
         """
         gang = self._gang(uid, member.membership.job)
+        _drop_kind(gang, uid)
+        gang.kinds.setdefault(member.demands.kind, set()).add(uid)
+        if node and not succeeded:
+            gang.nodes[uid] = node
+        else:
+            gang.nodes.pop(uid, None)
         is_absent = ending or member.is_gated
         is_news = uid not in gang.members or is_absent is not (uid in gang.absent)
         if is_news and not is_absent:
@@ -496,11 +570,14 @@ class Gangs:
         gang = self.jobs.get(job)
         if gang is None:
             return
+        _drop_kind(gang, uid)
         member = gang.members.pop(uid, None)
         if member is not None and uid in gang.succeeded:
             gang.collected[member.name] = member.membership.place
+        gang.nodes.pop(uid, None)
         gang.plan.places.pop(uid, None)
-        gang.plan.unoffered.discard(uid)
+        gang.plan.accepted.discard(uid)
+        gang.plan.misses.pop(uid, None)
         for uids in (
             gang.bound,
             gang.succeeded,
@@ -538,12 +615,41 @@ class Gangs:
         gang.problem = "" if size is not None else problem
         return is_changed
 
+    def note_refusals(self) -> None:
+        """Find out which jobs have refused nodes."""
+        self.refused_jobs = {
+            gang.job for gang in self.jobs.values() if gang.plan.refused
+        }
+
+    def forget_refusals(self, node: str) -> None:
+        """Let plans use a node again that has changed, for all kinds of all jobs."""
+        for job in tuple(self.refused_jobs):
+            gang = self.jobs.get(job)
+            if gang is not None:
+                gang.plan.refused = {
+                    place: until_s
+                    for place, until_s in gang.plan.refused.items()
+                    if place[1] != node
+                }
+            if gang is None or not gang.plan.refused:
+                self.refused_jobs.discard(job)
+
     def _gang(self, uid: str, job: str) -> Gang:
         self.job_of[uid] = job
         gang = self.jobs.get(job)
         if gang is None:
             gang = self.jobs[job] = Gang(job=job, size=self.stages.size_of(job))
         return gang
+
+
+def _drop_kind(gang: Gang, uid: str) -> None:
+    """Remove a member from the members of its kind."""
+    member = gang.members.get(uid)
+    uids = gang.kinds.get(member.demands.kind) if member is not None else None
+    if member is not None and uids is not None:
+        uids.discard(uid)
+        if not uids:
+            del gang.kinds[member.demands.kind]
 
 
 def _stated_size(membership: Membership) -> Size | None:

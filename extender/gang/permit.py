@@ -50,7 +50,10 @@ The table gives the next phase and the effects for the main events:
 
 The names in backticks in the table are fields of `gang.events.Limits`. MemberRemoved
 and NodeNotOffered have no effect for a pod without a planned node. NodeNotOffered with
-`of_one` has an effect only from the second time on.
+`of_one` is remembered until the gate's time is over.
+
+A pod that is not offered its planned node, or does not come in time, teaches the next
+plans (`learning`).
 
 `step` changes the jobs and nothing else, and returns effects. `dispatch.Router` says
 who carries them out.
@@ -60,6 +63,7 @@ import zlib
 from collections.abc import Iterator
 from typing import assert_never
 
+from extender.gang import learning
 from extender.gang.events import (
     Allocated,
     BindAbandoned,
@@ -75,7 +79,9 @@ from extender.gang.events import (
     JobPlanned,
     Limits,
     MemberRemoved,
+    NodeAccepted,
     NodeNotOffered,
+    OfferEvent,
     PlanBroken,
     PlanFailed,
     PodEvent,
@@ -106,31 +112,25 @@ def step(
         now_s: Seconds since the epoch.
     """
     if isinstance(event, Ticked):
-        return tuple(
+        effects = tuple(
             effect
             for gang in list(gangs.jobs.values())
             for effect in _ticked(gang, now_s, limits)
         )
+        gangs.note_refusals()
+        return effects
     if isinstance(event, JobEvent):
         gang = gangs.jobs.get(event.job)
         return tuple(_of_job(gang, event, now_s, limits)) if gang else ()
     gang = gangs.gang_of(event.uid)
     if isinstance(event, BindArrived):
         return tuple(_came(gang, event, now_s, limits))
-    return tuple(_of_member(gang, event, now_s, limits)) if gang else ()
-
-
-def _of_member(
-    gang: Gang,
-    event: PodEvent | VolcanoEvent | FollowerArrived,
-    now_s: float,
-    limits: Limits,
-) -> Effects:
-    if isinstance(event, FollowerArrived):
-        return _place_follower(gang, event, now_s, limits)
-    if isinstance(event, VolcanoEvent):
-        return _of_volcano(gang, event, now_s, limits)
-    return _of_pod(gang, event, now_s, limits)
+    if gang is None:
+        return ()
+    effects = tuple(_of_member(gang, event, now_s, limits))
+    if gang.plan.refused:
+        gangs.refused_jobs.add(gang.job)
+    return effects
 
 
 def _of_job(gang: Gang, event: JobEvent, now_s: float, limits: Limits) -> Effects:
@@ -143,7 +143,9 @@ def _of_job(gang: Gang, event: JobEvent, now_s: float, limits: Limits) -> Effect
             plan.followers_until_s = now_s + limits.followers_s
             plan.until_s = now_s + limits.plan_s
             plan.waits_s, plan.text = None, ""
-            plan.unoffered.clear()
+            plan.planned_s = now_s
+            plan.accepted.clear()
+            plan.misses.clear()
             plan.is_part_reported = plan.is_part_reported and gang.has_bound
             yield WakeScheduler()
         case PlanFailed(text=text):
@@ -201,6 +203,25 @@ def _release_all(gang: Gang, now_s: float) -> Effects:
     yield ReleaseBinds(job=gang.job, calls=calls)
 
 
+def _of_member(
+    gang: Gang,
+    event: VolcanoEvent | OfferEvent | FollowerArrived | PodEvent,
+    now_s: float,
+    limits: Limits,
+) -> Effects:
+    match event:
+        case Allocated() | Returned():
+            yield from _of_volcano(gang, event, now_s, limits)
+        case NodeNotOffered():
+            yield from _missed(gang, event, now_s, limits)
+        case FollowerArrived():
+            yield from _place_follower(gang, event, now_s, limits)
+        case NodeAccepted(uid=uid):
+            learning.record_acceptance(gang, uid)
+        case _:
+            yield from _of_pod(gang, event, now_s, limits)
+
+
 def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     match event:
@@ -213,19 +234,13 @@ def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effect
             yield from _go_on(gang, now_s)
         case BindFailed(uid=uid):
             plan.open_binds.discard(uid)
-            if (
-                plan.phase is Phase.BINDING
-                and not plan.open_binds
-                and not gang.has_bound
-            ):
+            if _has_none_bound(gang):
                 # no pod was bound: all binds must arrive again
                 plan.phase = Phase.RESERVED
                 plan.until_s = now_s + limits.plan_s
             yield WakeScheduler()
         case MemberRemoved(uid=uid):
             yield from _lost(gang, uid)
-        case NodeNotOffered():
-            yield from _missed(gang, event, now_s, limits)
         case _:
             assert_never(event)
 
@@ -241,11 +256,7 @@ def _of_volcano(
             plan.open_binds.add(uid)
         case Returned(uid=uid):
             plan.open_binds.discard(uid)
-            if (
-                plan.phase is Phase.BINDING
-                and not plan.open_binds
-                and not gang.has_bound
-            ):
+            if _has_none_bound(gang):
                 # Volcano's other plugins have reasons that we do not know: pause.
                 yield from _void(gang, "Volcano did not find places for all its pods")
                 _back_off(gang, now_s, limits)
@@ -316,11 +327,11 @@ def _missed(gang: Gang, event: NodeNotOffered, now_s: float, limits: Limits) -> 
     uid = event.uid
     if uid not in plan.places:
         return
-    if event.of_one and uid not in plan.unoffered:
-        plan.unoffered.add(uid)
+    learning.record_miss(gang, event)
+    if event.of_one:
         return
     node = plan.places[uid]
-    plan.avoid[node] = now_s + limits.avoid_s
+    learning.learn(gang, uid, now_s, limits)
     if plan.phase is Phase.BINDING:
         del plan.places[uid]
         yield Unreserve(kept_for=(uid,))
@@ -334,6 +345,7 @@ def _missed(gang: Gang, event: NodeNotOffered, now_s: float, limits: Limits) -> 
         plan.failures += 1
     else:
         _back_off(gang, now_s, limits)
+    learning.count_vain(gang, now_s, limits)
 
 
 #: Times in a row that a job is planned again without a pause after NodeNotOffered.
@@ -342,7 +354,7 @@ _UNPAUSED_PLANS = 3
 
 def _ticked(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
-    plan.avoid = {node: end for node, end in plan.avoid.items() if now_s < end}
+    plan.refused = {place: end for place, end in plan.refused.items() if now_s < end}
     yield from _follow(gang, now_s, limits)
     if gang.settled_s and now_s >= gang.settled_s:
         gang.settled_s = 0.0
@@ -361,9 +373,9 @@ def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     absent = [uid for uid in plan.places if uid not in plan.waiting_calls]
     arrived, total = len(plan.waiting_calls), len(plan.places)
+    for uid in absent:
+        learning.learn(gang, uid, now_s, limits)
     if arrived:
-        for uid in absent:
-            plan.avoid[plan.places[uid]] = now_s + limits.avoid_s
         names = gang.format_names(absent)
         text = (
             f"{arrived} of {total} pods of the job were ready to be bound within "
@@ -374,6 +386,7 @@ def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
         text = f"no pod of the job was to be bound within {limits.plan_s:g} s"
     yield from _void(gang, text)
     _back_off(gang, now_s, limits)
+    learning.count_vain(gang, now_s, limits)
 
 
 def _in_part(gang: Gang, now_s: float, limits: Limits) -> Effects:
@@ -469,7 +482,6 @@ def _void(gang: Gang, text: str) -> Effects:
     places, plan.places = plan.places, {}
     followers, plan.followers = plan.followers, {}
     plan.open_binds.clear()
-    plan.unoffered.clear()
     for call in waiting_calls.values():
         yield RefuseBind(call=call, text=text)
     if places or followers:

@@ -5,7 +5,7 @@ one of them does not fit, none of them fits until the cache changes. So the refu
 the first job is stored and given to the others, which are not planned.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from extender.cache.requests import Resources
@@ -50,10 +50,13 @@ class CandidateNodes:
     """
 
     def __init__(self) -> None:
-        #: {job: nodes last offered to its pods}
-        self._names: dict[str, tuple[str, ...]] = {}
-        #: {nodes: their first list}; the same nodes are offered in other orders
-        self._lists: dict[frozenset[str], tuple[str, ...]] = {}
+        #: {job: {kind: nodes last offered to its pods of this kind}}
+        self._names: dict[str, dict[str, frozenset[str]]] = {}
+        #: jobs that wait for a plan
+        self._waiting: dict[str, None] = {}
+        #: {nodes: (the first equal set, their first list)}; the same nodes are offered
+        #: in other orders
+        self._lists: dict[frozenset[str], tuple[frozenset[str], tuple[str, ...]]] = {}
         #: {job: version on which it was refused}
         self._refused_at: dict[str, Version] = {}
         self._version: Version = (-1, -1)
@@ -61,29 +64,52 @@ class CandidateNodes:
         self._refusals: dict[Question, Refusal] = {}
 
     @property
-    def jobs(self) -> list[str]:
+    def all_jobs(self) -> list[str]:
         """Return the keys of the jobs that have candidate nodes."""
         return list(self._names)
 
+    @property
+    def jobs(self) -> list[str]:
+        """Return the keys of the jobs that have candidate nodes and wait for a plan."""
+        return list(self._waiting)
+
+    def of_kinds(self, job: str) -> Mapping[str, frozenset[str]]:
+        """Return {kind: nodes that were offered to it most recently} of a job."""
+        return self._names.get(job, {})
+
     def get(self, job: str) -> tuple[str, ...]:
-        """Return the nodes that were offered to a job most recently.
+        """Return the nodes that were offered to any kind of a job most recently.
 
         They are in any order. Empty if no nodes are stored for the job.
         """
-        return self._names.get(job, ())
+        lists = tuple(dict.fromkeys(self.of_kinds(job).values()))
+        if len(lists) > 1:
+            return tuple(frozenset.union(*lists))
+        return self._lists[lists[0]][1] if lists else ()
 
-    def put(self, job: str, names: Sequence[str]) -> None:
-        """Store the nodes offered to a job, in place of those stored before.
+    def put(self, job: str, kind: str, names: Sequence[str]) -> None:
+        """Store the nodes offered to a kind of a job, in place of those before.
 
         Args:
             names: Names of the nodes. To save memory, jobs with the same nodes share
                 one tuple.
         """
-        self._names[job] = self._lists.setdefault(frozenset(names), tuple(names))
+        nodes = frozenset(names)
+        known = self._lists.get(nodes)
+        if known is None:
+            known = self._lists[nodes] = nodes, tuple(names)
+        self._names.setdefault(job, {})[kind] = known[0]
+
+    def wait(self, job: str) -> None:
+        """Mark a job as waiting for a plan."""
+        self._waiting[job] = None
 
     def drop(self, job: str) -> None:
-        """Remove the candidate nodes of a job that no longer waits for a plan."""
-        self._names.pop(job, None)
+        """Mark a job as no longer waiting for a plan; its candidate nodes stay.
+
+        If its plan fails, the job is planned again without a question about each kind.
+        """
+        self._waiting.pop(job, None)
 
     def record_refusal(
         self, job: str, question: Question | None, refusal: Refusal, version: Version
@@ -115,8 +141,9 @@ class CandidateNodes:
         Refusals stored by question stay, since other jobs may have the same question.
         """
         self._names = {job: n for job, n in self._names.items() if job in jobs}
+        self._waiting = {job: None for job in self._waiting if job in jobs}
         self._refused_at = {
             job: n for job, n in self._refused_at.items() if job in jobs
         }
-        used_ids = {id(names) for names in self._names.values()}
-        self._lists = {key: n for key, n in self._lists.items() if id(n) in used_ids}
+        used = {nodes for lists in self._names.values() for nodes in lists.values()}
+        self._lists = {nodes: n for nodes, n in self._lists.items() if nodes in used}

@@ -26,6 +26,7 @@ def plan_most(
     gang: Gang,
     pods: Mapping[str, NpuPod],
     followers: Mapping[str, Follower],
+    without: Collection[str],
     plan_without: Callable[[Collection[str]], Outcome],
 ) -> Outcome:
     """Return the plan of a job with as many pods as fit; or why too few fit.
@@ -34,7 +35,8 @@ def plan_most(
         gang: The job. The pods that it needs exist.
         pods: {UID: pod}.
         followers: {UID: member without a pod}, which the plan is to have as well.
-        plan_without: Plans all unbound members but those with the given UIDs.
+        without: UIDs of unbound members that no plan has.
+        plan_without: Plans all other unbound members but those with the given UIDs.
 
     Returns:
         The refusal is that of the fewest pods that the job may have.
@@ -50,17 +52,18 @@ def plan_most(
     need = gang.order_by_need(roles)
     chips = {uid: follower.pod.total for uid, follower in followers.items()}
     chips |= {uid: pods[uid].total for uid in gang.members if uid in pods}
+    uids = [uid for uid in need.uids if uid not in without]
     counts = [
         count
-        for count in _legal_counts(gang, chips, need.uids)
-        if need.least <= count < len(need.uids)
+        for count in _legal_counts(gang, chips, uids)
+        if need.least <= count < len(uids)
     ]
     if not counts:
         return outcome
     tried: dict[int, Outcome] = {}
 
     def fails(count: int) -> bool:
-        tried[count] = plan_without(need.uids[count:])
+        tried[count] = plan_without(uids[count:])
         return isinstance(tried[count], Refusal)
 
     least, *more = counts

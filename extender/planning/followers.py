@@ -49,7 +49,8 @@ def followers_of(gang: Gang) -> dict[str, Follower]:
 
 def _read_template(gang: Gang, template: Mapping[str, object]) -> Follower | None:
     """Return what a template's pods ask for; None if it cannot be read."""
-    change = decode.template_change(template)
+    _, namespace, _ = gang.job.split("/", 2)
+    change = decode.template_change(template, namespace)
     if change is None or change.member is None:
         return None
     priority = max(member.priority for member in gang.members.values())

@@ -22,6 +22,7 @@ from extender.gang.membership import Member as GangMember
 from extender.planning import elastic
 from extender.planning.candidates import Question
 from extender.planning.followers import Follower, followers_of
+from extender.planning.offered_nodes import OfferedNodes, kinds_of
 from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import capacity, claim
 from scheduler_core.index.queries import NodeIndex
@@ -36,6 +37,7 @@ from scheduler_core.placement.gang_query import Member
 from scheduler_core.placement.job import Terms
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.placement.overlay import Overlay
+from scheduler_core.placement.siblings import NOTHING_LEARNT, Learnt, Siblings
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import JobRule, Product, distributed
 from scheduler_core.products.lookup import SP_BLOCK
@@ -90,11 +92,12 @@ class _PlanInput:
     followers: Mapping[str, Follower]
     #: whether the job is a single pod that asks for leaf switches
     is_one: bool
-
-    def member(self, pod: NpuPod) -> GangMember:
-        """Return a pod of the job as a member of it."""
-        follower = self.followers.get(pod.uid)
-        return self.gang.members[pod.uid] if follower is None else follower.member
+    #: {UID of each of its pods: member}
+    members: Mapping[str, GangMember]
+    #: nodes that any of its pods may have
+    names: Sequence[str]
+    #: which nodes its pods may have and share; None is all of `names`
+    siblings: Siblings | None
 
 
 def plan(  # noqa: PLR0913  # what a plan depends on
@@ -106,6 +109,8 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     view: ClusterView | None = None,
     *,
     until_s: float = 0.0,
+    lists: Mapping[str, frozenset[str]] | None = None,
+    learnt: Learnt = NOTHING_LEARNT,
 ) -> tuple[Reservation, ...] | Refusal:
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
@@ -119,25 +124,41 @@ def plan(  # noqa: PLR0913  # what a plan depends on
             reservation is this time or later.
         view: An overlay on `cache`, to plan as if pods were gone; None is the cache.
         until_s: End of the reservations, in seconds since the epoch.
+        lists: {kind of its members: nodes that are offered to it}; None is all of
+            `names`. Members of a kind without an entry are left out.
+        learnt: Demands of its pods that they do not say.
 
     Returns:
         Reservations ordered by the rank of their pods; or why not all pods fit.
     """
     followers = followers_of(gang)
+    offered = OfferedNodes(names=names, lists=lists or {}, learnt=learnt)
+    without = offered.leave_out(gang)
+    if followers:
+        offered = offered.with_followers([f.member for f in followers.values()])
 
     def plan_without(left_out: Collection[str]) -> tuple[Reservation, ...] | Refusal:
-        planned = {uid: f for uid, f in followers.items() if uid not in left_out}
-        job = _read_job(cache, gang, topology, view, left_out, planned)
-        return job if isinstance(job, Refusal) else _plan(job, names, now_ns, until_s)
+        job = _read_job(
+            cache,
+            gang,
+            topology,
+            view,
+            offered=offered,
+            left_out=without.union(left_out),
+            followers={u: f for u, f in followers.items() if u not in left_out},
+        )
+        return job if isinstance(job, Refusal) else _plan(job, now_ns, until_s)
 
-    return elastic.plan_most(gang, cache.pods, followers, plan_without)
+    return elastic.plan_most(gang, cache.pods, followers, without, plan_without)
 
 
-def _read_job(  # what a plan depends on
+def _read_job(  # noqa: PLR0913  # what a plan depends on
     cache: Cache,
     gang: Gang,
     topology: TopologySnapshot,
     view: ClusterView | None,
+    *,
+    offered: OfferedNodes,
     left_out: Collection[str],
     followers: Mapping[str, Follower],
 ) -> _PlanInput | Refusal:
@@ -149,25 +170,28 @@ def _read_job(  # what a plan depends on
     """
     without = gang.absent.union(left_out)
     uids = [uid for uid in gang.members if uid not in without]
-    members = map(cache.pods.get, sorted(uids, key=gang.rank_key))
-    pods = [pod for pod in members if pod is not None and not pod.terminal]
-    pods += [follower.pod for follower in followers.values()]
+    existing = map(cache.pods.get, sorted(uids, key=gang.rank_key))
+    pods = [pod for pod in existing if pod is not None and not pod.terminal]
+    members: Mapping[str, GangMember] = gang.members
+    if followers:
+        pods += [follower.pod for follower in followers.values()]
+        members = gang.members | {u: f.member for u, f in followers.items()}
     unbound = [pod for pod in pods if pod.uid not in gang.bound]
     resources = sorted({pod.shape.resource for pod in pods})
     if len(resources) > 1:
-        kinds = " and ".join(resources)
-        return refuse_for_job(f"a job gets NPUs of one kind, its pods ask for {kinds}")
+        named = " and ".join(resources)
+        return refuse_for_job(f"a job gets NPUs of one kind, its pods ask for {named}")
+    places = {
+        pod.name: _present_place(cache, pod) for pod in pods if pod.uid in gang.bound
+    }
+    kinds = kinds_of(gang, pods, members)
     return _PlanInput(
         cache=cache,
         view=cache if view is None else view,
         gang=gang,
         topology=topology,
         pods=pods,
-        places={
-            pod.name: _present_place(cache, pod)
-            for pod in pods
-            if pod.uid in gang.bound
-        },
+        places=places,
         unbound=unbound,
         requests=[
             followers[pod.uid].ask
@@ -177,15 +201,18 @@ def _read_job(  # what a plan depends on
         ],
         followers=followers,
         is_one=gang.is_one and len(pods) == 1,
+        members=members,
+        names=offered.names_of(kinds),
+        siblings=offered.group(pods, kinds, members, places),
     )
 
 
 def _plan(
-    job: _PlanInput, names: Sequence[str], now_ns: int, until_s: float
+    job: _PlanInput, now_ns: int, until_s: float
 ) -> tuple[Reservation, ...] | Refusal:
     first: Refusal | None = None
-    for row in _product_rows(job, names):
-        placement = _place_by_row(job, row, names)
+    for row in _product_rows(job):
+        placement = _place_by_row(job, row)
         if not isinstance(placement, Refusal):
             return _reservations(job, placement, now_ns, until_s)
         first = first or placement
@@ -230,11 +257,11 @@ def _present_place(cache: Cache, pod: NpuPod) -> Placement:
     return Placement(node=pod.node, chips=chips.ids_of(mask), reason="")
 
 
-def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
+def _product_rows(job: _PlanInput) -> list[Product]:
     """Return the product rows by which to plan a job, in the order to try them.
 
     A job that decides its row (`lookup.resolve_job`) gets only this row, or no row if
-    none can serve it. Any other job gets the rows of the nodes `names`, sorted by key.
+    none can serve it. Any other job gets the rows of its nodes, sorted by key.
     """
     first_pod = job.pods[0]
     traits = job.gang.members[first_pod.uid].traits
@@ -242,13 +269,11 @@ def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
     if not isinstance(product, str):
         return [] if product is None else [product]
     nodes_by_name = job.view.index.nodes(product)
-    rows = {nodes_by_name[name].product for name in names if name in nodes_by_name}
+    rows = {nodes_by_name[name].product for name in job.names if name in nodes_by_name}
     return sorted(rows, key=lambda row: row.key)
 
 
-def _place_by_row(
-    job: _PlanInput, row: Product, names: Sequence[str]
-) -> tuple[Placement, ...] | Refusal:
+def _place_by_row(job: _PlanInput, row: Product) -> tuple[Placement, ...] | Refusal:
     """Return node and chips for each unbound pod of a job, or why the pods do not fit.
 
     The result may also have the bound pods, with the nodes that they have. Uses only
@@ -260,7 +285,7 @@ def _place_by_row(
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
     size = min(pod.total for pod in distinct_pods)
     survey = job.view.index.survey(
-        row, size, names, avoid=avoid, in_network=not job.is_one
+        row, size, job.names, avoid=avoid, in_network=not job.is_one
     )
     able_names = [*survey.best, *survey.worse]
     largest = max(pod.total for pod in distinct_pods)
@@ -318,6 +343,7 @@ def _place_in_core(
         ),
         names=names,
         places=job.places | unplaced if job.places else None,
+        siblings=job.siblings,
     )
     if isinstance(placement, JobPlacement) and any(
         place.pod in job.places and place.node != job.places[place.pod].node
@@ -339,7 +365,9 @@ def _place_unbound(
         for rank, pod in _number_pods(job)
         if pod.uid not in job.gang.bound
     ]
-    return gang_placement.plan(distributed(row), members, index, names=names)
+    return gang_placement.plan(
+        distributed(row), members, index, names=names, siblings=job.siblings
+    )
 
 
 def _number_pods(job: _PlanInput) -> Iterator[tuple[int, NpuPod]]:
@@ -348,7 +376,7 @@ def _number_pods(job: _PlanInput) -> Iterator[tuple[int, NpuPod]]:
     A pod that states its rank keeps it. The others get the smallest ranks that no pod
     states, in the order of `job.pods`.
     """
-    ranks = {pod.uid: job.member(pod).membership.rank for pod in job.pods}
+    ranks = {pod.uid: job.members[pod.uid].membership.rank for pod in job.pods}
     stated = set(ranks.values())
     others = (number for number in count() if number not in stated)
     for pod in job.pods:
@@ -464,7 +492,7 @@ def _annotations(
         return claim.alone(resource_state, pod) | job_annotations.render(
             Marks(leaf=leaf)
         )
-    member = job.member(pod)
+    member = job.members[pod.uid]
     rank = job_rules.choose_rank_annotation(
         place.rank,
         annotation=member.traits.annotations.get(job_annotations.RANK_INDEX, ""),

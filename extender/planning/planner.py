@@ -6,12 +6,18 @@ plan and its reservations, so no other plan can take the same chips.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
 from extender.cache.cache import Cache
-from extender.cache.events import Effect, Ended, JobReserved, ReservationEnded
+from extender.cache.events import (
+    Effect,
+    Ended,
+    JobReserved,
+    ReservationEnded,
+    ReservationsSwapped,
+)
 from extender.cache.reservations import REVIEW_S, Reservation
 from extender.clocks import Clock
 from extender.dispatch import Apply
@@ -28,6 +34,9 @@ from extender.planning.plan import TopologySnapshot
 from extender.refusals import READING, Refusal, kept_for_others, refuse_for_job
 from extender.scheduling import node_filter
 from extender.scheduling.node_filter import FilterResult
+from scheduler_core.placement.siblings import NOTHING_LEARNT, Learnt
+from scheduler_core.products.lookup import SP_BLOCK
+from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
@@ -109,23 +118,77 @@ class Planner:
         self._find_place(gang, pod, names)
         planned = self._cache.reservation(pod.uid)
         if planned is None:
-            why = node_filter.why_unplanned(gang)
-            return node_filter.refuse_unplanned(self._cache, pod, names, why)
-        return node_filter.accept_only(planned.node, names)
+            return self._refuse_unplanned(gang, pod, names)
+        result = node_filter.accept_only(planned.node, names)
+        if result.fitting and pod.uid not in gang.plan.accepted:
+            self._apply(gang_events.NodeAccepted(uid=pod.uid))
+        return result
+
+    def _refuse_unplanned(
+        self, gang: Gang, pod: NpuPod, names: Sequence[str]
+    ) -> FilterResult:
+        unasked = self._why_unasked(gang)
+        if unasked is not None:
+            return node_filter.refuse_all(unasked, names)
+        why = node_filter.why_unplanned(gang)
+        return node_filter.refuse_unplanned(self._cache, pod, names, why)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
         """Plan the job of `pod` unless its plan gives `pod` one of the nodes `names`.
 
-        If the plan gives `pod` a different node, the event `NodeNotOffered` is first
-        applied to the job. If this event does not end the plan, no new plan is made.
+        If the plan gives `pod` a different node, another member may take it (`_swap`).
+        Else the event `NodeNotOffered` is first applied to the job, unless the list has
+        one node only: kube-scheduler asks about a nominated node alone. If this event
+        does not end the plan, no new plan is made.
         """
         planned = self._cache.reservation(pod.uid)
         if planned is not None and planned.node not in names:
-            self._apply(gang_events.NodeNotOffered(uid=pod.uid, of_one=len(names) == 1))
-        if pod.uid not in gang.plan.places:
-            self.offer(gang, names)
+            if self._swap(gang, pod, names):
+                return
+            lists = self._candidates.of_kinds(gang.job)
+            self._apply(
+                gang_events.NodeNotOffered(
+                    uid=pod.uid,
+                    of_one=len(names) == 1,
+                    offered=frozenset(names),
+                    before=lists.get(gang.kind_of(pod.uid), frozenset()),
+                )
+            )
+            if pod.uid not in gang.plan.places:
+                self._plan_if_asked(gang)
+        elif pod.uid not in gang.plan.places:
+            self.offer(gang, names, pod.uid)
 
-    def offer(self, gang: Gang, names: Sequence[str]) -> None:
+    def _swap(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> bool:
+        """Give a pod the planned node of a member that has not come; return whether so.
+
+        The member is of the same kind and shape, and gets the node of the pod. Where a
+        spread is demanded, the order in which the scheduler asks decides which node it
+        offers. Under leaf switches and in SuperPoDs, the rank of a pod decides.
+        """
+        member = gang.members[pod.uid]
+        if gang.plan.phase is not Phase.RESERVED or (
+            len(names) > 1 and not member.demands.spreads
+        ):
+            return False
+        if SP_BLOCK in member.traits.annotations or asks_leaves(member.traits.labels):
+            return False
+        offered = set(names)
+        ask = self._cache.requests.ask
+        for uid, node in gang.plan.places.items():
+            if (
+                node in offered
+                and uid not in gang.plan.accepted
+                and uid not in gang.plan.waiting_calls
+                and gang.kind_of(uid) == member.demands.kind
+                and self._cache.pods[uid].shape == pod.shape
+                and ask(uid) == ask(pod.uid)
+            ):
+                self._apply(ReservationsSwapped(uid=pod.uid, other_uid=uid))
+                return True
+        return False
+
+    def offer(self, gang: Gang, names: Sequence[str], uid: str = "") -> None:
         """Plan a job, but first the waiting jobs that are ahead of it.
 
         Reserves the chips of each plan. A job is ahead if it has a higher priority, or
@@ -138,16 +201,38 @@ class Planner:
           is not Volcano.
         - `gang` runs with the pods that it needs, and nothing has changed since more of
           them did not fit these nodes.
+        - The scheduler has offered no nodes yet to a kind of members that `gang` needs.
+
+        Args:
+            uid: Member to which the nodes are offered; "" for all members.
         """
         if not self._is_due(gang):
             return
-        before = self._candidates.get(gang.job)
-        self._candidates.put(gang.job, names)
-        is_known = before is self._candidates.get(gang.job) and (
+        before = dict(self._candidates.of_kinds(gang.job))
+        for kind in (gang.kind_of(uid),) if uid else tuple(gang.kinds):
+            self._candidates.put(gang.job, kind, names)
+        is_known = before == self._candidates.of_kinds(gang.job) and (
             self._candidates.was_tried(gang.job, self._cache.version)
         )
         if not is_known or gang.lacks_members:
-            self._plan_in_order(gang)
+            self._plan_if_asked(gang)
+
+    def _plan_if_asked(self, gang: Gang) -> None:
+        if self._is_due(gang):
+            self._candidates.wait(gang.job)
+            if self._why_unasked(gang) is None:
+                self._plan_in_order(gang)
+
+    def _why_unasked(self, gang: Gang) -> Refusal | None:
+        """Return that a kind that a job needs has no nodes; None if each has."""
+        lists = self._candidates.of_kinds(gang.job)
+        if lists.keys() >= gang.kinds.keys():
+            return None
+        name = gang.find_unoffered(lists.keys())
+        if not name:
+            return None
+        text = f"its job waits until the scheduler finds nodes for {name} as well"
+        return refuse_for_job(text)
 
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> Refusal | None:
         """Return why a job's unbound pods do not fit the nodes; None if they fit.
@@ -224,7 +309,11 @@ class Planner:
         ]
         for _, gang_ahead in sorted(gangs_ahead, key=itemgetter(0)):
             was_tried = self._candidates.was_tried(gang_ahead.job, self._cache.version)
-            if not was_tried and self._is_due(gang_ahead):
+            if (
+                not was_tried
+                and self._is_due(gang_ahead)
+                and self._why_unasked(gang_ahead) is None
+            ):
                 self._plan(gang_ahead)
         if gang.plan.phase is not Phase.RESERVED:
             self._plan(gang)
@@ -287,26 +376,31 @@ class Planner:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
         A refusal stored for the same question and version of the cache is returned
-        without a new plan. Nodes that plans of the job avoid for a while
-        (`gang.plan.avoid`) are used only if the job does not fit without them.
+        without a new plan. What the job has learnt (`_learnt`) counts as long as the
+        job fits so.
         """
         if question is not None:
             known = self._candidates.known_refusal(question, self._cache.version)
             if known is not None:
                 return known
         topology, now_ns = self._topology(gang), self._clock.now_ns()
-        plan_on = partial(
+        lists = self._candidates.of_kinds(gang.job)
+        plan_by = partial(
             plan.plan,
             self._cache,
             gang,
-            now_ns=now_ns,
-            topology=topology,
+            names,
+            now_ns,
+            topology,
             until_s=self._clock.now_s() + REVIEW_S,
+            lists=lists,
         )
-        preferred_names = exclude_names(names, gang.plan.avoid)
-        outcome = plan_on(preferred_names)
-        if isinstance(outcome, Refusal) and len(preferred_names) < len(names):
-            outcome = plan_on(names)
+        everything, *less = _learnt(gang)
+        outcome = plan_by(learnt=everything)
+        for learnt in less:
+            if not isinstance(outcome, Refusal):
+                break
+            outcome = plan_by(learnt=learnt)
         return outcome
 
     def _has_open_bind(self, gang: Gang) -> bool:
@@ -350,5 +444,29 @@ class Planner:
         }
         may_plan = postponed < self._postponed
         self._postponed = postponed
-        self._candidates.retain(gangs)
+        self._candidates.retain(
+            {
+                job
+                for job in self._candidates.all_jobs
+                if job in gangs and gangs[job].unbound_count
+            }
+        )
         return may_plan
+
+
+def _learnt(gang: Gang) -> Iterator[Learnt]:
+    """Yield what the scheduler has shown of a job: all of it, then less, then nothing.
+
+    What is in the way of siblings is given up before refused nodes are.
+    """
+    refused: dict[str, frozenset[str]] = {}
+    for kind, node in gang.plan.refused:
+        refused[kind] = refused.get(kind, frozenset()) | {node}
+    apart, caps = frozenset(gang.plan.apart), tuple(gang.plan.caps)
+    yield Learnt(apart=apart, caps=caps, refused=refused)
+    if apart or caps:
+        yield Learnt(refused=refused)
+    if refused and (apart or caps):
+        yield Learnt(apart=apart, caps=caps)
+    if refused:
+        yield NOTHING_LEARNT

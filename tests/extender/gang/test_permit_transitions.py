@@ -97,7 +97,7 @@ class State:
             (*sorted(gang.members), *sorted(gang.bound), *sorted(gang.absent)),
             (plan.phase, *plan.places, "|", *plan.followers),
             (*plan.waiting_calls, "|", *sorted(plan.open_binds)),
-            (plan.is_reported, plan.is_part_reported, *plan.unoffered),
+            (plan.is_reported, plan.is_part_reported, *sorted(plan.misses)),
             (plan.phase is Phase.RESERVED and plan.until_s > now_s),
             (plan.phase is Phase.BINDING and now_s - plan.open_s >= LIMITS.partial_s),
             (plan.failures > 0, plan.again_s > now_s),

@@ -115,8 +115,9 @@ def test_what_is_said_of_one_pod_by_name_is_said_of_no_other() -> None:
 
 def test_lists_of_the_same_nodes_are_kept_once() -> None:
     candidates = CandidateNodes()
-    candidates.put("a", ("n1", "n2"))
-    candidates.put("b", ("n2", "n1"))
+    candidates.put("a", "", ("n1", "n2"))
+    candidates.put("b", "", ("n2", "n1"))
+    candidates.wait("b")
     assert candidates.get("b") is candidates.get("a")
     candidates.retain({"b"})
     assert (candidates.jobs, candidates.get("b"), candidates.get("a")) == (
@@ -124,3 +125,21 @@ def test_lists_of_the_same_nodes_are_kept_once() -> None:
         ("n1", "n2"),
         (),
     )
+
+
+def test_each_kind_of_a_job_has_nodes_of_its_own() -> None:
+    candidates = CandidateNodes()
+    candidates.put("a", "one", ("n1", "n2"))
+    candidates.put("a", "two", ("n2", "n3"))
+
+    assert candidates.of_kinds("a") == {"one": {"n1", "n2"}, "two": {"n2", "n3"}}
+    assert sorted(candidates.get("a")) == ["n1", "n2", "n3"]
+
+
+def test_nodes_of_a_job_outlive_its_plan() -> None:
+    candidates = CandidateNodes()
+    candidates.put("a", "", ("n1",))
+    candidates.wait("a")
+    candidates.drop("a")
+
+    assert (candidates.jobs, candidates.get("a")) == ([], ("n1",))

@@ -1,0 +1,124 @@
+"""Nodes that the scheduler offers to each kind of member of a job, for one plan of it.
+
+kube-scheduler asks about pods that exist. A job without a pod of some kind yet, or with
+pods that it can do without, is planned all the same (`OfferedNodes.leave_out`,
+`OfferedNodes.with_followers`).
+
+A module of its own: planning with these lists is a question of its own beside chips.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from extender.gang.gangs import Gang
+from extender.gang.membership import Member
+from scheduler_core.node.decision import Placement
+from scheduler_core.placement.siblings import (
+    NOTHING_LEARNT,
+    Learnt,
+    Sibling,
+    Siblings,
+    group_siblings,
+)
+from scheduler_core.wire.pods import NpuPod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedNodes:
+    """The nodes on which a job may be planned, and what its refusals have shown."""
+
+    #: nodes that are offered to any kind
+    names: Sequence[str]
+    #: {kind: nodes that are offered to it}; empty: each kind has all of `names`
+    lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    learnt: Learnt = NOTHING_LEARNT
+
+    def leave_out(self, gang: Gang) -> frozenset[str]:
+        """Return the unbound members that have no nodes: their kind was offered none.
+
+        The planner waits for the kinds that the job needs, so it can do without these.
+        """
+        if not self.lists or self.lists.keys() >= gang.kinds.keys():
+            return frozenset()
+        return frozenset(
+            uid
+            for kind, uids in gang.kinds.items()
+            if kind not in self.lists
+            for uid in uids
+            if uid not in gang.bound
+        )
+
+    def with_followers(self, members: Iterable[Member]) -> "OfferedNodes":
+        """Return these with the nodes of members without a pod.
+
+        Nobody has asked about a kind of which there is no pod: it may have each node
+        that is offered to any kind.
+        """
+        kinds = {member.demands.kind for member in members} - self.lists.keys()
+        if not self.lists or not kinds:
+            return self
+        first, *others = dict.fromkeys(self.lists.values())
+        every_name = first.union(*others) if others else first
+        lists = dict(self.lists) | dict.fromkeys(kinds, every_name)
+        return replace(self, lists=lists)
+
+    def names_of(self, kinds: Collection[str]) -> Sequence[str]:
+        """Return the nodes that members of these kinds may have, in the same order."""
+        names = self.names
+        if self.learnt.refused:
+            refused = [self.learnt.refused.get(kind, frozenset()) for kind in kinds]
+            excluded = frozenset.intersection(*refused)
+            names = [name for name in names if name not in excluded]
+        if len(self.lists) > len(kinds):
+            offered = [self.lists[kind] for kind in kinds if kind in self.lists]
+            if len(offered) == len(kinds):
+                wanted = frozenset[str]().union(*offered)
+                names = [name for name in names if name in wanted]
+        return names
+
+    def group(
+        self,
+        pods: Sequence[NpuPod],
+        kinds: Collection[str],
+        members: Mapping[str, Member],
+        places: Mapping[str, Placement],
+    ) -> Siblings | None:
+        """Return the pods of a job in cohorts; None if nothing sets them apart.
+
+        Args:
+            kinds: Kinds of these pods.
+            members: {UID of each of these pods: member}.
+            places: {name of a bound pod: its node and chips}.
+        """
+        if len(pods) == 1:
+            return None
+        if len(kinds) == 1 and not self.learnt.apart and not self.learnt.caps:
+            demands = members[pods[0].uid].demands
+            if not demands.concern_siblings:
+                return None  # the common case: no step for each pod
+        return group_siblings(
+            [
+                Sibling(
+                    pod.name,
+                    members[pod.uid].demands,
+                    members[pod.uid].traits.labels,
+                    places[pod.name].node if pod.name in places else "",
+                )
+                for pod in pods
+            ],
+            self.lists,
+            self.learnt,
+        )
+
+
+def kinds_of(
+    gang: Gang, pods: Iterable[NpuPod], members: Mapping[str, Member]
+) -> Collection[str]:
+    """Return the kinds of these pods of a job, among them pods of followers.
+
+    Args:
+        members: {UID of each of these pods: member}.
+    """
+    if len(gang.kinds) == 1 and members is gang.members:
+        return gang.kinds.keys()  # the common case: no step for each pod
+    return {members[pod.uid].demands.kind for pod in pods}
