@@ -4,7 +4,8 @@ They come from watches, the verbs of schedulers, plans of jobs, preemption and t
 clock. As values, they can be recorded and replayed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from extender.cache.requests import ONE_POD, UNBOUNDED, Resources
@@ -133,6 +134,8 @@ class JobReserved:
     job: str
     #: one for each of its unbound pods
     reservations: tuple[Reservation, ...]
+    #: {kind of its members: nodes that the scheduler had offered to it}
+    lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

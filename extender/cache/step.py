@@ -394,7 +394,7 @@ def _reserve(
             else:
                 followers[made.kept_for] = made.node
         event = gang_events.JobPlanned(
-            job=change.job, places=places, followers=followers
+            job=change.job, places=places, followers=followers, lists=change.lists
         )
         _step_gangs(state, event, now_s, draft)
     return None

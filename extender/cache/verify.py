@@ -101,6 +101,7 @@ def _of_node(cache: Cache, change: NodeUpdated) -> _Pairs:
     yield "room", change.allocatable_resources, node_info.allocatable_resources
     yield "address", change.address, node_info.address
     yield "SuperPoD", change.superpod, node_info.superpod
+    yield "labels and taints", change.marks, node_info.marks
     for product, line in held.items():
         offer = offered.get(product)
         if offer is not None:

@@ -65,6 +65,8 @@ class JobPlanned:
     job: str
     places: Mapping[str, str]
     followers: Mapping[AbsentMember, str] = field(default_factory=dict)
+    #: {kind: nodes that the scheduler had offered to it}
+    lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +163,6 @@ class NodeNotOffered:
     of_one: bool = False
     #: nodes that it did offer
     offered: frozenset[str] = frozenset()
-    #: nodes that it offered to the pod's kind before any member had come
-    before: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,8 @@ class JobPlan:
     apart: set[tuple[str, str]] = field(default_factory=set)
     #: nodes onto which it has let no more pods of a kind together
     caps: dict[Cap, None] = field(default_factory=dict)
+    #: {kind: nodes that the scheduler had offered to it when the plan was made}
+    lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: members that filter has let go to their planned node
     accepted: set[str] = field(default_factory=set)
     #: {uid: what is to be learnt if it does not come in time}

@@ -9,6 +9,7 @@ Nothing is learnt under Volcano, whose session finds places for siblings.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from extender.gang.events import Limits, NodeNotOffered
 from extender.gang.gangs import Gang, Miss
@@ -34,13 +35,13 @@ def record_miss(gang: Gang, event: NodeNotOffered) -> None:
         come = (plan.accepted | plan.waiting_calls.keys()) - {uid}
         plan.misses[uid] = Miss(
             offered=event.offered,
-            withheld=event.before - event.offered,
+            withheld=plan.lists.get(gang.kind_of(uid), frozenset()) - event.offered,
             come=_places(gang, come),
         )
 
 
 def learn(gang: Gang, uid: str, now_s: float, limits: Limits) -> None:
-    """Learn why a member did not get its planned node.
+    """Learn why a member did not get its planned node, after a miss or in vain.
 
     If members of its kind had come, no more of the kind fit onto their nodes and the
     missing ones together: one on a node, or in a zone. Else members on the planned node
@@ -49,24 +50,58 @@ def learn(gang: Gang, uid: str, now_s: float, limits: Limits) -> None:
     plan = gang.plan
     if not plan.is_gated:
         return
+    node, miss = plan.places[uid], plan.misses.get(uid)
+    if uid in plan.accepted or miss is None:  # something keeps it after the filter
+        plan.refused[gang.kind_of(uid), node] = now_s + limits.avoid_s
+    else:
+        _learn_missing(gang, uid, miss, now_s + limits.avoid_s)
+
+
+def learn_late(
+    gang: Gang, absent: Collection[str], now_s: float, limits: Limits
+) -> None:
+    """Learn why members did not come within the gate.
+
+    A member that the scheduler did not ask about was offered no node at all. One of a
+    kind says it for all.
+    """
+    plan = gang.plan
+    come = _places(gang, plan.waiting_calls)
+    unasked: set[str] = set()
+    for uid in absent:
+        if uid in plan.accepted or uid in plan.misses:
+            learn(gang, uid, now_s, limits)
+        elif plan.is_gated and gang.kind_of(uid) not in unasked:
+            kind = gang.kind_of(uid)
+            unasked.add(kind)
+            others = {place for other, place in come if other != kind}
+            offered = plan.lists.get(kind, frozenset())
+            miss = Miss(offered=frozenset(), withheld=offered - others, come=come)
+            is_of_kind = any(other == kind for other, _ in come)
+            if not is_of_kind:
+                miss = replace(miss, withheld=frozenset())
+            _learn_missing(gang, uid, miss, now_s + limits.avoid_s)
+            node = plan.places[uid]
+            if all(place != node for _, place in come):  # or it is the node after all
+                plan.refused[kind, node] = now_s + limits.avoid_s
+
+
+def _learn_missing(gang: Gang, uid: str, miss: Miss, until_s: float) -> None:
+    plan = gang.plan
     kind, node = gang.kind_of(uid), plan.places[uid]
-    miss = plan.misses.get(uid)
-    come = _places(gang, plan.waiting_calls) if miss is None else miss.come
-    missing = frozenset((node,)) if miss is None else miss.withheld | {node}
-    alike = frozenset(place for other, place in come if other == kind)
-    kinds = {other for other, place in come if place == node}
-    if uid in plan.accepted:  # something keeps it after the filter
-        plan.refused[kind, node] = now_s + limits.avoid_s
-    elif alike and missing - alike:
+    missing = miss.withheld | {node}
+    alike = frozenset(place for other, place in miss.come if other == kind)
+    kinds = {other for other, place in miss.come if place == node}
+    if alike and missing - alike:
         nodes = missing | alike
-        members = [*come, *_places(gang, gang.nodes)]
+        members = [*miss.come, *_places(gang, gang.nodes)]
         most = sum(other == kind and place in nodes for other, place in members)
         plan.caps[Cap(kind, nodes, most)] = None
     elif kinds:
         plan.apart.update((kind, other) for other in kinds & {kind} or kinds)
     else:
         for name in missing:
-            plan.refused[kind, name] = now_s + limits.avoid_s
+            plan.refused[kind, name] = until_s
 
 
 def _places(gang: Gang, uids: Collection[str]) -> tuple[tuple[str, str], ...]:

@@ -136,14 +136,14 @@ def step(
 def _of_job(gang: Gang, event: JobEvent, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     match event:
-        case JobPlanned(places=places, followers=followers):
+        case JobPlanned(places=places, followers=followers, lists=lists):
             plan.phase = Phase.RESERVED
             plan.places = dict(places)
             plan.followers |= followers
             plan.followers_until_s = now_s + limits.followers_s
             plan.until_s = now_s + limits.plan_s
             plan.waits_s, plan.text = None, ""
-            plan.planned_s = now_s
+            plan.planned_s, plan.lists = now_s, dict(lists)
             plan.accepted.clear()
             plan.misses.clear()
             plan.is_part_reported = plan.is_part_reported and gang.has_bound
@@ -373,8 +373,7 @@ def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     absent = [uid for uid in plan.places if uid not in plan.waiting_calls]
     arrived, total = len(plan.waiting_calls), len(plan.places)
-    for uid in absent:
-        learning.learn(gang, uid, now_s, limits)
+    learning.learn_late(gang, absent, now_s, limits)
     if arrived:
         names = gang.format_names(absent)
         text = (

@@ -83,6 +83,8 @@ class Planner:
         self._candidates = CandidateNodes()
         #: jobs not planned while a member has a bind without an outcome
         self._postponed: set[str] = set()
+        #: {job: (uid, node) of its last question, if that was about one node}
+        self._singles: dict[str, tuple[str, str] | None] = {}
 
     @property
     def largest(self) -> int:
@@ -145,15 +147,15 @@ class Planner:
         if planned is not None and planned.node not in names:
             if self._swap(gang, pod, names):
                 return
-            lists = self._candidates.of_kinds(gang.job)
+            kind, offered = gang.kind_of(pod.uid), frozenset(names)
+            before = self._candidates.of_kinds(gang.job).get(kind, offered)
             self._apply(
                 gang_events.NodeNotOffered(
-                    uid=pod.uid,
-                    of_one=len(names) == 1,
-                    offered=frozenset(names),
-                    before=lists.get(gang.kind_of(pod.uid), frozenset()),
+                    uid=pod.uid, of_one=len(names) == 1, offered=offered
                 )
             )
+            if not offered <= before:
+                self._candidates.put(gang.job, kind, tuple(before | offered))
             if pod.uid not in gang.plan.places:
                 self._plan_if_asked(gang)
         elif pod.uid not in gang.plan.places:
@@ -208,20 +210,33 @@ class Planner:
         """
         if not self._is_due(gang):
             return
-        before = dict(self._candidates.of_kinds(gang.job))
+        lists = self._candidates.of_kinds(gang.job)
+        before = dict(lists)
         for kind in (gang.kind_of(uid),) if uid else tuple(gang.kinds):
-            self._candidates.put(gang.job, kind, names)
+            is_nominated = len(names) == 1 and names[0] in lists.get(kind, ())
+            if not is_nominated:  # a list of one node says nothing of the others
+                self._candidates.put(gang.job, kind, names)
         is_known = before == self._candidates.of_kinds(gang.job) and (
             self._candidates.was_tried(gang.job, self._cache.version)
         )
-        if not is_known or gang.lacks_members:
-            self._plan_if_asked(gang)
+        single = (uid, names[0]) if len(names) == 1 else None
+        is_repeated = single == self._singles.get(gang.job)
+        self._singles[gang.job] = single
+        if single is not None or not is_known or gang.lacks_members:
+            self._plan_if_asked(gang, is_firm=single is None or is_repeated)
 
-    def _plan_if_asked(self, gang: Gang) -> None:
+    def _plan_if_asked(self, gang: Gang, *, is_firm: bool = True) -> None:
+        """Plan a job in its turn if each kind was offered nodes.
+
+        Args:
+            is_firm: Whether the list of the present question may be all that there is.
+                A first list of one node may be that of a nominated node. Then the job
+                is not planned against what it has learnt.
+        """
         if self._is_due(gang):
             self._candidates.wait(gang.job)
             if self._why_unasked(gang) is None:
-                self._plan_in_order(gang)
+                self._plan_in_order(gang, is_firm=is_firm)
 
     def _why_unasked(self, gang: Gang) -> Refusal | None:
         """Return that a kind that a job needs has no nodes; None if each has."""
@@ -290,7 +305,7 @@ class Planner:
             return ""
         return f": the extender may have {self._open_files} open files (ulimit -Hn)"
 
-    def _plan_in_order(self, gang: Gang) -> None:
+    def _plan_in_order(self, gang: Gang, *, is_firm: bool) -> None:
         """Plan a job, but first the waiting jobs with a lower `Gang.queue_key`.
 
         A waiting job is skipped if it was refused and the cache has not changed since.
@@ -316,7 +331,7 @@ class Planner:
             ):
                 self._plan(gang_ahead)
         if gang.plan.phase is not Phase.RESERVED:
-            self._plan(gang)
+            self._plan(gang, is_firm=is_firm)
 
     def _is_due(self, gang: Gang) -> bool:
         return (
@@ -325,7 +340,7 @@ class Planner:
             and self._obstacle(gang) is None
         )
 
-    def _plan(self, gang: Gang) -> None:
+    def _plan(self, gang: Gang, *, is_firm: bool = True) -> None:
         """Plan a job on its candidate nodes, and reserve the chips of the plan."""
         if self._has_open_bind(gang):
             self._postponed.add(gang.job)
@@ -334,7 +349,7 @@ class Planner:
         closed_names = self._cache.closed_nodes(uid)
         names = exclude_names(self._candidates.get(gang.job), closed_names)
         question = plan.make_question(self._cache, gang, names)
-        outcome = self._plan_or_refusal(gang, names, question)
+        outcome = self._plan_or_refusal(gang, names, question, is_firm=is_firm)
         refusal = (
             outcome if isinstance(outcome, Refusal) else self._reserve(gang, outcome)
         )
@@ -346,7 +361,13 @@ class Planner:
         self, gang: Gang, reservations: tuple[Reservation, ...]
     ) -> Refusal | None:
         """Reserve all chips of a plan, or none; return why they are not reserved."""
-        conflict = self._apply(JobReserved(job=gang.job, reservations=reservations))
+        conflict = self._apply(
+            JobReserved(
+                job=gang.job,
+                reservations=reservations,
+                lists=self._candidates.of_kinds(gang.job),
+            )
+        )
         if conflict is not None:
             return kept_for_others(conflict.wanted.node)
         self._candidates.drop(gang.job)
@@ -365,13 +386,23 @@ class Planner:
         self._candidates.record_refusal(gang.job, question, refusal, version)
         self._apply(gang_events.PlanFailed(job=gang.job, text=refusal.text))
         node_reservation = reservation.reserve_nodes(
-            self._cache, gang, names, self._topology, self._clock.now_s()
+            self._cache,
+            gang,
+            names,
+            self._topology,
+            self._clock.now_s(),
+            self._candidates.of_kinds(gang.job),
         )
         if node_reservation is not None:
             self._apply(node_reservation)
 
     def _plan_or_refusal(
-        self, gang: Gang, names: tuple[str, ...], question: Question | None
+        self,
+        gang: Gang,
+        names: tuple[str, ...],
+        question: Question | None,
+        *,
+        is_firm: bool,
     ) -> tuple[Reservation, ...] | Refusal:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
@@ -397,7 +428,7 @@ class Planner:
         )
         everything, *less = _learnt(gang)
         outcome = plan_by(learnt=everything)
-        for learnt in less:
+        for learnt in less if is_firm else ():
             if not isinstance(outcome, Refusal):
                 break
             outcome = plan_by(learnt=learnt)
@@ -451,6 +482,9 @@ class Planner:
                 if job in gangs and gangs[job].unbound_count
             }
         )
+        self._singles = {
+            job: single for job, single in self._singles.items() if job in gangs
+        }
         return may_plan
 
 
@@ -464,6 +498,8 @@ def _learnt(gang: Gang) -> Iterator[Learnt]:
         refused[kind] = refused.get(kind, frozenset()) | {node}
     apart, caps = frozenset(gang.plan.apart), tuple(gang.plan.caps)
     yield Learnt(apart=apart, caps=caps, refused=refused)
+    if len(caps) > 1:  # the newest may rest on a scheduler that was late
+        yield Learnt(apart=apart, caps=caps[:-1], refused=refused)
     if apart or caps:
         yield Learnt(refused=refused)
     if refused and (apart or caps):

@@ -10,7 +10,7 @@ after its end, the job gets no new one. Both times are fields of `gang.events.Li
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from extender.cache.cache import Cache
@@ -23,12 +23,19 @@ from extender.refusals import Refusal
 
 
 def choose_nodes(
-    cache: Cache, gang: Gang, names: Sequence[str], topology: TopologySnapshot
+    cache: Cache,
+    gang: Gang,
+    names: Sequence[str],
+    topology: TopologySnapshot,
+    lists: Mapping[str, frozenset[str]] | None = None,
 ) -> frozenset[str]:
     """Return nodes on which a job would fit if all their healthy chips were free.
 
     Takes the nodes with the fewest chips in use, and no more of them than the job
     needs. So few chips are reserved, and the nodes become free soon.
+
+    Args:
+        lists: {kind of its members: nodes that are offered to it}; None is all.
 
     Returns:
         Empty if the job would not fit on all candidate nodes together.
@@ -45,7 +52,7 @@ def choose_nodes(
     def fits(count: int) -> bool:
         first_names = order[:count]
         view = overlay_cache(cache, [freed_states[name] for name in first_names])
-        outcome = plan.plan(cache, gang, first_names, 0, topology, view)
+        outcome = plan.plan(cache, gang, first_names, 0, topology, view, lists=lists)
         return not isinstance(outcome, Refusal)
 
     if not fits(len(order)):
@@ -60,6 +67,7 @@ def reserve_nodes(
     names: Sequence[str],
     topology: Callable[[Gang], TopologySnapshot],
     now_s: float,
+    lists: Mapping[str, frozenset[str]] | None = None,
 ) -> NodeReservation | None:
     """Return the nodes to keep for a job that does not fit; None if there are none.
 
@@ -79,7 +87,7 @@ def reserve_nodes(
         or now_s < gang.plan.nodes_again_s
     ):
         return None
-    nodes = choose_nodes(cache, gang, names, topology(gang))
+    nodes = choose_nodes(cache, gang, names, topology(gang), lists)
     if not nodes:
         return None
     return NodeReservation(

@@ -137,6 +137,10 @@ class JobsBetweenNodes(RuleBasedStateMachine):
             world.refused = {(role, bad)}
             set_roles_apart(pods)
         order = data.draw(st.permutations(rules.names_of(pods)), "order")
+        nodes = st.sampled_from(sorted(world.nodes))
+        world.nominated = data.draw(
+            st.dictionaries(st.sampled_from(order), nodes, max_size=1), "nominated"
+        )
         self.run(job, pods, order, limit_s=THREE_GATES_S if hidden else 4)
 
     def run(

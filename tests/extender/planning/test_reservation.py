@@ -1,5 +1,7 @@
 """Nodes that are kept for a job that loses to small ones."""
 
+from dataclasses import replace
+
 import pytest
 
 from extender.cache.cache import Cache
@@ -7,6 +9,7 @@ from extender.planning.plan import PLAIN
 from extender.planning.reservation import choose_nodes
 from extender.refusals import RESERVED_NODE
 from extender.scheduling import node_filter
+from scheduler_core.placement.siblings import Demands
 from tests.support.caches import (
     apply,
     choose,
@@ -126,3 +129,20 @@ def test_nothing_is_kept_for_a_job_that_would_not_fit_anyway() -> None:
     gang = only_gang(cache)
 
     assert choose_nodes(cache, gang, ("n1",), PLAIN) == frozenset()
+
+
+def test_nodes_are_kept_of_those_that_each_kind_is_offered() -> None:
+    """n1 is the freest, and of no use to either."""
+    cache = cluster(
+        tenant("x", "n2", (0,)), tenant("y", "n3", (0,)), nodes=("n1", "n2", "n3")
+    )
+    kinds = {"a": Demands(kind="one"), "b": Demands(kind="other")}
+    for name, demands in kinds.items():
+        seen = member(name)
+        assert seen.member is not None
+        apply(cache, replace(seen, member=replace(seen.member, demands=demands)))
+    lists = {"one": frozenset({"n2"}), "other": frozenset({"n3"})}
+
+    found = choose_nodes(cache, only_gang(cache), ("n1", "n2", "n3"), PLAIN, lists)
+
+    assert {"n2", "n3"} <= found

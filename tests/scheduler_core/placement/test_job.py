@@ -7,6 +7,7 @@ from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejec
 from scheduler_core.placement import job as job_placement
 from scheduler_core.placement.job import Terms
 from scheduler_core.placement.job_rules import Profile
+from scheduler_core.placement.siblings import Demands, Sibling, group_siblings
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.topology.leaves import Network, Schema, Version
 from tests.machines import atlas
@@ -113,3 +114,17 @@ def test_who_has_a_place_keeps_it() -> None:
 
 def test_a_job_without_chips_needs_no_place() -> None:
     assert job_placement.place_job(job_of(ATLAS, 0), EVERY) == JobPlacement(pods=())
+
+
+def test_under_leaf_switches_all_pods_get_nodes_that_each_kind_may_have() -> None:
+    kinds = [Demands(kind="one"), Demands(kind="other")]
+    siblings = group_siblings(
+        [Sibling(f"pod-{at}", demands) for at, demands in enumerate(kinds)],
+        {"one": frozenset("abcd"), "other": frozenset("abc")},
+    )
+
+    plain = job_placement.place_job(TWO, EVERY, terms=large())
+    found = job_placement.place_job(TWO, EVERY, terms=large(), siblings=siblings)
+
+    assert where(plain) != where(found)
+    assert where(found) == [("pod-0", "a", 0, "0"), ("pod-1", "b", 1, "0")]
