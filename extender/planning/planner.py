@@ -114,6 +114,8 @@ class Planner:
             gang
         )
         if refused is not None:
+            if gang.size is not None and not gang.missing:
+                self._put_lists(gang, names, pod.uid)  # for the plan after the pause
             return node_filter.refuse_all(refused, names)
         if self._cache.is_bind_open(pod.uid):
             return node_filter.filter_nodes(self._cache, pod, names, now_s)
@@ -210,12 +212,8 @@ class Planner:
         """
         if not self._is_due(gang):
             return
-        lists = self._candidates.of_kinds(gang.job)
-        before = dict(lists)
-        for kind in (gang.kind_of(uid),) if uid else tuple(gang.kinds):
-            is_nominated = len(names) == 1 and names[0] in lists.get(kind, ())
-            if not is_nominated:  # a list of one node says nothing of the others
-                self._candidates.put(gang.job, kind, names)
+        before = dict(self._candidates.of_kinds(gang.job))
+        self._put_lists(gang, names, uid)
         is_known = before == self._candidates.of_kinds(gang.job) and (
             self._candidates.was_tried(gang.job, self._cache.version)
         )
@@ -224,6 +222,18 @@ class Planner:
         self._singles[gang.job] = single
         if single is not None or not is_known or gang.lacks_members:
             self._plan_if_asked(gang, is_firm=single is None or is_repeated)
+
+    def _put_lists(self, gang: Gang, names: Sequence[str], uid: str) -> None:
+        """Store the nodes offered to the kind of a member, or with "" to all kinds.
+
+        A list of one node says nothing of the other nodes.
+        """
+        if gang.plan.phase is not Phase.GATHERING:
+            return
+        lists = self._candidates.of_kinds(gang.job)
+        for kind in (gang.kind_of(uid),) if uid else tuple(gang.kinds):
+            if len(names) > 1 or not lists.get(kind, frozenset()).issuperset(names):
+                self._candidates.put(gang.job, kind, names)
 
     def _plan_if_asked(self, gang: Gang, *, is_firm: bool = True) -> None:
         """Plan a job in its turn if each kind was offered nodes.
