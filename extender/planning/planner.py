@@ -83,7 +83,7 @@ class Planner:
         self._candidates = CandidateNodes()
         #: jobs not planned while a member has a bind without an outcome
         self._postponed: set[str] = set()
-        #: {job: (uid, node) of its last question, if that was about one node}
+        #: {job: (kind, node) of its last question, if that was about one node}
         self._singles: dict[str, tuple[str, str] | None] = {}
 
     @property
@@ -217,7 +217,8 @@ class Planner:
         is_known = before == self._candidates.of_kinds(gang.job) and (
             self._candidates.was_tried(gang.job, self._cache.version)
         )
-        single = (uid, names[0]) if len(names) == 1 else None
+        kind = gang.kind_of(uid) if uid else ""
+        single = (kind, names[0]) if len(names) == 1 else None
         is_repeated = single == self._singles.get(gang.job)
         self._singles[gang.job] = single
         if single is not None or not is_known or gang.lacks_members:
@@ -381,6 +382,7 @@ class Planner:
         if conflict is not None:
             return kept_for_others(conflict.wanted.node)
         self._candidates.drop(gang.job)
+        self._singles.pop(gang.job, None)
         return None
 
     def _record_refusal(

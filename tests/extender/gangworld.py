@@ -226,6 +226,8 @@ class GangWorld:
 
     def close(self) -> None:
         self.loop.run_until_complete(self.world.stop())
+        for call in self.calls.values():
+            assert self.loop.run_until_complete(call) is not None
         self.loop.close()
 
 

@@ -27,8 +27,10 @@ ZONE = "topology.kubernetes.io/zone"
 @contextmanager
 def world(*nodes: Object, **options: Any) -> Iterator[GangWorld]:
     found = GangWorld(nodes or (sim_node("n1"), sim_node("n2")), **options)
-    yield found
-    found.close()
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 #: What keeps two pods of a job off one node, by fields of their specs.
@@ -118,6 +120,53 @@ def test_what_is_not_read_costs_one_gate_where_it_offers_a_single_node() -> None
         assert took is not None
         assert 20 < took < 30
         assert w.cache.gangs[KEY].plan.failures == 0
+
+
+def unread(labels: dict[str, str]) -> dict[str, Any]:
+    """Anti-affinity on the host name that the extender does not read."""
+    terms = rules.term(labels)
+    key, (one,) = next(iter(terms.items()))
+    return {"podAntiAffinity": {key: [{**one, "namespaceSelector": TEAM}]}}
+
+
+TEAM = {"matchLabels": {"team": "a"}}
+
+
+def test_one_of_a_kind_is_on_a_node_where_another_was_not_let_onto_it() -> None:
+    with world(*(sim_node(f"n{number}") for number in range(3))) as w:
+        w.add(*(sim_pod(name, size=3, affinity=unread(JOB)) for name in "abc"))
+
+        took = w.run(9, *"abc")
+
+        assert took is not None
+        assert len(set(w.bound.values())) == 3
+        assert len(w.cache.gangs[KEY].plan.apart) == 1
+
+
+def test_two_kinds_share_no_node_where_one_was_not_let_beside_the_other() -> None:
+    with world(*(sim_node(f"n{number}") for number in range(3))) as w:
+        w.add(sim_pod("a", role="lead"))
+        w.add(sim_pod("b", affinity=unread({"role": "lead"})))
+
+        took = w.run(9, "a", "b")
+
+        assert took is not None
+        assert w.bound["a"] != w.bound["b"]
+
+
+def test_what_was_learnt_of_a_late_scheduler_keeps_no_job_off_its_only_node() -> None:
+    with world(sim_node("n1")) as w:
+        w.add(*(sim_pod(name) for name in "ab"))
+        w.schedule("a")
+        for _ in range(21):
+            w.world.pass_s(1)
+        w._settle()
+        assert w.cache.gangs[KEY].plan.apart
+
+        took = w.run(9, "a", "b")
+
+        assert took is not None
+        assert w.bound == {"a": "n1", "b": "n1"}
 
 
 def test_a_question_about_a_nominated_node_ends_no_plan() -> None:
@@ -227,7 +276,7 @@ def test_chips_are_held_in_vain_for_five_minutes_in_an_hour_at_most() -> None:
     with world(refused=[("worker", "n1"), ("worker", "n2")]) as w:
         w.add(*(sim_pod(name, npus=8) for name in "ab"))
 
-        assert w.run(3 * 3600, "a", "b") is None
+        assert w.run(4000, "a", "b") is None
 
         assert 200 < w.held_s(KEY) <= 300
 

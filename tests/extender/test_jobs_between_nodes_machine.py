@@ -109,7 +109,7 @@ class JobsBetweenNodes(RuleBasedStateMachine):
         """Two to four nodes, in pools and zones, some of them tainted."""
         names = NAMES[: data.draw(st.integers(2, 4), "nodes")]
         labels = st.sampled_from("ab")
-        self.world = GangWorld(
+        nodes = [
             sim_node(
                 name,
                 data.draw(st.sampled_from(["", "", "k"]), "taint"),
@@ -117,7 +117,8 @@ class JobsBetweenNodes(RuleBasedStateMachine):
                 **{ZONE: data.draw(labels, "zone")},
             )
             for name in names
-        )
+        ]
+        self.world = GangWorld(nodes)
 
     @precondition(lambda self: self.world is not None and len(self.jobs) < 2)
     @rule(data=st.data())
