@@ -7,6 +7,7 @@ plan and its reservations, so no other plan can take the same chips.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 
@@ -439,7 +440,7 @@ class Planner:
             lists=lists,
         )
         everything, *less = _learnt(gang)
-        outcome = plan_by(learnt=everything)
+        outcome = plan_by(learnt=replace(everything, has_whole_lists=is_firm))
         for learnt in less if is_firm else ():
             if not isinstance(outcome, Refusal):
                 break

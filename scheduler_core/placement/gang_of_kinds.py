@@ -88,7 +88,7 @@ def plan(
     servers = _Servers(query)
     most: Sequence[Placement] = ()
     is_bounded = False
-    for domain in _Domain if _has_spreads(siblings) else (_Domain.OWN,):
+    for domain in _domains(siblings):
         placed = list(_Board(servers, siblings, pods, domain).place_each())
         if len(placed) == len(pods):
             return _sorted(placed)
@@ -109,10 +109,6 @@ def plan(
 
 def _sorted(placed: Iterable[Placement]) -> JobPlacement:
     return JobPlacement(pods=tuple(sorted(placed, key=attrgetter("rank"))))
-
-
-def _has_spreads(siblings: Siblings) -> bool:
-    return any(cohort.spreads for cohort in siblings.cohorts)
 
 
 def _sort_pods(siblings: Siblings, pods: Iterable[_Pod]) -> list[_Pod]:
@@ -142,6 +138,13 @@ class _Domain(Enum):
     ALL = auto()
     #: those of the cohort with the demand
     OWN = auto()
+
+
+def _domains(siblings: Siblings) -> tuple[_Domain, ...]:
+    """Return the domains to try, the strictest first."""
+    if not any(cohort.spreads for cohort in siblings.cohorts):
+        return (_Domain.OWN,)
+    return tuple(_Domain) if siblings.has_whole_lists else (_Domain.EMPTY,)
 
 
 class _Servers:

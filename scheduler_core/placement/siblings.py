@@ -127,6 +127,9 @@ class Learnt:
     apart: Collection[tuple[str, str]] = ()
     #: nodes that take a number of pods of a kind together, such as those of a zone
     caps: Sequence[Cap] = ()
+    #: whether the lists of nodes are all that the scheduler offers; a spread demand
+    #: counts other nodes, too
+    has_whole_lists: bool = True
     #: {kind: nodes that refused one of its pods}
     refused: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -181,6 +184,8 @@ class Siblings:
     #: {node: cohort of each member there}
     bound: Mapping[str, Sequence[int]]
     caps: tuple[CohortCap, ...] = ()
+    #: as `Learnt.has_whole_lists`
+    has_whole_lists: bool = True
 
     def common_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the nodes among `names` that all cohorts may have."""
@@ -231,6 +236,7 @@ def group_siblings(
         cohorts=_cohorts(list(numbers), demands, selectors, names, learnt),
         cohort_of=cohort_of,
         bound=bound,
+        has_whole_lists=learnt.has_whole_lists,
         caps=tuple(
             CohortCap(
                 cap.nodes,

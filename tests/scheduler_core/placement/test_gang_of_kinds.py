@@ -131,6 +131,17 @@ def test_a_spread_goes_no_further_than_the_emptiest_node_allows() -> None:
     )
 
 
+def test_a_spread_is_not_levelled_on_a_list_that_may_be_a_part() -> None:
+    found = placed(
+        cluster(n1=8),
+        pods(2, EVEN, 1),
+        learnt=Learnt(has_whole_lists=False),
+    )
+
+    assert isinstance(found, str)
+    assert found.startswith("1 of 2 pods fit beside each other")
+
+
 def test_each_kind_gets_its_own_nodes() -> None:
     other = Demands(kind="other")
     wanted = pods(1, FREE, 8) | pods(1, other, 8)
