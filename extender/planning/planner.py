@@ -84,8 +84,8 @@ class Planner:
         self._candidates = CandidateNodes()
         #: jobs not planned while a member has a bind without an outcome
         self._postponed: set[str] = set()
-        #: {job: (kind, node) of its last question, if that was about one node}
-        self._singles: dict[str, tuple[str, str] | None] = {}
+        #: {job: {kind: node of its last question, if that was about one node}}
+        self._singles: dict[str, dict[str, str]] = {}
 
     @property
     def largest(self) -> int:
@@ -218,12 +218,12 @@ class Planner:
         is_known = before == self._candidates.of_kinds(gang.job) and (
             self._candidates.was_tried(gang.job, self._cache.version)
         )
-        kind = gang.kind_of(uid) if uid else ""
-        single = (kind, names[0]) if len(names) == 1 else None
-        is_repeated = single == self._singles.get(gang.job)
-        self._singles[gang.job] = single
-        if single is not None or not is_known or gang.lacks_members:
-            self._plan_if_asked(gang, is_firm=single is None or is_repeated)
+        singles = self._singles.setdefault(gang.job, {})
+        kind, single = gang.kind_of(uid) if uid else "", names[0] if names else ""
+        is_firm = len(names) > 1 or singles.get(kind) == single
+        singles[kind] = single if len(names) == 1 else ""
+        if len(names) == 1 or not is_known or gang.lacks_members:
+            self._plan_if_asked(gang, is_firm=is_firm)
 
     def _put_lists(self, gang: Gang, names: Sequence[str], uid: str) -> None:
         """Store the nodes offered to the kind of a member, or with "" to all kinds.
@@ -496,7 +496,7 @@ class Planner:
             }
         )
         self._singles = {
-            job: single for job, single in self._singles.items() if job in gangs
+            job: nodes for job, nodes in self._singles.items() if job in gangs
         }
         return may_plan
 

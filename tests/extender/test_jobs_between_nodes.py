@@ -122,6 +122,19 @@ def test_what_is_not_read_costs_one_gate_where_it_offers_a_single_node() -> None
         assert w.cache.gangs[KEY].plan.failures == 0
 
 
+def test_two_kinds_whose_only_node_is_the_same_share_it() -> None:
+    """A list of one node is all that there is if it comes again."""
+    with world(sim_node("n1", pool="a"), sim_node("n2", pool="b")) as w:
+        pool: dict[str, Any] = {"nodeSelector": {"pool": "a"}}
+        even: dict[str, Any] = {"topologySpreadConstraints": [rules.spread(JOB)]}
+        w.add(sim_pod("a", **pool, **even), sim_pod("b", **pool))
+
+        took = w.run(9, "a", "b")
+
+        assert took is not None
+        assert w.bound == {"a": "n1", "b": "n1"}
+
+
 def unread(labels: dict[str, str]) -> dict[str, Any]:
     """Anti-affinity on the host name that the extender does not read."""
     terms = rules.term(labels)
