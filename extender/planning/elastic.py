@@ -26,8 +26,10 @@ def plan_most(
     gang: Gang,
     pods: Mapping[str, NpuPod],
     followers: Mapping[str, Follower],
-    without: Collection[str],
     plan_without: Callable[[Collection[str]], Outcome],
+    *,
+    without: Collection[str] = (),
+    may_be_smaller: bool = True,
 ) -> Outcome:
     """Return the plan of a job with as many pods as fit; or why too few fit.
 
@@ -35,8 +37,10 @@ def plan_most(
         gang: The job. The pods that it needs exist.
         pods: {UID: pod}.
         followers: {UID: member without a pod}, which the plan is to have as well.
-        without: UIDs of unbound members that no plan has.
-        plan_without: Plans all other unbound members but those with the given UIDs.
+        plan_without: Plans all unbound members but those with the given UIDs.
+        without: UIDs of unbound members that it never plans.
+        may_be_smaller: Whether a plan of fewer pods is wanted. It is not if there may
+            be other nodes.
 
     Returns:
         The refusal is that of the fewest pods that the job may have.
@@ -44,6 +48,7 @@ def plan_most(
     Cost:
         One plan if all members fit or all are needed. Otherwise two more if too few
         fit, else up to `_TRIED_EACH`, or the logarithm of the number of members.
+        As many for each kind if the job runs and too few fit.
     """
     outcome = plan_without(())
     if not isinstance(outcome, Refusal) or not gang.has_optional:
@@ -53,17 +58,55 @@ def plan_most(
     chips = {uid: follower.pod.total for uid, follower in followers.items()}
     chips |= {uid: pods[uid].total for uid in gang.members if uid in pods}
     uids = [uid for uid in need.uids if uid not in without]
-    counts = [
-        count
-        for count in _legal_counts(gang, chips, uids)
-        if need.least <= count < len(uids)
-    ]
+
+    def plan_some(some: Sequence[str], least: int) -> Outcome | None:
+        """Plan as many of these as fit, the first; None if no number is legal."""
+        others = set(uids).difference(some)
+        counts = [
+            count
+            for count in _legal_counts(gang, chips, some)
+            if least <= count < len(uids)
+        ]
+        return _most(counts, lambda count: plan_without({*some[count:], *others}))
+
+    fewer = plan_some(uids, need.least) or outcome
+    if not may_be_smaller:
+        return fewer if isinstance(fewer, Refusal) else outcome
+    if isinstance(fewer, Refusal) and not gang.lacks_members:
+        # it runs: a kind without room keeps no other kind away
+        for some in _by_kind(gang, uids):
+            of_kind = plan_some(some, 1)
+            if isinstance(of_kind, tuple):
+                return of_kind
+    return fewer
+
+
+def _by_kind(gang: Gang, uids: Sequence[str]) -> list[list[str]]:
+    """Return these members in a list for each kind; none if they are of one kind."""
+    by_kind: dict[str, list[str]] = {}
+    for uid in uids:
+        if uid in gang.members:
+            by_kind.setdefault(gang.kind_of(uid), []).append(uid)
+    return list(by_kind.values()) if len(by_kind) > 1 else []
+
+
+def _most(
+    counts: Sequence[int], plan_first: Callable[[int], Outcome]
+) -> Outcome | None:
+    """Return the plan of the largest of these numbers of pods that fits.
+
+    Args:
+        counts: Numbers in ascending order.
+
+    Returns:
+        If none fits, the refusal of the first. None if there is none.
+    """
     if not counts:
-        return outcome
+        return None
     tried: dict[int, Outcome] = {}
 
     def fails(count: int) -> bool:
-        tried[count] = plan_without(uids[count:])
+        tried[count] = plan_first(count)
         return isinstance(tried[count], Refusal)
 
     least, *more = counts

@@ -11,6 +11,7 @@ from extender.cache import decode
 from extender.cache.requests import Resources
 from extender.gang.gangs import Gang
 from extender.gang.membership import AbsentMember, Member, Membership, order_of
+from scheduler_core.placement.siblings import Sibling
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -47,6 +48,23 @@ def followers_of(gang: Gang) -> dict[str, Follower]:
     }
 
 
+def reserved_siblings(gang: Gang) -> list[Sibling]:
+    """Return the members without a pod whose nodes are kept, as siblings there."""
+    if gang.size is None or not gang.plan.followers:
+        return []
+    models = {
+        followers.role: _read_template(gang, followers.template)
+        for followers in gang.size.followers
+    }
+    return [
+        Sibling(name, model.member.demands, model.member.traits.labels, node)
+        for absent, node in gang.plan.followers.items()
+        for model in [models.get(absent.role)]
+        if model is not None
+        for name in [_name(absent)]
+    ]
+
+
 def _read_template(gang: Gang, template: Mapping[str, object]) -> Follower | None:
     """Return what a template's pods ask for; None if it cannot be read."""
     _, namespace, _ = gang.job.split("/", 2)
@@ -63,7 +81,7 @@ def _read_template(gang: Gang, template: Mapping[str, object]) -> Follower | Non
 
 
 def _number(model: Follower, absent: AbsentMember) -> Follower:
-    name = "/".join(map(str, (absent.job, absent.role, *absent.number)))
+    name = _name(absent)
     membership = Membership(job=absent.job, order=order_of(absent.role, absent.number))
     return replace(
         model,
@@ -71,3 +89,8 @@ def _number(model: Follower, absent: AbsentMember) -> Follower:
         pod=replace(model.pod, uid=name, name=name),
         member=replace(model.member, name=name, membership=membership),
     )
+
+
+def _name(absent: AbsentMember) -> str:
+    """Return a name for a member without a pod, unlike that of any pod."""
+    return "/".join(map(str, (absent.job, absent.role, *absent.number)))

@@ -3,8 +3,6 @@
 kube-scheduler asks about pods that exist. A job without a pod of some kind yet, or with
 pods that it can do without, is planned all the same (`OfferedNodes.leave_out`,
 `OfferedNodes.with_followers`).
-
-A module of its own: planning with these lists is a question of its own beside chips.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -82,6 +80,7 @@ class OfferedNodes:
         kinds: Collection[str],
         members: Mapping[str, Member],
         places: Mapping[str, Placement],
+        reserved: Sequence[Sibling] = (),
     ) -> Siblings | None:
         """Return the pods of a job in cohorts; None if nothing sets them apart.
 
@@ -89,10 +88,16 @@ class OfferedNodes:
             kinds: Kinds of these pods.
             members: {UID of each of these pods: member}.
             places: {name of a bound pod: its node and chips}.
+            reserved: Members without a pod whose nodes are kept.
         """
-        if len(pods) == 1:
+        if len(pods) + len(reserved) == 1:
             return None
-        if len(kinds) == 1 and not self.learnt.apart and not self.learnt.caps:
+        if (
+            len(kinds) == 1
+            and not kept
+            and not self.learnt.apart
+            and not self.learnt.caps
+        ):
             demands = members[pods[0].uid].demands
             if not demands.concern_siblings:
                 return None  # the common case: no step for each pod
@@ -105,7 +110,8 @@ class OfferedNodes:
                     places[pod.name].node if pod.name in places else "",
                 )
                 for pod in pods
-            ],
+            ]
+            + list(reserved),
             self.lists,
             self.learnt,
         )

@@ -21,7 +21,7 @@ from extender.gang.gangs import Gang
 from extender.gang.membership import Member as GangMember
 from extender.planning import elastic
 from extender.planning.candidates import Question
-from extender.planning.followers import Follower, followers_of
+from extender.planning.followers import Follower, followers_of, reserved_siblings
 from extender.planning.offered_nodes import OfferedNodes, kinds_of
 from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import capacity, claim
@@ -149,7 +149,14 @@ def plan(  # noqa: PLR0913  # what a plan depends on
         )
         return job if isinstance(job, Refusal) else _plan(job, now_ns, until_s)
 
-    return elastic.plan_most(gang, cache.pods, followers, without, plan_without)
+    return elastic.plan_most(
+        gang,
+        cache.pods,
+        followers,
+        plan_without,
+        without=without,
+        may_be_smaller=learnt.has_whole_lists,
+    )
 
 
 def _read_job(  # noqa: PLR0913  # what a plan depends on
@@ -203,7 +210,13 @@ def _read_job(  # noqa: PLR0913  # what a plan depends on
         is_one=gang.is_one and len(pods) == 1,
         members=members,
         names=offered.names_of(kinds),
-        siblings=offered.group(pods, kinds, members, places),
+        siblings=offered.group(
+            pods,
+            kinds,
+            members,
+            places,
+            reserved_siblings(gang) if gang.plan.followers else (),
+        ),
     )
 
 

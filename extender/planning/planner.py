@@ -243,7 +243,8 @@ class Planner:
         Args:
             is_firm: Whether the list of the present question may be all that there is.
                 A first list of one node may be that of a nominated node. Then the job
-                is not planned against what it has learnt.
+                is not planned against what it has learnt, nor with fewer pods than
+                it has.
         """
         if self._is_due(gang):
             self._candidates.wait(gang.job)
@@ -367,7 +368,10 @@ class Planner:
         )
         self._metrics.plans.labels("made" if refusal is None else "no room").inc()
         if refusal is not None:
-            self._record_refusal(gang, names, question, refusal)
+            if is_firm:
+                self._keep_refusal(gang, question, refusal)
+            self._apply(gang_events.PlanFailed(job=gang.job, text=refusal.text))
+            self._reserve_nodes(gang, names)
 
     def _reserve(
         self, gang: Gang, reservations: tuple[Reservation, ...]
@@ -386,18 +390,16 @@ class Planner:
         self._singles.pop(gang.job, None)
         return None
 
-    def _record_refusal(
-        self,
-        gang: Gang,
-        names: tuple[str, ...],
-        question: Question | None,
-        refusal: Refusal,
+    def _keep_refusal(
+        self, gang: Gang, question: Question | None, refusal: Refusal
     ) -> None:
+        """Store that a job does not fit until the cache changes."""
         if gang.format_names(gang.members) in refusal.text:
             question = None  # the refusal names the pod, so no other pod can reuse it
         version = self._cache.version
         self._candidates.record_refusal(gang.job, question, refusal, version)
-        self._apply(gang_events.PlanFailed(job=gang.job, text=refusal.text))
+
+    def _reserve_nodes(self, gang: Gang, names: tuple[str, ...]) -> None:
         node_reservation = reservation.reserve_nodes(
             self._cache,
             gang,
