@@ -7,7 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from extender.cache.cache import Cache
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from scheduler_core.explain import fragmentation
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the server.

@@ -20,7 +20,7 @@ from extender.cache.reservations import (
 )
 from extender.cache.step import Outcome, State
 from extender.gang import events as gang_events
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.membership import Membership
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.state import NodeState

@@ -1,7 +1,8 @@
 """Which pods form one job, and when the bind calls of a job may be carried out.
 
 Begin with `membership` (which job a pod is of), `size` (how many pods a job has),
-`gangs` (all jobs) and `permit` (a state machine: when waiting bind calls go on).
+`gang` (a job, `gangs` has all of them), `job_plan`, and `permit` (a state machine:
+when waiting bind calls go on). `learning` learns from plans that were not followed.
 `events` has the events and effects of `permit`. `waiting_binds` holds the bind calls
 that wait.
 

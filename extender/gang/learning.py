@@ -12,7 +12,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from extender.gang.events import Limits, NodeNotOffered
-from extender.gang.gangs import Gang, Miss
+from extender.gang.gang import Gang
+from extender.gang.job_plan import Miss
 from scheduler_core.placement.siblings import Cap
 
 _HOUR_S = 3600.0

@@ -94,7 +94,9 @@ from extender.gang.events import (
     VolcanoEvent,
     WakeScheduler,
 )
-from extender.gang.gangs import Gang, Gangs, Phase
+from extender.gang.gang import Gang
+from extender.gang.gangs import Gangs
+from extender.gang.job_plan import Phase
 
 Effects = Iterator[Effect]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 
 from extender.cache.reservations import Reservation
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.planning.followers import Follower
 from extender.refusals import Refusal
 from scheduler_core.products.lookup import SP_BLOCK

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from extender.cache import decode
 from extender.cache.requests import Resources
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.membership import AbsentMember, Member, Membership, order_of
 from scheduler_core.placement.siblings import Sibling
 from scheduler_core.wire.pods import NpuPod

@@ -8,7 +8,7 @@ from extender.cache import events
 from extender.cache.cache import Cache
 from extender.dispatch import Apply
 from extender.gang import events as gang_events
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size
 from scheduler_core.wire.pods import NpuPod

@@ -8,7 +8,7 @@ pods that it can do without, is planned all the same (`OfferedNodes.leave_out`,
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.membership import Member
 from scheduler_core.node.decision import Placement
 from scheduler_core.placement.siblings import (
@@ -94,7 +94,7 @@ class OfferedNodes:
             return None
         if (
             len(kinds) == 1
-            and not kept
+            and not reserved
             and not self.learnt.apart
             and not self.learnt.caps
         ):

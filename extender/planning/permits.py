@@ -13,7 +13,7 @@ from extender.cache.events import Effect
 from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang import events as gang_events
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.waiting_binds import WaitingBinds
 from extender.metrics import Metrics
 from extender.refusals import STOPPING, ExtenderReason, Refusal, refuse_for_job

@@ -17,7 +17,7 @@ from extender.cache.node_state import ResourceState
 from extender.cache.overlay import ClusterView
 from extender.cache.requests import NOTHING, Resources
 from extender.cache.reservations import Claim, Owner, Reservation
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.membership import Member as GangMember
 from extender.planning import elastic
 from extender.planning.candidates import Question

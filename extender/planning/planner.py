@@ -23,7 +23,8 @@ from extender.cache.reservations import REVIEW_S, Reservation
 from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang import events as gang_events
-from extender.gang.gangs import SETTLED_S, Gang, Phase
+from extender.gang.gang import SETTLED_S, Gang
+from extender.gang.job_plan import Phase
 from extender.metrics import RESERVATIONS, Metrics
 from extender.planning import plan, reservation
 from extender.planning.candidates import (

@@ -16,7 +16,7 @@ from dataclasses import replace
 from extender.cache.cache import Cache
 from extender.cache.overlay import overlay_cache
 from extender.cache.reservations import NodeReservation
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
 from extender.refusals import Refusal

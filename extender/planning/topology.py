@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.planning.plan import TopologySnapshot
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.placement.gang_on_superpods import SuperPods

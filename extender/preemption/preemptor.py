@@ -17,7 +17,8 @@ from extender.cache.events import Effect, Ended, Released, ReservationEnded
 from extender.cache.reservations import Owner, Reservation
 from extender.clocks import Clock
 from extender.dispatch import Apply
-from extender.gang.gangs import Gang, Phase
+from extender.gang.gang import Gang
+from extender.gang.job_plan import Phase
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
 from extender.preemption import attempt as attempts

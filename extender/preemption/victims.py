@@ -31,7 +31,7 @@ from extender.cache import reservations
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
 from extender.cache.overlay import CacheOverlay, overlay_cache
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
 from extender.preemption.attempt import Attempt, AttemptStarted, Victim

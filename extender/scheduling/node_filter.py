@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
 from extender.cache.reservations import Owner, Reservation
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.refusals import (
     ELSEWHERE,
     ENDING,

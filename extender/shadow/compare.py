@@ -23,7 +23,7 @@ from typing import Any
 from extender.cache.cache import Cache
 from extender.cache.events import Change, PodUpdated
 from extender.cache.node_state import tenant_of
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot
 from extender.refusals import Refusal

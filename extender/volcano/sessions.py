@@ -21,7 +21,8 @@ from extender.cache.reservations import Owner
 from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang import events as gang_events
-from extender.gang.gangs import Gang, Phase
+from extender.gang.gang import Gang
+from extender.gang.job_plan import Phase
 from extender.planning.planner import Planner
 from extender.refusals import ELSEWHERE, ExtenderReason, Refusal, kept_for_others
 from extender.scheduling import node_filter, reserve

@@ -10,7 +10,7 @@ from extender.apiserver.wake import SchedulerWaker
 from extender.apiserver.writers import KubeJobs
 from extender.cache import events
 from extender.cache.reservations import Owner
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from extender.metrics import Metrics
 from kube import credentials
 from kube.client import Client

@@ -13,7 +13,7 @@ import pytest
 from extender.cache import events
 from extender.cache.requests import ONE_POD, Resources
 from extender.gang import events as gang_events
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from sandbox.apiclient import Object
 from tests.extender import scheduler_rules as rules
 from tests.extender.gangworld import GangWorld, sim_node, sim_pod

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.cache import events
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.size import Followers, Size
 from sandbox.apiclient import Object
 from tests.extender import scheduler_rules as rules

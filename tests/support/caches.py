@@ -19,7 +19,7 @@ from extender.cache.reservations import (
     Owner,
     Reservation,
 )
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.planning import plan
 from extender.planning.topology import NetworkTopology, Rules
 from extender.refusals import Refusal

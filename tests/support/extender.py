@@ -14,7 +14,8 @@ from extender.cache.reservations import Owner
 from extender.clocks import Clock
 from extender.dispatch import Dispatcher, Router, ignore
 from extender.gang import events as gang_events
-from extender.gang.gangs import Gang, Phase
+from extender.gang.gang import Gang
+from extender.gang.job_plan import Phase
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size
 from extender.kube_scheduler.binder import Binder

@@ -9,7 +9,7 @@ import pytest
 from extender.cache import events
 from extender.cache.requests import Resources
 from extender.gang import events as gang_events
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from extender.gang.membership import Membership
 from extender.planning.plan import TopologySnapshot
 from extender.queries.explain import render_text

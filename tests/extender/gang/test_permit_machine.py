@@ -19,7 +19,7 @@ from extender.cache.cache import Cache
 from extender.cache.reservations import Owner
 from extender.gang import events as gang_events
 from extender.gang.events import Caller
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from extender.refusals import Refusal
 from scheduler_core.node import chips
 from tests.support.caches import (

@@ -31,7 +31,9 @@ from extender.gang.events import (
     Ticked,
     Unreserve,
 )
-from extender.gang.gangs import Gang, Gangs, Phase
+from extender.gang.gang import Gang
+from extender.gang.gangs import Gangs
+from extender.gang.job_plan import Phase
 from extender.gang.membership import AbsentMember, Member, Membership, SizeSource
 from extender.gang.size import Followers, Size, whole
 

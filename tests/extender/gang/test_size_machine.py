@@ -18,7 +18,7 @@ from extender.cache import events
 from extender.cache.reservations import Owner
 from extender.gang import events as gang_events
 from extender.gang.events import Caller
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.gang.size import Size
 from extender.refusals import Refusal
 from tests.support.caches import apply, cluster, known_pod, reservations

@@ -3,7 +3,7 @@
 from extender.cache import decode, events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
-from extender.gang.gangs import Gang
+from extender.gang.gang import Gang
 from extender.planning.candidates import CandidateNodes
 from extender.planning.plan import TopologySnapshot
 from extender.planning.topology import NetworkTopology, Rules

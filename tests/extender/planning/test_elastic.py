@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from extender.gang.size import Size
 from extender.planning import plan
 from extender.planning.plan import TopologySnapshot

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from extender.cache.reservations import Owner
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from extender.preemption.attempt import Attempt, Victim
 from tests.extender.preemption.evictionrules import PODS, Pushing, happened
 from tests.extender.preemption.evictionworld import NODES, check_chips

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.cache import events
-from extender.gang.gangs import Phase
+from extender.gang.job_plan import Phase
 from extender.gang.size import Size
 from scheduler_core.wire.annotations import ALLOCATED_ON
 from tests.extender.volcanos import VolcanoWorld, volcano

@@ -1,0 +1,386 @@
+"""A job of several pods: its pods, how many it needs, and its plan."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from extender.gang import needed_members
+from extender.gang.job_plan import JobPlan, Phase
+from extender.gang.membership import AbsentMember, Member, SizeSource
+from extender.gang.needed_members import Needed
+from extender.gang.size import Number, Size
+from scheduler_core.topology.leaves import asks_leaves
+from scheduler_core.wire.pods import NpuPod
+
+#: Seconds without a new pod after which no more pods of an elastic job are awaited.
+SETTLED_S = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Gang:
+    """A job: its pods and its size, and the plan that the extender has for it."""
+
+    job: str
+    size_source: SizeSource | None = None
+    #: {uid: member} of pods that ask for NPUs and have not failed
+    members: dict[str, Member] = field(default_factory=dict)
+    #: members that have a node, or have succeeded
+    bound: set[str] = field(default_factory=set)
+    #: members that have succeeded
+    succeeded: set[str] = field(default_factory=set)
+    #: {name: role and number} of members that succeeded and were deleted since
+    collected: dict[str, tuple[str, Number]] = field(default_factory=dict)
+    #: members that are being deleted
+    ending: set[str] = field(default_factory=set)
+    #: members that no plan has: being deleted, or behind a scheduling gate
+    absent: set[str] = field(default_factory=set)
+    #: UIDs of its pods without NPUs
+    others: set[str] = field(default_factory=set)
+    #: {kind: UIDs of the members with these demands}
+    kinds: dict[str, set[str]] = field(default_factory=dict)
+    #: {uid: node} of the members that have one and have not succeeded
+    nodes: dict[str, str] = field(default_factory=dict)
+    #: None: unknown
+    size: Size | None = None
+    #: why the size is unknown; "" while it is being read
+    problem: str = ""
+    #: until when more pods are awaited, in seconds since the epoch; 0 for never
+    settled_s: float = 0.0
+
+    #: what the extender has decided; all other fields are facts
+    plan: JobPlan = field(default_factory=JobPlan)
+
+    @property
+    def existing_count(self) -> int:
+        """Number of members that are neither terminating nor behind a gate."""
+        return len(self.members) - len(self.absent)
+
+    @property
+    def missing(self) -> int:
+        """Number of pods that the job needs and that cannot be bound yet.
+
+        They do not exist, or are behind a scheduling gate. Terminating pods with NPUs
+        do not count as existing. 0 if the size of the job is unknown.
+        """
+        if self.size is None:
+            return 0
+        others = len(self.others)
+        finished = self._finished_roles
+        if not self.size.roles and not self.size.followers:
+            existing = self.existing_count + len(finished)
+            existing += others if self.size.counts_all else 0
+            return max(self.size.least - existing, 0)
+        roles = self._roles(self.members.keys() - self.absent) + finished
+        roles += [absent.role for absent in self.awaited]
+        return needed_members.count_short(self.size, roles, others)
+
+    @property
+    def awaited(self) -> list[AbsentMember]:
+        """Members without a pod, whose pods are made once other members are ready.
+
+        They count as existing: the first pods are planned with them.
+        """
+        if self.size is None or self.size.count is None or not self.size.followers:
+            return []
+        places = {
+            member.membership.place
+            for uid, member in self.members.items()
+            if uid not in self.ending
+        }
+        places.update(self.collected.values() if self.has_bound else ())
+        absent = [
+            AbsentMember(self.job, followers.role, number)
+            for followers in self.size.followers
+            for number in followers.numbers
+            if (followers.role, number) not in places
+        ]
+        existing = len(self.members) - len(self.ending) + len(self._finished_roles)
+        return absent[: max(self.size.count - existing, 0)]
+
+    @property
+    def _finished_roles(self) -> list[str]:
+        """Role of each pod that succeeded and was deleted; "" if it is not known.
+
+        Those that the extender has seen count only beside a member that is bound: a job
+        without one may have begun again.
+        """
+        roles = [role for role, _ in self.collected.values()] if self.has_bound else []
+        counted = 0 if self.size is None else self.size.succeeded - len(self.succeeded)
+        return roles + [""] * (counted - len(roles))
+
+    def _roles(self, uids: Collection[str]) -> list[str]:
+        return [self.members[uid].membership.role for uid in uids]
+
+    def forget_collected(self, member: Member) -> None:
+        """Forget the member that succeeded and was deleted, and that a pod replaces.
+
+        They have the same name, or the same number, if that is not 0.
+        """
+        self.collected.pop(member.name, None)
+        place = member.membership.place
+        if self.collected and place[1] != (0, 0):
+            self.collected = {
+                name: other for name, other in self.collected.items() if other != place
+            }
+
+    def is_growing(self, now_s: float) -> bool:
+        """Whether the plan of an elastic job waits, because more pods may come.
+
+        A pod has come in the last `SETTLED_S` seconds, not all pods exist, and no
+        member is bound yet.
+
+        Args:
+            now_s: Seconds since the epoch.
+        """
+        size = self.size
+        if size is None or not size.is_elastic or now_s >= self.settled_s:
+            return False
+        coming = self.existing_count + len(self.awaited) + len(self._finished_roles)
+        is_whole = size.count is not None and coming >= size.count
+        return not is_whole and not self.has_bound
+
+    @property
+    def is_size_wanted(self) -> bool:
+        """Whether the size is not known, though its object is and pods wait for it."""
+        is_unknown = self.size is None and self.size_source is not None
+        return is_unknown and self.unbound_count > 0
+
+    @property
+    def is_size_doubtful(self) -> bool:
+        """Whether the object with the size is to be read, because pods wait for it.
+
+        The size may have been edited. It is unknown, pods are missing, there are more,
+        or the pods that the job needs do not fit.
+        """
+        if self.size_source is None or not self.unbound_count:
+            return False
+        if self.size is None or self.missing:
+            return True
+        if self.plan.waits_s is not None and self.lacks_members:
+            return True
+        return self.size.count is not None and self.existing_count > self.size.count
+
+    @property
+    def placed(self) -> set[str]:
+        """UIDs of members that have a node or have succeeded, and are not ending."""
+        return self.bound - self.ending
+
+    @property
+    def lacks_members(self) -> bool:
+        """Whether more of the existing pods must be bound before the job may run.
+
+        True if the size of the job is unknown.
+        """
+        if self.size is None:
+            return True
+        roles = self._roles(self.placed) + self._finished_roles
+        return needed_members.count_short(self.size, roles, len(self.others)) > 0
+
+    @property
+    def is_plan_short(self) -> bool:
+        """Whether the plan has fewer pods than the job needs, with those that run.
+
+        A plan for pods that were to join others is short once these end. Members whose
+        pods are made later count as there.
+        """
+        if self.size is None:
+            return False
+        uids = self.placed | (self.plan.places.keys() & self.members.keys())
+        roles = self._roles(uids) + self._finished_roles
+        roles += [absent.role for absent in self.awaited]
+        return needed_members.count_short(self.size, roles, len(self.others)) > 0
+
+    @property
+    def has_optional(self) -> bool:
+        """Whether the job has more pods than it needs, existing or awaited."""
+        if self.size is None:
+            return False
+        existing = self.existing_count + len(self.awaited) + len(self._finished_roles)
+        return existing > self.size.least
+
+    def order_by_need(self, followers: Iterable[tuple[str, str]] = ()) -> Needed:
+        """Return the unbound members in the order in which the job needs them.
+
+        Args:
+            followers: (UID, role) of members without a pod, which come after the
+                others of their role.
+        """
+        uids = self.unbound
+        unbound = [(uid, self.members[uid].membership.role) for uid in uids]
+        unbound += followers
+        if self.size is None:
+            return Needed(uids, len(uids))
+        roles = self._roles(self.placed) + self._finished_roles
+        return needed_members.order_by_need(self.size, unbound, roles, len(self.others))
+
+    @property
+    def gated(self) -> set[str]:
+        """UIDs of the members behind a scheduling gate, unless they are terminating."""
+        return self.absent - self.ending
+
+    @property
+    def is_several(self) -> bool:
+        """Whether the job is planned as a whole, not pod by pod.
+
+        True for several pods, for an unknown size, and for one pod with the label
+        `tor-affinity`: its leaf switch depends on the switches that other jobs use. A
+        job that is edited to have one pod stays so until its plan ends.
+        """
+        is_planned = self.plan.phase is not Phase.GATHERING or bool(self.plan.followers)
+        return not self.is_one or is_planned or self._asks_leaves
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the job is known to have exactly one pod.
+
+        True also if its pods need not run together, and their number is not stated.
+        """
+        size = self.size
+        return size is not None and (size.count or size.least) <= 1
+
+    @property
+    def _asks_leaves(self) -> bool:
+        return any(
+            asks_leaves(s.traits.labels) for s in islice(self.members.values(), 1)
+        )
+
+    @property
+    def unbound(self) -> list[str]:
+        """UIDs of the members without a node, sorted by `rank_key`.
+
+        Members that are terminating, gated or have succeeded are left out.
+        """
+        uids = self.members.keys() - self.bound - self.absent
+        return sorted(uids, key=self.rank_key)
+
+    @property
+    def unbound_count(self) -> int:
+        """Number of UIDs in `unbound`, counted without sorting them."""
+        if not self.bound and not self.absent:
+            return len(self.members)
+        return len(self.members.keys() - self.bound - self.absent)
+
+    @property
+    def waiting_kinds(self) -> dict[str, str]:
+        """{kind: name of one of its members without a node}, without other kinds."""
+        examples: dict[str, str] = {}
+        for kind, uids in self.kinds.items():
+            waiting = (u for u in uids if u not in self.bound and u not in self.absent)
+            uid = next(waiting, None)
+            if uid is not None:
+                examples[kind] = self.members[uid].name
+        return examples
+
+    def find_unoffered(self, offered: Collection[str]) -> str:
+        """Return the name of a member for whose kind a plan waits; "" if none does.
+
+        A kind of members that the job can do without is not awaited, unless all
+        members without a node are of such kinds.
+
+        Args:
+            offered: Kinds to which the scheduler has offered nodes.
+        """
+        waiting = self.waiting_kinds
+        kinds = waiting.keys() - offered
+        if kinds and kinds < waiting.keys():
+            kinds &= self._needed_kinds
+        return min((waiting[kind] for kind in kinds), default="")
+
+    @property
+    def _needed_kinds(self) -> set[str]:
+        """Kinds of the unbound members without which the job cannot run."""
+        if not self.lacks_members:
+            return set()
+        need = self.order_by_need([("", absent.role) for absent in self.awaited])
+        return {self.kind_of(uid) for uid in need.uids[: need.least] if uid}
+
+    def kind_of(self, uid: str) -> str:
+        """Return the kind of a member."""
+        return self.members[uid].demands.kind
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether a member has a node or has succeeded, and is not being deleted."""
+        return not self.bound <= self.ending
+
+    def may_bind(self, uid: str) -> bool:
+        """Whether a bind call for a pod need not wait for bind calls for other pods.
+
+        True if the pod has a planned node, and the job is in the phase BINDING or has a
+        bound pod that is not being deleted.
+        """
+        return uid in self.plan.places and (
+            self.plan.phase is Phase.BINDING or self.has_bound
+        )
+
+    def rank_key(self, uid: str) -> tuple[int, object, str]:
+        """Return the sort key of a pod among the pods of its job.
+
+        Pods with a rank come first, by rank. Pods without a rank follow. They are
+        sorted by role (such as master before worker), then by the indexes that their
+        job's controller gave them, then by name.
+        """
+        member = self.members[uid]
+        rank = member.membership.rank
+        if rank is not None:
+            return rank, (), member.name
+        return 1 << 30, member.membership.order, member.name
+
+    def queue_key(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
+        """Return the sort key of this job in the queue of waiting jobs.
+
+        The key is (-priority, creation time, UID) of one member: the oldest of those
+        with the highest priority. The job with the least key is planned first.
+        """
+        keys = [
+            (-member.priority, pods[uid].created, uid)
+            for uid, member in self.members.items()
+            if uid in pods
+        ]
+        return min(keys, default=(0, "", ""))
+
+    def format_names(self, uids: Collection[str]) -> str:
+        """Return the names of these members for a sentence, as "a, b, c and 2 more".
+
+        At most three names are listed.
+        """
+        names = sorted(self.members[uid].name for uid in uids if uid in self.members)
+        more = len(uids) - 3
+        listed = ", ".join(names[:3])
+        return f"{listed} and {more} more" if more > 0 else listed
+
+    @property
+    def part_text(self) -> str:
+        """How many of its pods a job runs with ("2 of 4 pods"), for sentences."""
+        size = self.size
+        count = len(self.members) if size is None or size.count is None else size.count
+        return f"{len(self.placed) + len(self._finished_roles)} of {count} pods"
+
+    @property
+    def state(self) -> str:
+        """Phase and counts of the job for people ("planned, 8 of 8 pods exist, ...").
+
+        The counts say how many pods with NPUs exist, and how many of them have a node
+        or have succeeded. In phase GATHERING, the reason why the job has no plan is
+        added.
+        """
+        of = "an unknown number of" if self.size is None else self.size.text
+        counts = (
+            f"{len(self.members)} of {of} pods exist, {len(self.bound)} have a node"
+        )
+        if self.gated:
+            counts += f", {len(self.gated)} behind a scheduling gate"
+        if self.plan.followers:
+            counts += f", nodes of {len(self.plan.followers)} more are kept"
+        why = (
+            f": {self.plan.text}"
+            if self.plan.text and self.plan.phase is Phase.GATHERING
+            else ""
+        )
+        return f"{self.plan.phase.value}, {counts}{why}"
+
+    @property
+    def title(self) -> str:
+        """Kind, namespace and name of the job ("JobSet ns/name"), for sentences."""
+        kind, _, name = self.job.partition("/")
+        return f"{kind} {name}"
