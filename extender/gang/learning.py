@@ -8,13 +8,13 @@ way: a member of the job, or the node itself.
 Nothing is learnt under Volcano, whose session finds places for siblings.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from extender.gang.events import Limits, NodeNotOffered
 from extender.gang.gang import Gang
 from extender.gang.job_plan import Miss
-from scheduler_core.placement.siblings import Cap
+from scheduler_core.placement.siblings import NOTHING_LEARNT, Cap, Learnt
 
 _HOUR_S = 3600.0
 
@@ -126,3 +126,23 @@ def count_vain(gang: Gang, now_s: float, limits: Limits) -> None:
             return
         spare_s += held_s
         plan.again_s = max(plan.again_s, end_s + _HOUR_S)
+
+
+def read_learnt(gang: Gang) -> Iterator[Learnt]:
+    """Yield what the scheduler has shown of a job: all of it, then less, then nothing.
+
+    What is in the way of siblings is given up before refused nodes are.
+    """
+    refused: dict[str, frozenset[str]] = {}
+    for kind, node in gang.plan.refused:
+        refused[kind] = refused.get(kind, frozenset()) | {node}
+    apart, caps = frozenset(gang.plan.apart), tuple(gang.plan.caps)
+    yield Learnt(apart=apart, caps=caps, refused=refused)
+    if len(caps) > 1:  # the newest may rest on a scheduler that was late
+        yield Learnt(apart=apart, caps=caps[:-1], refused=refused)
+    if apart or caps:
+        yield Learnt(refused=refused)
+    if refused and (apart or caps):
+        yield Learnt(apart=apart, caps=caps)
+    if refused:
+        yield NOTHING_LEARNT

@@ -111,6 +111,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     until_s: float = 0.0,
     lists: Mapping[str, frozenset[str]] | None = None,
     learnt: Learnt = NOTHING_LEARNT,
+    may_be_smaller: bool = True,
 ) -> tuple[Reservation, ...] | Refusal:
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
@@ -127,6 +128,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
         lists: {kind of its members: nodes that are offered to it}; None is all of
             `names`. Members of a kind without an entry are left out.
         learnt: Demands of its pods that they do not say.
+        may_be_smaller: Whether an elastic job may get a plan of fewer pods.
 
     Returns:
         Reservations ordered by the rank of their pods; or why not all pods fit.
@@ -155,7 +157,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
         followers,
         plan_without,
         without=without,
-        may_be_smaller=learnt.has_whole_lists,
+        may_be_smaller=may_be_smaller,
     )
 
 

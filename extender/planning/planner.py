@@ -6,7 +6,7 @@ plan and its reservations, so no other plan can take the same chips.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -23,6 +23,7 @@ from extender.cache.reservations import REVIEW_S, Reservation
 from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang import events as gang_events
+from extender.gang import learning
 from extender.gang.gang import SETTLED_S, Gang
 from extender.gang.job_plan import Phase
 from extender.metrics import RESERVATIONS, Metrics
@@ -36,7 +37,7 @@ from extender.planning.plan import TopologySnapshot
 from extender.refusals import READING, Refusal, kept_for_others, refuse_for_job
 from extender.scheduling import node_filter
 from extender.scheduling.node_filter import FilterResult
-from scheduler_core.placement.siblings import NOTHING_LEARNT, Learnt
+from scheduler_core.placement.siblings import Learnt
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
@@ -423,8 +424,8 @@ class Planner:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
         A refusal stored for the same question and version of the cache is returned
-        without a new plan. What the job has learnt (`_learnt`) counts as long as the
-        job fits so.
+        without a new plan. What the job has learnt (`_views`) counts as long as the job
+        fits so.
         """
         if question is not None:
             known = self._candidates.known_refusal(question, self._cache.version)
@@ -441,10 +442,11 @@ class Planner:
             topology,
             until_s=self._clock.now_s() + REVIEW_S,
             lists=lists,
+            may_be_smaller=is_firm,
         )
-        everything, *less = _learnt(gang)
-        outcome = plan_by(learnt=replace(everything, has_whole_lists=is_firm))
-        for learnt in less if is_firm else ():
+        everything, *less = _views(gang, is_firm=is_firm)
+        outcome = plan_by(learnt=everything)
+        for learnt in less:
             if not isinstance(outcome, Refusal):
                 break
             outcome = plan_by(learnt=learnt)
@@ -504,21 +506,17 @@ class Planner:
         return may_plan
 
 
-def _learnt(gang: Gang) -> Iterator[Learnt]:
-    """Yield what the scheduler has shown of a job: all of it, then less, then nothing.
+def _views(gang: Gang, *, is_firm: bool) -> list[Learnt]:
+    """Return what plans of a job are to respect: the first that makes one counts.
 
-    What is in the way of siblings is given up before refused nodes are.
+    A spread that holds on nodes that are not offered, too, comes first if the list may
+    be a part, and after a plan in vain of an elastic job: rather with fewer pods.
     """
-    refused: dict[str, frozenset[str]] = {}
-    for kind, node in gang.plan.refused:
-        refused[kind] = refused.get(kind, frozenset()) | {node}
-    apart, caps = frozenset(gang.plan.apart), tuple(gang.plan.caps)
-    yield Learnt(apart=apart, caps=caps, refused=refused)
-    if len(caps) > 1:  # the newest may rest on a scheduler that was late
-        yield Learnt(apart=apart, caps=caps[:-1], refused=refused)
-    if apart or caps:
-        yield Learnt(refused=refused)
-    if refused and (apart or caps):
-        yield Learnt(apart=apart, caps=caps)
-    if refused:
-        yield NOTHING_LEARNT
+    views = list(learning.read_learnt(gang))
+    is_cautious = gang.plan.vain and gang.has_optional
+    if is_firm and not is_cautious:
+        return views
+    strict = [replace(learnt, has_whole_lists=False) for learnt in views]
+    if not is_firm:
+        return strict[:1]
+    return [one for pair in zip(strict, views, strict=True) for one in pair]

@@ -164,6 +164,20 @@ def test_a_list_of_one_node_does_not_answer_for_all_nodes() -> None:
         assert w.bound["c"] == "n3"
 
 
+def test_a_pod_that_does_not_come_makes_its_job_smaller_at_the_next_gate() -> None:
+    """As if its volume was missing: the scheduler has no nodes for it at all."""
+    with world(*nodes("n1", "n2", "n3")) as w:
+        w.add(*(owned(name) for name in "abc"))
+        unseen = w.pods.pop("c")
+
+        took = w.run(60, "a", "b")
+
+        assert took is not None
+        assert 20 < took < 40
+        w.pods["c"] = unseen
+        assert w.run(6, "c") is not None
+
+
 # -- pods that come later --------------------------------------------------------------
 
 
