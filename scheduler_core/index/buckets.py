@@ -4,7 +4,7 @@ The key of a bucket determines all answers of its nodes. A query therefore looks
 few dozen buckets instead of all nodes.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from heapq import merge
 from typing import NamedTuple
 
@@ -171,23 +171,50 @@ class RowBuckets:
             if new is not None:
                 self._add(new.peers, name)
 
+    def move_all(self, old: Bucket | None, new: Bucket, names: Sequence[str]) -> None:
+        """Move nodes from one bucket to another.
+
+        Args:
+            old: Current bucket of all of them; None for new nodes.
+            new: Next bucket.
+            names: Names of the nodes, each once; at least one.
+        """
+        new.nodes += len(names)
+        if old is not None:
+            old.nodes -= len(names)
+            if old.peers is new.peers:
+                return
+        if old is not None and old.peers.served:
+            old.peers.names.remove_all(names)
+            if not old.peers.names:
+                self._vacate(old.peers)
+        if new.peers.served:
+            if not new.peers.names:
+                self._occupy(new.peers)
+            new.peers.names.add_all(names)
+
     def _add(self, peers: Peers, name: str) -> None:
         if not peers.served:
             return
-        was_empty = not peers.names
+        if not peers.names:
+            self._occupy(peers)
         peers.names.add(name)
-        if not was_empty:
-            return
-        for count, rank in peers.served:
-            self._by_rank[count].setdefault(rank, []).append(peers)
-            self._occupied[count] |= 1 << rank
 
     def _remove(self, peers: Peers, name: str) -> None:
         if not peers.served:
             return
         peers.names.remove(name)
-        if peers.names:
-            return
+        if not peers.names:
+            self._vacate(peers)
+
+    def _occupy(self, peers: Peers) -> None:
+        """Record that there are nodes with these ranks."""
+        for count, rank in peers.served:
+            self._by_rank[count].setdefault(rank, []).append(peers)
+            self._occupied[count] |= 1 << rank
+
+    def _vacate(self, peers: Peers) -> None:
+        """Record that there is no node with these ranks any more."""
         for count, rank in peers.served:
             others = self._by_rank[count][rank]
             others.remove(peers)

@@ -102,6 +102,33 @@ class Cluster(NodeIndex):
             if section.takes(state):
                 section.put(state)
 
+    def put_all(self, states: Iterable[NodeState]) -> None:
+        """Add or replace entries, each of another node or resource.
+
+        Cost:
+            For nodes whose free chips have changed: a few steps for each, and one
+            `put` for each of their distinct states.
+        """
+        known: list[NodeState] = []
+        for state in states:
+            nodes = self._states.get(state.product.resource, {})
+            old = nodes.get(state.name)
+            if (
+                old is None
+                or old.product is not state.product
+                or old.inventory != state.inventory
+            ):
+                self.put(state)
+            else:
+                nodes[state.name] = state
+                known.append(state)
+        for alike, names in _group_alike(known):
+            for section in self._homes[alike.product]:
+                section.put_all(alike, names)
+            for section in self._guests.get(alike.product.resource, ()):
+                if section.takes(alike):
+                    section.put_all(alike, names)
+
     def drop(self, name: str, wanted: Product | str) -> None:
         """Remove a node's entry for a resource; do nothing when there is none."""
         state = self._states.get(resource_of(wanted), {}).pop(name, None)
@@ -279,9 +306,11 @@ class Cluster(NodeIndex):
             for product, homes in self._homes.items():
                 if section.is_home(product):
                     homes.append(section)
-            for state in self._states.get(row.resource, {}).values():
-                if section.takes(state):
-                    section.put(state)
+            for alike, names in _group_alike(
+                self._states.get(row.resource, {}).values()
+            ):
+                if section.takes(alike):
+                    section.put_all(alike, names)
         return section
 
     def bucket(self, state: NodeState, row: Product) -> Bucket:
@@ -316,3 +345,21 @@ class Cluster(NodeIndex):
                 ]
             result = buckets
         return result
+
+
+def _group_alike(
+    states: Iterable[NodeState],
+) -> Iterable[tuple[NodeState, Sequence[str]]]:
+    """Return a state of each kind but for name and taken chips, and all their names."""
+    groups: dict[tuple[object, ...], tuple[NodeState, list[str]]] = {}
+    for state in states:
+        key = (
+            *(state.product, state.barred, state.inventory, state.healthy),
+            *(state.free, state.network_unhealthy),
+        )
+        group = groups.get(key)
+        if group is None:
+            groups[key] = state, [state.name]
+        else:
+            group[1].append(state.name)
+    return groups.values()

@@ -59,6 +59,26 @@ class Section:
         for census in self.censuses:
             census.mark(state.name, able=bucket.rank(census.count) != NEVER)
 
+    def put_all(self, state: NodeState, names: Sequence[str]) -> None:
+        """Add or update nodes that are in one state but for name and taken chips.
+
+        Args:
+            state: Of any of them; it belongs to this section.
+            names: Names of the nodes, each once.
+        """
+        bucket, bucket_of = self.buckets.bucket(state), self.bucket_of
+        moved: dict[Bucket | None, list[str]] = {}
+        for name in names:
+            moved.setdefault(bucket_of.get(name), []).append(name)
+        moved.pop(bucket, None)
+        for old, from_old in moved.items():
+            self.buckets.move_all(old, bucket, from_old)
+            bucket_of.update(dict.fromkeys(from_old, bucket))
+            for census in self.censuses:
+                able = bucket.rank(census.count) != NEVER
+                for name in from_old:
+                    census.mark(name, able=able)
+
     def drop(self, name: str) -> None:
         """Remove a node of this section."""
         self.buckets.move(self.bucket_of.pop(name), None, name)

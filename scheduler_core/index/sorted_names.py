@@ -6,10 +6,12 @@ cannot be walked in order past names to avoid.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
 #: largest number of names in a block; a split leaves half of it
 _BLOCK = 1024
+#: Share of a set below which a change of each name costs less than to sort all.
+_FEW = 1 / 32
 
 
 class SortedNames:
@@ -53,6 +55,29 @@ class SortedNames:
         else:
             del self._blocks[index]
             del self._lasts[index]
+
+    def add_all(self, names: Sequence[str]) -> None:
+        """Add names that are not in the set, each once, in any order."""
+        if len(names) < len(self) * _FEW:
+            for name in names:
+                self.add(name)
+        else:
+            self._fill(sorted([*self, *names]))
+
+    def remove_all(self, names: Sequence[str]) -> None:
+        """Remove names that are in the set, each once, in any order."""
+        if len(names) < len(self) * _FEW:
+            for name in names:
+                self.remove(name)
+        else:
+            removed = frozenset(names)
+            self._fill([name for name in self if name not in removed])
+
+    def _fill(self, names: list[str]) -> None:
+        """Let these sorted names be the set."""
+        starts = range(0, len(names), _BLOCK)
+        self._blocks = [names[start : start + _BLOCK] for start in starts]
+        self._lasts = [block[-1] for block in self._blocks]
 
     def first(self, avoid: Container[str] = ()) -> str | None:
         """Return the smallest name outside `avoid`, or None."""

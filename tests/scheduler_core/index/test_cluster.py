@@ -11,6 +11,7 @@ from scheduler_core.node import order as node_order
 from scheduler_core.node.order import Rank
 from scheduler_core.node.reasons import Reason, refusal
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import Product
 from tests.machines import atlas, atlas_with, variant
 from tests.scheduler_core.indexed import Model, best_by_hand, follow, node_states
 
@@ -115,6 +116,52 @@ def test_taking_chips_and_giving_them_back_changes_nothing(
 
     assert cluster.best(RESOURCE, count) == untouched.best(RESOURCE, count)
     assert cluster.refusals(RESOURCE, count) == untouched.refusals(RESOURCE, count)
+
+
+def _answers(cluster: Cluster, groups: tuple[tuple[str, ...], ...]) -> object:
+    """Everything that plans and filters ask of an index."""
+    wanted: list[str | Product] = [RESOURCE, PRODUCT, SISTER]
+    questions = [
+        (row, count, in_network)
+        for row in wanted
+        for count in (1, 2, 4, 8)
+        for in_network in (False, True)
+    ]
+    ranked = [list(cluster.ranked(q[0], q[1], in_network=q[2])) for q in questions]
+    censuses = [
+        cluster.census(groups, q[0], q[1], in_network=q[2]).slots for q in questions
+    ]
+    refused = [
+        cluster.refusals(q[0], q[1], names=cluster.names, in_network=q[2])
+        for q in questions
+    ]
+    return list(cluster), ranked, censuses, refused
+
+
+@pytest.mark.property
+@given(
+    st.lists(node_states([PRODUCT, PRODUCT, SISTER, OTHER], names), max_size=12),
+    st.lists(
+        node_states([PRODUCT, PRODUCT, SISTER, OTHER], names),
+        max_size=8,
+        unique_by=line_of,
+    ),
+    st.integers(0, 1),
+)
+def test_nodes_put_at_once_are_the_nodes_put_one_by_one(
+    before: list[NodeState], changes: list[NodeState], asked_times: int
+) -> None:
+    groups = (("node-0", "node-1", "node-2"), ("node-3", "node-4"), ("node-7",))
+    one_by_one, at_once = Cluster(before), Cluster(before)
+    for _ in range(asked_times):  # sections and censuses are made by questions
+        assert _answers(one_by_one, groups) == _answers(at_once, groups)
+
+    for change in changes:
+        one_by_one.put(change)
+    at_once.put_all(changes)
+
+    assert _answers(at_once, groups) == _answers(one_by_one, groups)
+    assert _answers(at_once, groups) == _answers(Cluster(at_once), groups)
 
 
 @pytest.mark.property

@@ -68,3 +68,33 @@ def test_the_first_name_may_be_one_to_avoid() -> None:
 
     firsts = [names.first(avoid) for avoid in ((), "a", "ab", "abc")]
     assert (before, *firsts) == (None, "a", "b", "c", None)
+
+
+@pytest.mark.property
+@given(st.lists(st.sets(st.text(max_size=2), max_size=80), max_size=8))
+def test_changes_of_many_names_at_once_are_changes_of_each(
+    changes: list[set[str]],
+) -> None:
+    names, model = SortedNames(), set[str]()
+    for change in changes:
+        names.remove_all(sorted(change & model))
+        names.add_all(list(change - model))
+        model ^= change
+
+    assert list(names) == sorted(model)
+    assert (len(names), bool(names)) == (len(model), bool(model))
+
+
+@pytest.mark.parametrize("count", [3, MANY // 2])
+def test_few_names_or_many_are_removed_and_added_at_once(count: int) -> None:
+    names = SortedNames()
+    every = [f"{index:06}" for index in range(MANY)]
+    names.add_all(every[::-1])
+    some = every[:: MANY // count]
+
+    names.remove_all(some)
+    assert list(names) == sorted({*every} - {*some})
+
+    names.add_all(some)
+    assert list(names) == every
+    assert names.among(frozenset(some)) == {*some}
