@@ -310,12 +310,14 @@ class ResourceState:
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
-        waiting = [
+        shapes = frozenset(reserved)
+        if not self.tenants:
+            return shapes  # the common case for a plan of thousands of pods
+        return shapes.union(
             tenant.pod.shape
             for tenant in self.tenants.values()
             if tenant.is_unconfirmed
-        ]
-        return frozenset([*waiting, *reserved])
+        )
 
     def are_released(self, mask: int, *, reserved: int) -> bool:
         """Whether nothing occupies or bars the chips in `mask` any more.

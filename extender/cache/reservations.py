@@ -25,7 +25,7 @@ the pod can only be bound with it. A pod has at most one. A reservation with a c
 keep the chips.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -100,6 +100,13 @@ class Reservation(NamedTuple):
         """Whether a bind, or an allocation of Volcano, may have been sent with it."""
         return self.owner in SENT
 
+    def replaces(self, existing: "Reservation") -> bool:
+        """Whether it takes the place of another one of the same beneficiary."""
+        if (existing.claim is None) is not (self.claim is None):
+            return False
+        is_same = existing.owner is self.owner and existing.node == self.node
+        return self.claim is not None or is_same
+
 
 class Conflict(NamedTuple):
     """Chips that cannot be reserved, because another reservation has some of them."""
@@ -143,24 +150,41 @@ class Reservations:
 
     # -- making and ending ---------------------------------------------------------
 
-    def reserve(self, wanted: Reservation) -> Reservation | Conflict:
-        """Keep chips, or return the reservation that has some of them already.
+    def reserve(self, wanted: Reservation) -> tuple[Reservation, ...] | Conflict:
+        """Keep chips; return the reservations that end thereby, or what is in the way.
 
         An assigned reservation takes the place of the assigned one of its pod. Any
         other takes the place of that of the same beneficiary, owner and node.
         """
-        for existing in self.on(wanted.node, wanted.resource):
-            is_other = existing.kept_for != wanted.kept_for
-            if is_other and existing.chips & wanted.chips:
+        for existing in self.by_node.get(wanted.node, ()):
+            if (
+                existing.chips & wanted.chips
+                and existing.resource == wanted.resource
+                and existing.kept_for != wanted.kept_for
+            ):
                 return Conflict(wanted, existing)
-        for existing in self._kept_for.get(wanted.kept_for, ()):
-            if (existing.claim is None) is not (wanted.claim is None):
-                continue
-            is_same = existing.owner is wanted.owner and existing.node == wanted.node
-            if wanted.claim is not None or is_same:
-                self.end(existing)
+        own = self._kept_for.get(wanted.kept_for, ())
+        replaced = tuple(filter(wanted.replaces, own))
+        for existing in replaced:
+            self.end(existing)
         self._add(wanted)
-        return wanted
+        return replaced
+
+    def reserve_all(
+        self, wanted: Sequence[Reservation]
+    ) -> tuple[Reservation, ...] | Conflict:
+        """Do as `reserve` for all of these, of one beneficiary each, or for none."""
+        replaced: list[Reservation] = []
+        for number, reservation in enumerate(wanted):
+            outcome = self.reserve(reservation)
+            if isinstance(outcome, Conflict):
+                for made in wanted[:number]:
+                    self.end(made)
+                for existing in replaced:
+                    self._add(existing)
+                return outcome
+            replaced += outcome
+        return tuple(replaced)
 
     def release(
         self, kept_for: Beneficiary, owner: Owner | None = None

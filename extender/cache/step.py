@@ -10,11 +10,11 @@ neither holds nor releases it. This is true in whatever order events arrive. A l
 event never makes a bound pod unbound, or an ended pod living.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from extender.cache import events, reservations
+from extender.cache import events
 from extender.cache.events import Change, Ended
 from extender.cache.facts import Facts
 from extender.cache.node_state import ResourceState, offers_more
@@ -32,7 +32,7 @@ from extender.gang import events as gang_events
 from extender.gang import permit
 from extender.gang.gangs import Gangs
 from extender.gang.membership import AbsentMember, Member, Membership
-from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -113,8 +113,7 @@ def step(state: State, change: Change, now_s: float) -> Outcome:
         _tick(state, change, now_s, draft)
     else:
         _step_gangs(state, change, now_s, draft)
-    for name, resource in draft.touched:
-        _compute(state, name, resource, draft.improved)
+    _compute(state, draft.touched, draft.improved)
     if draft.improved:
         draft.effects.append(events.NodesImproved(nodes=frozenset(draft.improved)))
     return Outcome(effects=tuple(draft.effects), conflict=conflict)
@@ -372,19 +371,17 @@ def _reserve(
 ) -> Conflict | None:
     """Reserve all chips that an event asks for, or none; return what is in the way."""
     wanted = (change,) if isinstance(change, Reservation) else change.reservations
-    for number, reservation in enumerate(wanted):
-        before = state.reservations.kept_for(reservation.kept_for)
-        reserved = state.reservations.reserve(reservation)
-        if isinstance(reserved, Conflict):
-            for made in wanted[:number]:
-                state.reservations.end(made)
-            return reserved
+    replaced = state.reservations.reserve_all(wanted)
+    if isinstance(replaced, Conflict):
+        return replaced
+    draft.touch_places(replaced)
+    for reservation in wanted:
         resource_state = state.facts.ensure_resource(
             reservation.node, reservation.resource
         )
         if reservation.claim is not None:
             resource_state.see_time(reservation.claim.predicate_time)
-        draft.touch_places((*before, reservation))
+    draft.touch_places(wanted)
     if isinstance(change, events.JobReserved):
         places: dict[str, str] = {}
         followers: dict[AbsentMember, str] = {}
@@ -513,35 +510,49 @@ def _tick(state: State, change: events.Ticked, now_s: float, draft: _Draft) -> N
     draft.touch(facts.expire(now_s))
 
 
-def _compute(state: State, name: str, resource: str, improved: set[str]) -> None:
-    """Compute the free chips of one resource of a node, and update the index.
+def _compute(
+    state: State, touched: Collection[tuple[str, str]], improved: set[str]
+) -> None:
+    """Compute the free chips of resources of nodes, and update the index.
 
-    If the node may take more pods than before, its name is added to `improved`. A
-    resource without product, pods and reservations is removed.
+    A resource without product, pods and reservations is removed.
+
+    Args:
+        touched: Each (node, resource) once.
+        improved: Gets the names of nodes that may take more pods than before.
     """
-    state.version += 1
-    resource_state = state.facts.resource_state(name, resource)
-    if resource_state is None:
-        return
+    computed = []
+    for name, resource in touched:
+        state.version += 1
+        resource_state = state.facts.resource_state(name, resource)
+        if resource_state is None:
+            continue
+        node_state = _compute_resource(state, resource_state, improved)
+        if node_state is not None:
+            computed.append(node_state)
+        else:
+            state.index.drop(name, resource)
+    state.index.put_all(computed)
+
+
+def _compute_resource(
+    state: State, resource_state: ResourceState, improved: set[str]
+) -> NodeState | None:
+    """Compute the free chips of one resource; None if the node has no such chips."""
+    name, resource = resource_state.node_info.name, resource_state.resource
     reserved = state.reservations.on(name, resource)
     if resource_state.is_empty and not reserved:
         state.facts.drop_resource(resource_state)
-    shapes = [
-        reservation.claim.shape
-        for reservation in reserved
-        if reservation.claim is not None
-    ]
+    mask, shapes = 0, set()
+    for reservation in reserved:
+        mask |= reservation.chips
+        if reservation.claim is not None:
+            shapes.add(reservation.claim.shape)
     has_gone_on = state.unconfirmed.put(
         name, resource, resource_state.unconfirmed(shapes)
     )
     before = state.index.nodes(resource).get(name)
-    after = resource_state.state(
-        reserved=reservations.union(reserved),
-        self_maintain=state.self_maintain,
-    )
+    after = resource_state.state(reserved=mask, self_maintain=state.self_maintain)
     if has_gone_on or offers_more(before, after):
         improved.add(name)
-    if after is not None:
-        state.index.put(after)
-    else:
-        state.index.drop(name, resource)
+    return after

@@ -42,13 +42,15 @@ class UnconfirmedClaims:
             self._at[at] = now
         else:
             del self._at[at]
-        for shape in now - before:
-            self._nodes.setdefault(shape, set()).add(node)
-        for shape in before - now:
+        for shape in now:
+            if shape not in before:
+                self._nodes.setdefault(shape, set()).add(node)
+        ended = before - now
+        for shape in ended:
             self._nodes[shape].discard(node)
             if not self._nodes[shape]:
                 del self._nodes[shape]
-        return bool(before - now)
+        return bool(ended)
 
     def conflicts(self, shape: Shape) -> frozenset[str]:
         """Return the nodes that a new pod of this shape must not go to.

@@ -263,7 +263,8 @@ def conflicts(cache: Cache, shape: Shape) -> frozenset[str]:
 
 def recompute(cache: Cache, state: ResourceState) -> None:
     """Compute the free chips again, after a test has damaged the state."""
-    steps._compute(cache._state, state.node_info.name, state.resource, set())
+    place = state.node_info.name, state.resource
+    steps._compute(cache._state, [place], set())
 
 
 def all_reservations(cache: Cache) -> list[Reservation]:
