@@ -343,10 +343,10 @@ def _place_in_core(
     )
     if job.places and row.job_rule is not JobRule.SUPERPOD:
         return _place_unbound(job, row, names, index)
-    # with them, `place_job` keeps the logical SuperPoDs of the job's bound pods
-    unplaced = {
-        pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound
-    }
+    places = None
+    if job.places:  # `place_job` keeps the logical SuperPoDs of the job's bound pods
+        nowhere = Placement(node="", chips=(), reason="")
+        places = job.places | {pod.name: nowhere for pod in job.unbound}
     placement = core.place_job(
         core_job,
         index,
@@ -357,12 +357,16 @@ def _place_in_core(
             profile=job.topology.profile,
         ),
         names=names,
-        places=job.places | unplaced if job.places else None,
+        places=places,
         siblings=job.siblings,
     )
-    if isinstance(placement, JobPlacement) and any(
-        place.pod in job.places and place.node != job.places[place.pod].node
-        for place in placement.pods
+    if (
+        places
+        and isinstance(placement, JobPlacement)
+        and any(
+            place.pod in job.places and place.node != job.places[place.pod].node
+            for place in placement.pods
+        )
     ):
         return Rejection(job="no room beside its pods that run", reasons=())
     return placement
@@ -446,15 +450,22 @@ def _reservations(
         chip_ids: chips.mask_of(chip_ids)
         for chip_ids in {place.chips for place in places}
     }
+    reasons = {
+        reason: f"{reason}, as its job was planned"
+        for reason in {place.reason for place in places}
+    }
     texts: dict[object, Mapping[str, str]] = {}
     is_of_one_leaf = len({place.leaf for place in places}) == 1
+    has_leaves = job.topology.network is not None
     times: dict[str, int] = {}
     reservations = []
     for place in places:
         pod = unbound.get(place.pod)
         if pod is None:
             continue
-        node, leaf = place.node, _leaf_mark(job, place, is_of_one_leaf=is_of_one_leaf)
+        node, leaf = place.node, None
+        if has_leaves:
+            leaf = _leaf_mark(job, place, is_of_one_leaf=is_of_one_leaf)
         follower = job.followers.get(pod.uid)
         resource_state = _resource_state(job.cache, node, pod.shape.resource)
         times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
@@ -471,7 +482,7 @@ def _reservations(
                     shape=pod.shape,
                     annotations=_annotations(job, pod, place, leaf, texts),
                 ),
-                text=f"{place.reason}, as its job was planned",
+                text=reasons[place.reason],
                 ask=NOTHING if follower is None else follower.ask,
             )
         )

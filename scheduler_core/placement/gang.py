@@ -64,8 +64,8 @@ def plan(
     placements: list[Placement] = []
     to_place: dict[int, list[tuple[int, str]]] = {}
     for rank, member in assign_ranks(members):
-        place = verify_place(query, member)
-        if place is not None:
+        place = member.place and verify_place(query, member)
+        if place:
             placements.append(place._replace(pod=member.name, rank=rank))
         else:
             to_place.setdefault(member.chips, []).append((rank, member.name))

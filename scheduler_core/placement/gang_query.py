@@ -43,9 +43,12 @@ def assign_ranks(members: Sequence[Member]) -> list[tuple[int, Member]]:
     Raises:
         ValueError: Two members have the same rank.
     """
-    taken = [member.rank for member in members if member.rank is not None]
-    if len(set(taken)) != len(taken):
-        raise ValueError(f"ranks: expected each once, found {sorted(taken)}")
+    ranks = [member.rank for member in members if member.rank is not None]
+    if not ranks:
+        return list(enumerate(members))
+    taken = frozenset(ranks)
+    if len(taken) != len(ranks):
+        raise ValueError(f"ranks: expected each once, found {sorted(ranks)}")
     free = (rank for rank in count() if rank not in taken)
     ranked = [(next(free) if m.rank is None else m.rank, m) for m in members]
     return sorted(ranked, key=itemgetter(0))

@@ -82,10 +82,7 @@ def placement(
     """
     # A chip that is not there is missing only where a whole server is expected.
     chip_count = row.chip_count if row.capacity_staged else node.inventory.bit_count()
+    reason = describe_choice(row, free, chosen, node.healthy.bit_count(), chip_count)
     return Placement(
-        node=node.name,
-        chips=chips.ids_of(chosen),
-        reason=describe_choice(row, free, chosen, node.healthy.bit_count(), chip_count),
-        pod=pod,
-        rank=rank,
+        node=node.name, chips=chips.ids_of(chosen), reason=reason, pod=pod, rank=rank
     )
