@@ -46,6 +46,7 @@ from scheduler_core.topology.leaves import TOR_AFFINITY, Network, Version
 from scheduler_core.wire import job_annotations
 from scheduler_core.wire.job_annotations import LeafMark, Marks
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import Shape
 
 #: Plans of one job, if several pods do not fit one node together.
 _TRIES = 8
@@ -420,6 +421,10 @@ def _overfull_nodes(
     `capacity.select_fitting` selects pods of the node that do fit together. In the node
     state, only the chips planned for the selected pods are free.
     """
+    is_uniform = len(set(job.requests)) == 1  # limit_by_requests made one fit
+    nodes = {place.node for place in placement.pods}
+    if is_uniform and len(nodes) == len(placement.pods):
+        return {}  # the common case: no step for each pod
     by_name = {
         pod.name: (pod, ask) for pod, ask in zip(job.unbound, job.requests, strict=True)
     }
@@ -428,7 +433,6 @@ def _overfull_nodes(
         if place.pod in by_name:
             places_on[place.node].append(place)
     overfull: dict[str, NodeState] = {}
-    is_uniform = len(set(job.requests)) == 1  # limit_by_requests made one fit
     for node, places in places_on.items():
         if is_uniform and len(places) == 1:
             continue
@@ -458,6 +462,8 @@ def _reservations(
     is_of_one_leaf = len({place.leaf for place in places}) == 1
     has_leaves = job.topology.network is not None
     times: dict[str, int] = {}
+    #: mostly one: pods of a job differ in nothing but node and chips
+    claims: dict[tuple[int, Shape, int], Claim] = {}
     reservations = []
     for place in places:
         pod = unbound.get(place.pod)
@@ -469,6 +475,11 @@ def _reservations(
         follower = job.followers.get(pod.uid)
         resource_state = _resource_state(job.cache, node, pod.shape.resource)
         times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
+        annotations = _annotations(job, pod, place, leaf, texts)
+        key = times[node], pod.shape, id(annotations)
+        pod_claim = claims.get(key)
+        if pod_claim is None:
+            pod_claim = claims[key] = Claim(times[node], pod.shape, annotations)
         reservations.append(
             Reservation(
                 kept_for=pod.uid if follower is None else follower.absent,
@@ -477,11 +488,7 @@ def _reservations(
                 resource=pod.shape.resource,
                 chips=masks[place.chips],
                 until_s=until_s,
-                claim=Claim(
-                    predicate_time=times[node],
-                    shape=pod.shape,
-                    annotations=_annotations(job, pod, place, leaf, texts),
-                ),
+                claim=pod_claim,
                 text=reasons[place.reason],
                 ask=NOTHING if follower is None else follower.ask,
             )

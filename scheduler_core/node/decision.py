@@ -77,7 +77,6 @@ class JobPlacement:
     pods: tuple[Placement, ...]
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def describe_choice(row: Product, free: int, chosen: int, healthy: int, of: int) -> str:
     """Return a sentence that says why `chosen` were the best of the free chips.
 

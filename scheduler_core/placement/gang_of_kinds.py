@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -289,18 +289,25 @@ class _Board:
             size: Chips of each.
         """
         cohort, used = self._siblings.cohorts[number], self._used
-        queue = [
+        unused = (
             (key, row)
             for row, key in self._servers.of(size)
             if key[2] not in used and cohort.may_have(key[2])
+        )
+        queue = [
+            ((node.row.key, rank, name), node.row)
+            for name, node in used.items()
+            if node.free and cohort.may_have(name)
+            if (rank := node.rank(size)) is not None
         ]
-        for name, node in used.items():
-            if cohort.may_have(name) and (rank := node.rank(size)) is not None:
-                queue.append(((node.row.key, rank, name), node.row))
+        queue += islice(unused, 1)  # the best of them: the queue stays short
         heapify(queue)
         uneven: list[tuple[_Key, Product]] = []
         while queue:
             key, row = heappop(queue)
+            if key[2] not in used:
+                for following in islice(unused, 1):
+                    heappush(queue, following)
             if not self.may_share(number, key[2], row):
                 continue
             if not self._is_even(number, key[2]):

@@ -4,6 +4,7 @@ The functions change nothing: the caller puts the node's new state into the inde
 """
 
 from collections.abc import Container, Iterable
+from functools import lru_cache
 
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
@@ -80,9 +81,17 @@ def placement(
         pod: Name of the pod, for a pod of a job.
         rank: Number of the pod in its job.
     """
+    chip_ids, reason = _describe(row, free, chosen, node.healthy, node.inventory)
+    return Placement(node=node.name, chips=chip_ids, reason=reason, pod=pod, rank=rank)
+
+
+# The nodes of a large job are mostly alike.
+@lru_cache(maxsize=1 << 14)
+def _describe(
+    row: Product, free: int, chosen: int, healthy: int, inventory: int
+) -> tuple[tuple[int, ...], str]:
+    """Return the chosen chips, and the reason for them."""
     # A chip that is not there is missing only where a whole server is expected.
-    chip_count = row.chip_count if row.capacity_staged else node.inventory.bit_count()
-    reason = describe_choice(row, free, chosen, node.healthy.bit_count(), chip_count)
-    return Placement(
-        node=node.name, chips=chips.ids_of(chosen), reason=reason, pod=pod, rank=rank
-    )
+    chip_count = row.chip_count if row.capacity_staged else inventory.bit_count()
+    reason = describe_choice(row, free, chosen, healthy.bit_count(), chip_count)
+    return chips.ids_of(chosen), reason
