@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 from importlib import import_module
 
+from benchmarks import go_filter
 from benchmarks.table import Row, render
 from tests.e2e import bare
 from tests.e2e.stages import CannotError
@@ -20,8 +21,8 @@ PARTS = (
     *("allocate", "extender", "volcano", "start", "gang", "visible"),
     *("node", "crowd", "idle", "day", "hardware"),
 )
-#: Left out where Kubernetes' programs have not been built.
-SCHEDULER = "scheduler"
+#: {part: check}, left out where Go is missing, or Kubernetes' programs are not built
+OPTIONAL = {"go_filter": go_filter.check, "scheduler": bare.check}
 #: Asked for by name only: the first needs the real cluster of `make e2e-up`, the
 #: others take a quarter of an hour, fifty times an agent's memory, and gigabytes.
 BY_NAME = ("kubelet", "steady", "agents", "growth")
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "part",
         nargs="?",
-        choices=[*PARTS, SCHEDULER, *BY_NAME],
+        choices=[*PARTS, *OPTIONAL, *BY_NAME],
         metavar="PART",
         help="only this part, as JSON: %(choices)s; without it all but the last four, "
         "as a table",
@@ -57,13 +58,14 @@ def main(arguments: list[str]) -> int:
     for part in PARTS:
         sys.stderr.write(f"measuring {part} …\n")
         found += measured(part)
-    try:
-        bare.check()
-    except CannotError as error:
-        sys.stderr.write(f"leaving out {SCHEDULER}: {error}\n")
-    else:
-        sys.stderr.write(f"measuring {SCHEDULER} …\n")
-        found += measured(SCHEDULER)
+    for part, check in OPTIONAL.items():
+        try:
+            check()
+        except CannotError as error:
+            sys.stderr.write(f"leaving out {part}: {error}\n")
+        else:
+            sys.stderr.write(f"measuring {part} …\n")
+            found += measured(part)
     sys.stdout.write(render(found) + "\n")
     return 0
 

@@ -44,15 +44,21 @@ class Extender:
 
 
 @contextmanager
-def served(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]]:
+def served(
+    module: str, *arguments: str, checkout: Path | None = None
+) -> Iterator[tuple[str, psutil.Process]]:
     """A module of ours in a process of its own, and the address that it prints.
 
     Args:
         module: To be run; it serves until it is ended.
         arguments: What it is told.
+        checkout: Another checkout whose module it is, set up; None is this one.
     """
-    command = [sys.executable, "-m", module, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own
+    python = sys.executable if checkout is None else checkout / ".venv/bin/python"
+    command = [str(python), "-m", module, *arguments]
+    with subprocess.Popen(  # noqa: S603  # our own
+        command, stdout=subprocess.PIPE, text=True, cwd=checkout
+    ) as process:
         assert process.stdout is not None
         try:
             address = process.stdout.readline().strip()
