@@ -45,13 +45,16 @@ class Run:
     processor: float
 
 
-def check() -> None:
+def check(path: str | None = None) -> None:
     """Check that the client can be built.
+
+    Args:
+        path: Folders of programs, as in PATH; None is PATH.
 
     Raises:
         CannotError: There is no Go.
     """
-    if shutil.which("go") is None:
+    if shutil.which("go", path=path) is None:
         raise CannotError("there is no program go in PATH, which builds the client")
 
 
