@@ -41,6 +41,7 @@ NO_KEYS = {
     "jobset.sigs.k8s.io",
     "kube-system",
     "leaderworkerset.sigs.k8s.io",
+    "ray.io",
     "training.kubeflow.org",
     "volcano.sh",
 }

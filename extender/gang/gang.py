@@ -136,6 +136,7 @@ class Gang:
         if size is None or not size.is_elastic or now_s >= self.settled_s:
             return False
         coming = self.existing_count + len(self.awaited) + len(self._finished_roles)
+        coming += len(self.others) if size.counts_all else 0
         is_whole = size.count is not None and coming >= size.count
         return not is_whole and not self.has_bound
 

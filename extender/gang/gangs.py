@@ -5,6 +5,8 @@ memory, so a restart of the extender loses them. The pods of the jobs are then r
 the API server again.
 """
 
+from dataclasses import replace
+
 from extender.gang.gang import SETTLED_S, Gang
 from extender.gang.membership import Member, Membership
 from extender.gang.size import Size, whole
@@ -195,4 +197,5 @@ def _stated_size(membership: Membership) -> Size | None:
         return None
     if membership.is_least:
         return Size(count=None, least=membership.size, counts_all=membership.counts_all)
-    return whole(membership.size, counts_all=membership.counts_all)
+    size = whole(membership.size, counts_all=membership.counts_all)
+    return replace(size, least=1) if membership.can_begin_with_one else size

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from extender.gang.demands import read_demands
-from extender.gang.size import MIN_AVAILABLE, Number
+from extender.gang.size import MIN_AVAILABLE, RAY_HEAD, Number
 from extender.refusals import describe_bad_size
 from kube.objects import OwnerReference, Pod
 from scheduler_core.placement.siblings import FREE, Demands
@@ -32,12 +32,18 @@ JOB_SIZE = "ascend-affinity/job-size"
 _KUBEFLOW = "training.kubeflow.org"
 _JOBSET = "jobset.sigs.k8s.io"
 _LWS = "leaderworkerset.sigs.k8s.io"
+_RAY = "ray.io"
 _BATCH = "batch.kubernetes.io"
 _VOLCANO = "volcano.sh"
 #: API groups of training operators; they mark pods in the same way.
 _OPERATORS = ("kubeflow.org/", "mindxdl.gitee.com/")
+#: Pod groups of Kueue: name, number of pods, and two annotations with value "true".
+_POD_GROUP = "kueue.x-k8s.io/pod-group-name"
+_POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+_POD_GROUP_SERVES = "kueue.x-k8s.io/pod-group-serving"
+_POD_GROUP_IS_FAST = "kueue.x-k8s.io/pod-group-fast-admission"
 #: Roles with the lowest ranks: the other pods connect to rank 0.
-_LEADING = ("master", "chief", "leader", "launcher", "scheduler", "head")
+_LEADING = ("master", "chief", "leader", "launcher", "scheduler", "head", RAY_HEAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,8 @@ class Membership:
     counts_all: bool = False
     #: whether it is only the least number of pods that must run together
     is_least: bool = False
+    #: whether its pods need not run together: the job may begin with one of them
+    can_begin_with_one: bool = False
     #: why the pod states no number, though only the pod can; "" otherwise
     problem: str = ""
     #: where to read it otherwise
@@ -193,6 +201,8 @@ class Row:
     counts_all: bool = False
     #: whether these numbers are only the least that must run together
     is_least: bool = False
+    #: whether the pods need not run together
+    can_begin_with_one: Callable[[_Facts], bool] = lambda _facts: False
     #: returns the path of the object that states the number; "" if none does
     path: Callable[[_Facts, str], str] = lambda _facts, _name: ""
     #: labels or annotations with the pod's role, and with its indexes in order
@@ -246,6 +256,29 @@ def _set_of(facts: _Facts, _name: str) -> str:
 def _group_of_set(facts: _Facts) -> str:
     name, index = facts.text(f"{_LWS}/name"), facts.text(f"{_LWS}/group-index")
     return f"{name}/{index or '0'}" if name else ""
+
+
+def _ray_cluster(facts: _Facts) -> str:
+    """Return the RayCluster of a head or worker; "" for all other pods."""
+    name, kind = facts.text(f"{_RAY}/cluster"), facts.text(f"{_RAY}/node-type")
+    return name if kind in ("head", "worker") else ""
+
+
+def _group_of_kueue(facts: _Facts) -> str:
+    """Return the pod group of Kueue that a pod is of; "" if it is of none.
+
+    Kueue refuses groups without a number, so such a mark is not Kueue's. The pods of a
+    serving group, such as those of a StatefulSet, do not need each other.
+    """
+    is_serving = facts.annotations.get(_POD_GROUP_SERVES) == "true"
+    if is_serving or not facts.number(_POD_GROUP_SIZE):
+        return ""
+    return facts.annotations.get(_POD_GROUP) or facts.labels.get(_POD_GROUP, "")
+
+
+def _is_admitted_early(facts: _Facts) -> bool:
+    """Return whether Kueue admits the group of a pod before all its pods exist."""
+    return facts.annotations.get(_POD_GROUP_IS_FAST) == "true"
 
 
 def _indexed_job(facts: _Facts) -> str:
@@ -308,6 +341,14 @@ ROWS: tuple[Row, ...] = (
         source="volcano-sh/apis pkg/apis/batch/v1alpha1/labels.go",
     ),
     Row(
+        kind="RayCluster",
+        name=_ray_cluster,
+        path=_at("ray.io/v1", "rayclusters"),
+        role=(f"{_RAY}/group",),
+        numbers=(f"{_RAY}/worker-group-replica-index", f"{_RAY}/replica-host-index"),
+        source="ray-project/kuberay v1.7 ray-operator/controllers/ray/common/pod.go",
+    ),
+    Row(
         kind="PodGroup of Kubernetes",
         name=lambda facts: facts.group,
         counts_all=True,
@@ -335,6 +376,18 @@ ROWS: tuple[Row, ...] = (
         role=(f"{_VOLCANO}/task-spec",),
         numbers=(f"{_VOLCANO}/task-index", f"{_BATCH}/job-completion-index"),
         source="volcano-sh/apis pkg/apis/scheduling/v1beta1/labels.go",
+    ),
+    Row(
+        kind="Pod group of Kueue",
+        name=_group_of_kueue,
+        size=(_POD_GROUP_SIZE,),
+        counts_all=True,
+        can_begin_with_one=_is_admitted_early,
+        numbers=(
+            "kueue.x-k8s.io/pod-group-pod-index",
+            f"{_BATCH}/job-completion-index",
+        ),
+        source="kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod",
     ),
     Row(
         kind="Job",
@@ -365,6 +418,7 @@ def membership(pod: Pod) -> Membership | None:
             size=size,
             counts_all=row.counts_all,
             is_least=row.is_least,
+            can_begin_with_one=row.can_begin_with_one(facts),
             problem=(
                 ""
                 if path or size is not None

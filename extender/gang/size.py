@@ -1,9 +1,9 @@
 """Read from a job's API object, such as a JobSet, how many pods with NPUs the job has.
 
-JobSets, LeaderWorkerSets, Volcano Jobs, Jobs and the jobs of training operators contain
-pod templates. Pods without NPUs (an MPI launcher, a parameter server) can thus be left
-out. PodGroups state only how many pods must run together; that number includes pods
-without NPUs.
+JobSets, LeaderWorkerSets, Volcano Jobs, RayClusters, Jobs and the jobs of training
+operators contain pod templates. Pods without NPUs (an MPI launcher, a parameter server)
+can thus be left out. PodGroups state only how many pods must run together; that number
+includes pods without NPUs.
 
 An elastic job may run with fewer pods than it has: `Size.least` of `Size.count`. Some
 controllers make pods only when others are ready, such as the workers of a leader
@@ -31,6 +31,8 @@ Object = Mapping[str, Any]
 _EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 #: Number of a controller's pods that must run together, for any controller.
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
+#: Role of the head of a RayCluster.
+RAY_HEAD = "headgroup"
 
 
 #: Number of a pod in its role, as in `membership.Membership.place`.
@@ -330,6 +332,33 @@ def _volcano(job: Object) -> Iterator[_Part]:
         yield replace(part, least=min(least, count), after=after)
 
 
+def _ray(job: Object) -> Iterator[_Part]:
+    """Yield the pod template of the head and of each worker group of a RayCluster.
+
+    With the autoscaler a group needs `minReplicas`, else all its replicas. A replica
+    is `numOfHosts` pods.
+
+    Source:
+        kuberay v1.7 `GetWorkerGroupDesiredReplicas`; `calculatePodGroupParams`.
+    """
+    spec = _inner(job, "spec")
+    yield _part(_inner(spec, "headGroupSpec", "template"), _count_up(1), RAY_HEAD)
+    is_scaled = spec.get("enableInTreeAutoscaling") is True
+    for group in _items(spec, "workerGroupSpecs"):
+        least = _number(group, "minReplicas", 0)
+        wanted = max(_number(group, "replicas", least), least)
+        replicas = min(wanted, _number(group, "maxReplicas", wanted))
+        hosts = _number(group, "numOfHosts", 1)
+        if group.get("suspend") is True:
+            replicas = 0
+        numbers = tuple(
+            (replica, host) for replica in range(replicas) for host in range(hosts)
+        )
+        part = _part(_inner(group, "template"), numbers, group.get("groupName"))
+        needed = min(least, replicas) if is_scaled else replicas
+        yield replace(part, least=needed * hosts)
+
+
 def _job(job: Object) -> Iterator[_Part]:
     """Yield the pod template of a Job, and how many of its pods are planned together.
 
@@ -414,6 +443,7 @@ _READERS: Mapping[str, Callable[[Object], Iterator[_Part]]] = {
     "JobSet": _jobset,
     "LeaderWorkerSet": _worker_set,
     "Volcano Job": _volcano,
+    "RayCluster": _ray,
     "Job": _job,
     "Minimum": _set,
 }

@@ -85,6 +85,23 @@ LABELS = {
         "volcano.sh/task-index": "1",
         "volcano.sh/task-spec": "worker",
     },
+    "ray": {
+        "app.kubernetes.io/created-by": "kuberay-operator",
+        "app.kubernetes.io/name": "kuberay",
+        "ray.io/cluster": "llm",
+        "ray.io/group": "Big",
+        "ray.io/identifier": "llm-worker",
+        "ray.io/is-ray-node": "yes",
+        "ray.io/node-type": "worker",
+        "ray.io/replica-host-index": "1",
+        "ray.io/worker-group-replica-index": "2",
+        "ray.io/worker-group-replica-name": "Big-x7k2p",
+    },
+    "kueue": {
+        "kueue.x-k8s.io/managed": "true",
+        "kueue.x-k8s.io/pod-group-name": "sweep",
+        "kueue.x-k8s.io/queue-name": "user-queue",
+    },
     "job": {
         "batch.kubernetes.io/controller-uid": "8a6d2126",
         "batch.kubernetes.io/job-completion-index": "4",
@@ -93,7 +110,12 @@ LABELS = {
         "job-name": "train",
     },
 }
-LAST = 6  # behind all leading roles
+LAST = 7  # behind all leading roles
+#: Annotations of a pod group of Kueue.
+OF_FOUR = {
+    "kueue.x-k8s.io/pod-group-total-count": "4",
+    "kueue.x-k8s.io/role-hash": "4a1b",
+}
 
 CASES: dict[str, tuple[Pod, Membership]] = {
     "Job of pods": (
@@ -177,6 +199,17 @@ CASES: dict[str, tuple[Pod, Membership]] = {
             order=(LAST, "worker", 1, 0),
         ),
     ),
+    "RayCluster": (
+        pod(of("ray"), owner=("ray.io/v1", "RayCluster", "llm")),
+        Membership(
+            job="RayCluster/ml/llm",
+            size_source=SizeSource(
+                path="/apis/ray.io/v1/namespaces/ml/rayclusters/llm",
+                kind="RayCluster",
+            ),
+            order=(LAST, "big", 2, 1),
+        ),
+    ),
     "PodGroup of Kubernetes": (
         pod(of("job"), schedulingGroup={"podGroupName": "train-workers"}),
         Membership(
@@ -211,6 +244,17 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 path="/apis/scheduling.volcano.sh/v1beta1/namespaces/ml/podgroups/pg",
                 kind="PodGroup of Volcano",
             ),
+            order=(LAST, "", 0, 0),
+        ),
+    ),
+    "Pod group of Kueue": (
+        pod(
+            of("kueue"), OF_FOUR, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]
+        ),
+        Membership(
+            job="Pod group of Kueue/ml/sweep",
+            size=4,
+            counts_all=True,
             order=(LAST, "", 0, 0),
         ),
     ),
@@ -253,8 +297,24 @@ def test_a_pod_is_found_in_its_job(kind: str) -> None:
         ),
         pod(of("job"), {"ascend-affinity/job": "x", "ascend-affinity/job-size": "1"}),
         pod(annotations={"huawei.com/schedule_minAvailable": "4"}),
+        pod(of("ray") | {"ray.io/node-type": "redis-cleanup"}),
+        pod(of("kueue")),
+        pod(of("kueue"), {"kueue.x-k8s.io/pod-group-total-count": "1"}),
+        pod(
+            {"apps.kubernetes.io/pod-index": "1"} | of("kueue"),
+            OF_FOUR
+            | {
+                "kueue.x-k8s.io/pod-group-fast-admission": "true",
+                "kueue.x-k8s.io/pod-group-serving": "true",
+            },
+            owner=("apps/v1", "StatefulSet", "s"),
+        ),
     ],
-    ids=["bare", "ReplicaSet", "plain Job", "StatefulSet", "told so", "ownerless"],
+    ids=[
+        *("bare", "ReplicaSet", "plain Job", "StatefulSet", "told so", "ownerless"),
+        *("helper of Ray", "group without a number", "group of one"),
+        "StatefulSet in Kueue",
+    ],
 )
 def test_pods_that_nobody_joins_are_jobs_by_themselves(alone: Pod) -> None:
     assert membership(alone) is None
@@ -343,3 +403,87 @@ def test_a_pod_with_scheduling_gates_is_gated(
 
     assert found is not None
     assert found.is_gated is is_gated
+
+
+def test_the_head_of_a_ray_cluster_comes_first() -> None:
+    head = of("ray") | {"ray.io/node-type": "head", "ray.io/group": "headgroup"}
+    owner = ("ray.io/v1", "RayCluster", "llm")
+
+    found = [membership(pod(labels, owner=owner)) for labels in (of("ray"), head)]
+
+    assert sorted(one.role for one in found if one) == ["big", "headgroup"]
+    assert min(one.order for one in found if one)[1] == "headgroup"
+
+
+def test_a_group_of_kueue_that_is_admitted_early_may_begin_with_one() -> None:
+    fast = {"kueue.x-k8s.io/pod-group-fast-admission": "true"}
+
+    found = membership(pod(of("kueue"), OF_FOUR | fast))
+
+    assert found == replace(CASES["Pod group of Kueue"][1], can_begin_with_one=True)
+
+
+def test_kueue_reads_the_annotation_with_the_name_of_a_group_first() -> None:
+    named = {"kueue.x-k8s.io/pod-group-name": "other"}
+
+    by_both = membership(pod(of("kueue"), OF_FOUR | named))
+    by_annotation = membership(pod(annotations=OF_FOUR | named))
+
+    assert by_both == by_annotation
+    assert by_both is not None
+    assert by_both.job == "Pod group of Kueue/ml/other"
+
+
+#: {what manages pods as well: (kind that decides, labels, annotations, spec)}
+BOTH: dict[str, tuple[str, dict[str, str], dict[str, str], dict[str, Any]]] = {
+    "a person": (
+        "Job of pods",
+        of("ray"),
+        {"ascend-affinity/job": "x", "ascend-affinity/job-size": "2"},
+        {},
+    ),
+    "KubeRay with Volcano": (
+        "RayCluster",
+        of("ray"),
+        {"scheduling.k8s.io/group-name": "ray-llm-pg", "volcano.sh/task-spec": "Big"},
+        {},
+    ),
+    "KubeRay with coscheduling": (
+        "RayCluster",
+        of("ray") | {"scheduling.x-k8s.io/pod-group": "llm"},
+        {},
+        {},
+    ),
+    "KubeRay with workload-aware scheduling": (
+        "RayCluster",
+        of("ray"),
+        {},
+        {"schedulingGroup": {"podGroupName": "llm-cluster"}},
+    ),
+    "KubeRay in Kueue": ("RayCluster", of("ray") | of("kueue"), OF_FOUR, {}),
+    "JobSet in Kueue": ("JobSet", of("jobset") | of("kueue"), OF_FOUR, {}),
+    "LeaderWorkerSet in Kueue": (
+        "LeaderWorkerSet",
+        of("lws") | of("kueue"),
+        OF_FOUR | {"leaderworkerset.sigs.k8s.io/size": "4"},
+        {},
+    ),
+    "training job in Kueue": ("Training job", of("mpi") | of("kueue"), OF_FOUR, {}),
+    "coscheduling in Kueue": (
+        "PodGroup",
+        of("kueue") | {"scheduling.x-k8s.io/pod-group": "nginx"},
+        OF_FOUR,
+        {},
+    ),
+    "Job in a pod group": ("Pod group of Kueue", of("job") | of("kueue"), OF_FOUR, {}),
+}
+
+
+@pytest.mark.parametrize("case", BOTH)
+def test_a_pod_of_two_kinds_is_counted_once(case: str) -> None:
+    kind, labels, annotations, spec = BOTH[case]
+
+    found = membership(pod(labels, annotations, **spec))
+
+    assert found is not None
+    assert found.job.partition("/")[0] == kind

@@ -22,6 +22,17 @@ def group(**spec: Any) -> dict[str, Any]:
     return {"spec": spec}
 
 
+def ray(*groups: dict[str, Any], head: int = 0, **spec: Any) -> dict[str, Any]:
+    """A RayCluster whose head asks for so many chips, and each worker for eight."""
+    workers = [
+        {"groupName": f"G{number}", "template": template(8), "minReplicas": 0} | each
+        for number, each in enumerate(groups)
+    ]
+    return group(
+        headGroupSpec={"template": template(head)}, workerGroupSpecs=workers, **spec
+    )
+
+
 def least_of(text: str) -> dict[str, Any]:
     """The annotation of a template that says how many of its pods must run."""
     return {"metadata": {"annotations": {"huawei.com/schedule_minAvailable": text}}}
@@ -34,7 +45,79 @@ def followers(
     return Followers(role=role, numbers=numbers, template=template(8) | dict(of))
 
 
+SCALED = {"enableInTreeAutoscaling": True}
+
 CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
+    "a Ray head without NPUs does not count": (
+        "RayCluster",
+        ray({"replicas": 3, "minReplicas": 1}),
+        whole(3),
+    ),
+    "a Ray head with NPUs counts": (
+        "RayCluster",
+        ray({"replicas": 3}, head=8),
+        whole(4),
+    ),
+    "a RayCluster without workers": ("RayCluster", ray(head=8), whole(1)),
+    "a RayCluster that asks for no NPUs": (
+        "RayCluster",
+        ray({"replicas": 3, "template": template(0)}),
+        None,
+    ),
+    "each replica of a Ray group has so many hosts": (
+        "RayCluster",
+        ray({"replicas": 2, "numOfHosts": 4}, {"replicas": 1}),
+        whole(9),
+    ),
+    "replicas of a Ray group are within their bounds": (
+        "RayCluster",
+        ray(
+            {"replicas": 9, "maxReplicas": 3},
+            {"replicas": 1, "minReplicas": 2},
+            {"minReplicas": 1},
+            {"maxReplicas": 5},
+        ),
+        whole(6),
+    ),
+    "a Ray group that is suspended has no pods": (
+        "RayCluster",
+        ray({"replicas": 3, "suspend": True}, {"replicas": 2}),
+        whole(2),
+    ),
+    "a RayCluster that is suspended is as large as before": (
+        "RayCluster",
+        ray({"replicas": 3}, suspend=True),
+        whole(3),
+    ),
+    "a RayCluster with the autoscaler needs the least of each group": (
+        "RayCluster",
+        ray(
+            {"replicas": 3, "minReplicas": 1, "numOfHosts": 2},
+            {"replicas": 2, "minReplicas": 2},
+            {"replicas": 4},
+            head=8,
+            **SCALED,
+        ),
+        Size(count=13, least=5, roles=(("headgroup", 1), ("g0", 2), ("g1", 2))),
+    ),
+    "a RayCluster with the autoscaler that needs nobody": (
+        "RayCluster",
+        ray({"replicas": 3}, **SCALED),
+        Size(count=3, least=1),
+    ),
+    "a RayCluster with the autoscaler that is at its least": (
+        "RayCluster",
+        ray({"replicas": 1, "minReplicas": 3}, **SCALED),
+        whole(3),
+    ),
+    "a RayCluster without numbers": (
+        "RayCluster",
+        group(
+            headGroupSpec={"template": template(8)},
+            workerGroupSpecs=[{"replicas": "two", "numOfHosts": None}, "G"],
+        ),
+        whole(1),
+    ),
     "a master is a pod like its workers": (
         "Training job",
         group(
@@ -364,7 +447,7 @@ def test_a_size_is_said_in_words(size: Size, text: str, *, is_elastic: bool) -> 
 
 
 def test_every_row_with_an_object_can_be_read() -> None:
-    """A job of two pods by its own annotations has no object to read."""
+    """The pods of the others say their number themselves."""
     told = {kind for kind, _, _ in CASES.values()}
 
-    assert {row.kind for row in ROWS} - told == {"Job of pods"}
+    assert {row.kind for row in ROWS} - told == {"Job of pods", "Pod group of Kueue"}
