@@ -26,6 +26,7 @@ from scheduler_core.placement.gang_query import (
     UsedNode,
     assign_ranks,
 )
+from scheduler_core.placement.job_rules import list_names
 from scheduler_core.placement.pod import placement
 from scheduler_core.placement.siblings import CohortSpread, Siblings
 from scheduler_core.products.columns import Product
@@ -100,7 +101,9 @@ def plan(
             if found is not None:
                 return _sorted(found)
             is_bounded = search.is_bounded
-    text = f"{len(most)} of {len(pods)} pods fit beside each other"
+    placed_names = {place.pod for place in most}
+    left = list_names([pod.name for pod in pods if pod.name not in placed_names])
+    text = f"{len(most)} of {len(pods)} pods fit beside each other, not {left}"
     if is_bounded:
         text += "; the search for another way ended at its bound"
     failed_size = max(pod.size for pod in pods)

@@ -12,8 +12,9 @@ from scheduler_core.placement.gang_query import Member, NodeQuery, assign_ranks
 from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import Network, Part, Request, Schema
 
-#: refusal text of nodes that could take a pod of the job
+#: refusal texts of nodes that could take a pod of the job
 _UNSUITABLE = "can take a pod, but its leaf switch does not suit the job"
+_UNKNOWN = "can take a pod, but its leaf switch is not known"
 
 
 def plan(
@@ -32,24 +33,26 @@ def plan(
         fit.
     """
     size = max(member.chips for member in members)
+    slots = query.census(network.groups, size)
     parts = leaf_order.decide(
         Request(
             network=network,
             schema=schema,
             pods=len(members),
-            slots=query.census(network.groups, size),
+            slots=slots,
             rank=partial(query.rank, size),
         )
     )
     if isinstance(parts, str):
-        return Rejection(job=parts, reasons=query.reasons(size, _UNSUITABLE))
-    slots = [(part, leaf, node) for part in parts for leaf, node in part.nodes]
+        reasons = query.reasons_with_unknown(size, slots.total, _UNSUITABLE, _UNKNOWN)
+        return Rejection(job=parts, reasons=reasons)
+    nodes = [(part, leaf, node) for part in parts for leaf, node in part.nodes]
     return JobPlacement(
         pods=tuple(
             [
                 _place(query, (node, leaf, part), (rank, member))
                 for (rank, member), (part, leaf, node) in zip(
-                    assign_ranks(members), slots, strict=True
+                    assign_ranks(members), nodes, strict=True
                 )
             ]
         )

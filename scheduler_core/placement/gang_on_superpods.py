@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler_core.index.counts import Groups, set_bits
-from scheduler_core.index.queries import sort_reasons
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement.gang_query import (
     Member,
@@ -134,7 +133,8 @@ def plan(
         request, free.numbers(), free.nodes, fixed_blocks=refilled
     )
     if isinstance(blocks, str):
-        return Rejection(job=blocks, reasons=_reasons(query, size, free))
+        reasons = query.reasons_with_unknown(size, free.total, _UNSUITABLE, _UNKNOWN)
+        return Rejection(job=blocks, reasons=reasons)
     slots = [(block.number, *port) for block in blocks for port in block.nodes]
     return JobPlacement(
         pods=tuple(
@@ -190,13 +190,3 @@ def _place(
         place = query.place(name, member, rank)
         place = place._replace(reason=f"{place.reason}, in SuperPoD {superpod}")
     return place._replace(superpod=superpod, superpod_rank=number)
-
-
-def _reasons(
-    query: NodeQuery, size: int, free: _FreeNodes
-) -> tuple[tuple[str, int], ...]:
-    """Return why the job does not fit: (text, number of nodes), most nodes first."""
-    counts = dict(query.reasons(size, _UNSUITABLE))
-    unknown = counts.get(_UNSUITABLE, 0) - free.total
-    counts |= {_UNSUITABLE: free.total, _UNKNOWN: unknown}
-    return sort_reasons(counts.items())

@@ -120,6 +120,23 @@ class NodeQuery:
             (able_text if text == _CONFLICT else text, n) for text, n in refusals
         )
 
+    def reasons_with_unknown(
+        self, size: int, known: int, able_text: str, unknown_text: str
+    ) -> tuple[tuple[str, int], ...]:
+        """Return `reasons`, with the nodes apart whose leaf or SuperPoD is not known.
+
+        Args:
+            size: Chips of the pod that does not fit.
+            known: Number of the other nodes that could serve that pod by itself.
+            able_text: Text for these.
+            unknown_text: Text for nodes that could serve it and are not known.
+        """
+        counts = dict(self.reasons(size, able_text))
+        unknown = counts.get(able_text, 0) - known
+        return sort_reasons(
+            (counts | {able_text: known, unknown_text: unknown}).items()
+        )
+
 
 @dataclass(slots=True)
 class UsedNode:

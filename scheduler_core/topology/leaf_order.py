@@ -69,8 +69,21 @@ def _version_one(job: Request) -> tuple[Part, ...] | str:
     if not parts and job.schema is Schema.NORMAL:
         ordered = leaves_by_free_slots(job, leaves)
         parts = take_leaves(job, ((leaf, LeafUse.IDLE, True) for leaf in ordered))
-    return parts or (
-        f"no {job.pods} nodes that load the spine switches evenly can take a pod"
+    return parts or _why_uneven(job, leaves)
+
+
+def _why_uneven(job: Request, leaves: int) -> str:
+    """Return why a job of the large-model schema fits nowhere: too few, or uneven.
+
+    Args:
+        leaves: Mask of the leaves that the job may use.
+    """
+    usable = job.count_slots(leaves)
+    if usable < job.pods:
+        return job.describe_shortage(leaves)
+    return (
+        f"no {job.pods} of the {usable} nodes under leaf switches that can take a pod "
+        "load the spine switches evenly"
     )
 
 

@@ -212,7 +212,29 @@ class Request:
     @property
     def no_leaf(self) -> str:
         """Sentence for a job that must be under one leaf and fits under none."""
-        return f"no leaf switch has {self.pods} nodes that can take a pod"
+        most = max((slots.bit_count() for slots in self.slots.slots), default=0)
+        return (
+            f"no leaf switch has {self.pods} nodes that can take a pod: "
+            f"at most {most} of one can"
+        )
+
+    def count_slots(self, leaves: int) -> int:
+        """Return the number of slots of all leaves of a mask."""
+        return sum(map(self.free_slots, set_bits(leaves)))
+
+    def describe_shortage(self, leaves: int) -> str:
+        """Return a sentence for a job that needs more slots than it may use.
+
+        Args:
+            leaves: Mask of the leaves that the job may use.
+        """
+        usable = self.count_slots(leaves)
+        number = "is 1 such node" if usable == 1 else f"are {usable} such nodes"
+        text = (
+            f"no {self.pods} nodes under leaf switches can take a pod: there {number}"
+        )
+        closed = self.slots.total - usable
+        return f"{text}, and {closed} under leaves of other jobs" if closed else text
 
     def free_slots(self, leaf: int) -> int:
         """Return the number of slots of a leaf."""

@@ -40,11 +40,20 @@ def plan(job: Request) -> tuple[Part, ...] | str:
     if job.is_filler:
         return job.no_leaf
     parts = _exclusive(job)
-    if not parts and job.schema is Schema.NORMAL:
-        parts = _crowded(job)
-    return parts or (
-        f"fewer than {job.pods} nodes under idle leaf switches and "
-        f"{job.network.shared_leaves} shared ones can take a pod"
+    if job.schema is Schema.NORMAL:
+        return parts or _crowded(job) or job.describe_shortage(_open_leaves(job))
+    return parts or _describe_idle_and_shared(job)
+
+
+def _describe_idle_and_shared(job: Request) -> str:
+    """Return how many nodes a job of the large-model schema finds at most."""
+    idle = job.count_slots(_leaves_with(job, LeafUse.IDLE))
+    shared = set_bits(_leaves_with(job, LeafUse.SHARED, healthy=True))
+    count = min(job.network.shared_leaves, 2)
+    most = sorted(map(job.free_slots, shared), reverse=True)[:count]
+    return (
+        f"fewer than {job.pods} nodes under idle leaf switches and {count} shared ones "
+        f"can take a pod: {idle} and {sum(most)}"
     )
 
 
@@ -115,18 +124,28 @@ def _shared(job: Request, missing: int) -> tuple[Part, ...]:
     return ()
 
 
+def _open_leaves(job: Request) -> int:
+    """Return the mask of the leaves that a job of the normal schema may use.
+
+    A leaf from which a large-model job uses the spine stays exclusive.
+    """
+    exclusive = _leaves_with(job, LeafUse.EXCLUSIVE)
+    return (
+        _leaves_with(job, LeafUse.IDLE)
+        | _leaves_with(job, LeafUse.SHARED)
+        | (exclusive & ~job.network.crossings.large_model_spine)
+    )
+
+
 def _crowded(job: Request) -> tuple[Part, ...]:
     """Return parts on any open leaves, even if too many jobs share them then."""
     idle = _leaves_with(job, LeafUse.IDLE)
     crowded = _leaves_with(job, LeafUse.SHARED, healthy=False)
-    shared = _leaves_with(job, LeafUse.SHARED, healthy=True)
-    # A leaf from which a large-model job uses the spine stays exclusive.
-    exclusive = (
-        _leaves_with(job, LeafUse.EXCLUSIVE) & ~job.network.crossings.large_model_spine
-    )
+    others = _open_leaves(job) & ~idle & ~crowded
+    shared = others & _leaves_with(job, LeafUse.SHARED)
     rest = (
         *leaves_by_free_slots(job, crowded),
-        *leaves_by_free_slots(job, shared, exclusive),
+        *leaves_by_free_slots(job, shared, others & ~shared),
     )
     return take_leaves(
         job,

@@ -79,11 +79,14 @@ def decide(
     if rest and not request.soft:
         return (
             f"{request.blocks - len(rest)} of {request.blocks} logical "
-            f"SuperPoDs of {request.block_nodes} nodes fit"
+            f"SuperPoDs of {request.block_nodes} nodes fit: the freest SuperPoD then "
+            f"has {free_nodes.most} that can take a pod"
         )
     if free_nodes.total < len(rest) * request.block_nodes:
+        able = free_nodes.total + len(blocks) * request.block_nodes
         return (
-            f"fewer than {request.blocks * request.block_nodes} nodes in all SuperPoDs"
+            f"fewer than {request.blocks * request.block_nodes} nodes in all SuperPoDs "
+            f"can take a pod: {able} can"
         )
     for number in rest:
         nodes_of_block = tuple(_spread_nodes(free_nodes, request.block_nodes))
@@ -182,9 +185,14 @@ class _FreeNodes:
         """Return the first SuperPoD with this number of free nodes."""
         return self._ids_by_number[number][0]
 
+    @property
+    def most(self) -> int:
+        """Largest number of free nodes of a SuperPoD; 0 if there is none."""
+        return max(self._ids_by_number, default=0)
+
     def emptiest(self) -> int | None:
         """Return the first of the SuperPoDs with the most free nodes, or None."""
-        return self.first(max(self._ids_by_number)) if self._ids_by_number else None
+        return self.first(self.most) if self._ids_by_number else None
 
     def take(self, superpod: int, number: int) -> tuple[tuple[int, str], ...]:
         """Remove the best free nodes of a SuperPoD and return (SuperPoD, node) of each.

@@ -52,6 +52,8 @@ SPEAKING = (
     "extender/volcano/verbs.py",
     "extender/volcano/sessions.py",
     "scheduler_core/node/reasons.py",
+    "scheduler_core/placement/*.py",
+    "scheduler_core/topology/*.py",
     "scheduler_core/wire/shapes.py",
     "scheduler_core/wire/pods.py",
 )

@@ -17,6 +17,14 @@ PARTS = {
     # Ends of the sentence that says why a pod is where it is.
     "…, as its job was planned",
     "…, freed for it",
+    "…, so that all pods of the job fit",
+    "…, under leaf switch …",
+    "…, in SuperPoD …",
+    # A caller of the library has given two pods one rank.
+    "ranks: expected each once, found …",
+    # How many nodes stand under leaf switches.
+    "is 1 such node",
+    "are … such nodes",
     "… or …",
     "… to …",
     # Chips that preemption frees, and for whom.

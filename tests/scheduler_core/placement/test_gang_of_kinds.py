@@ -95,8 +95,8 @@ def test_more_pods_of_one_port_than_nodes_do_not_fit() -> None:
     found = placed(cluster(n1=8, n2=8), pods(3, PORT))
 
     assert found == (
-        "2 of 3 pods fit beside each other: 2 can take a pod, but not beside the other "
-        "pods of this job"
+        "2 of 3 pods fit beside each other, not port2: 2 can take a pod, but not "
+        "beside the other pods of this job"
     )
 
 
@@ -126,8 +126,8 @@ def test_a_spread_goes_no_further_than_the_emptiest_node_allows() -> None:
     found = placed(cluster(n1=8, n2=1), pods(5, EVEN, 1))
 
     assert found == (
-        "3 of 5 pods fit beside each other: 2 can take a pod, but not beside the other "
-        "pods of this job"
+        "3 of 5 pods fit beside each other, not even3, even4: 2 can take a pod, but "
+        "not beside the other pods of this job"
     )
 
 

@@ -88,7 +88,8 @@ def test_a_spread_logical_superpod_keeps_one_rank_and_each_pod_its_own_id() -> N
     soft = placed(A3_16, 2, 2, cluster, joined, soft_superpods=True)
 
     assert hard == Rejection(
-        job="0 of 1 logical SuperPoDs of 2 nodes fit",
+        job="0 of 1 logical SuperPoDs of 2 nodes fit: the freest SuperPoD then "
+        "has 1 that can take a pod",
         reasons=(("can take a pod, but its SuperPoD does not suit the job", 2),),
     )
     assert where(soft) == [(0, 0, "0-00"), (0, 1, "1-00")]
@@ -100,7 +101,8 @@ def test_nodes_of_no_known_superpod_are_counted_apart() -> None:
     answer = placed(A3_16, 2, 2, cluster, SuperPods(of_node={"0-00": 0}))
 
     assert answer == Rejection(
-        job="0 of 1 logical SuperPoDs of 2 nodes fit",
+        job="0 of 1 logical SuperPoDs of 2 nodes fit: the freest SuperPoD then "
+        "has 1 that can take a pod",
         reasons=(
             ("can take a pod, but its SuperPoD is not known", 2),
             ("can take a pod, but its SuperPoD does not suit the job", 1),

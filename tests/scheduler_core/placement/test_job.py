@@ -74,11 +74,23 @@ def test_a_refusal_counts_the_nodes_that_could_take_a_pod() -> None:
     cluster = Cluster([atlas("a"), atlas("b", ()), atlas("c"), atlas("d", ())])
 
     assert job_placement.place_job(TWO, cluster, terms=large()) == Rejection(
-        job="no leaf switch has 2 nodes that can take a pod",
+        job="no leaf switch has 2 nodes that can take a pod: at most 1 of one can",
         reasons=(
             ("can take a pod, but its leaf switch does not suit the job", 2),
             ("without 8 free chips", 2),
         ),
+    )
+
+
+def test_nodes_that_are_under_no_known_leaf_are_counted_apart() -> None:
+    cluster = Cluster([atlas("a"), atlas("c"), atlas("unknown")])
+
+    answer = job_placement.place_job(TWO, cluster, terms=large())
+
+    assert isinstance(answer, Rejection)
+    assert answer.reasons == (
+        ("can take a pod, but its leaf switch does not suit the job", 2),
+        ("can take a pod, but its leaf switch is not known", 1),
     )
 
 

@@ -1,8 +1,11 @@
 """Which nodes of which leaves; nodes are called after leaf and position: b2."""
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.topology.leaves import (
@@ -26,7 +29,10 @@ def network(*leaves: Leaf, **more: Any) -> Network:
 
 
 ABC = network(leaf("a"), leaf("b"), leaf("c"))
-NO_ROOM = "no 5 nodes that load the spine switches evenly can take a pod"
+NO_ROOM = (
+    "no 5 of the 6 nodes under leaf switches that can take a pod load the spine "
+    "switches evenly"
+)
 
 
 @pytest.mark.seed("003-05", "003-06", "001-10")
@@ -39,7 +45,7 @@ NO_ROOM = "no 5 nodes that load the spine switches evenly can take a pod"
         "under one leaf or not at all": (
             free(a="01", b="01", c="01"),
             3,
-            ["no leaf switch has 3 nodes that can take a pod"],
+            ["no leaf switch has 3 nodes that can take a pod: at most 2 of one can"],
         ),
     },
 )
@@ -104,7 +110,7 @@ def test_a_common_job_takes_any_nodes_then() -> None:
 
     assert nodes(plan(ABC, NORMAL, 5, slots)) == ["a0 a1", "b0 b1", "c0"]
     assert nodes(plan(ABC, NORMAL, 7, slots)) == [
-        "no 7 nodes that load the spine switches evenly can take a pod"
+        "no 7 nodes under leaf switches can take a pod: there are 6 such nodes"
     ]
     assert nodes(plan(ABC, NORMAL, 6, free(a="0123", b="0123"))) == [
         "a0 a1 a2 a3",
@@ -150,8 +156,30 @@ def test_without_a_spine_no_job_leaves_its_leaf() -> None:
 
     assert nodes(plan(single, NORMAL, 4, slots)) == ["b0 b1 b2 b3"]
     assert nodes(plan(single, NORMAL, 5, slots)) == [
-        "no leaf switch has 5 nodes that can take a pod"
+        "no leaf switch has 5 nodes that can take a pod: at most 4 of one can"
     ]
+
+
+def test_a_job_that_is_larger_than_the_cluster_hears_how_large_that_is() -> None:
+    """G8: the reason is not that traffic would be uneven."""
+    slots = free(a="0123", b="0123")
+
+    assert plan(ABC, LARGE, 9, slots) == (
+        "no 9 nodes under leaf switches can take a pod: there are 8 such nodes"
+    )
+    assert plan(ABC, LARGE, 5, free(a="0")) == (
+        "no 5 nodes under leaf switches can take a pod: there is 1 such node"
+    )
+
+
+def test_nodes_under_leaves_of_other_jobs_are_counted_apart() -> None:
+    busy = network(leaf("a"), leaf("b"), leaf("c"), tenants=(SPANNING,))
+    slots = free(a="0123", b="0123", c="012")
+
+    assert plan(busy, LARGE, 9, slots) == (
+        "no 9 nodes under leaf switches can take a pod: there are 7 such nodes, and "
+        "4 under leaves of other jobs"
+    )
 
 
 def two(*leaves: Leaf, **more: Any) -> Network:
@@ -297,3 +325,51 @@ def test_ranks_follow_the_slices_of_a_leaf() -> None:
     )
 
     assert nodes(plan(network(turned), LARGE, 3, free(a="0123"))) == ["a2 a1 a0"]
+
+
+USES = st.sampled_from([IDLE, SHARED, EXCLUSIVE])
+
+
+@pytest.mark.property
+@given(
+    uses=st.lists(st.tuples(USES, st.booleans()), min_size=4, max_size=4),
+    slots=st.lists(st.sets(st.sampled_from("0123")), min_size=4, max_size=4),
+    schema=st.sampled_from([LARGE, NORMAL]),
+    version=st.sampled_from(Version),
+    pods=st.integers(1, 17),
+    spans=st.sets(st.sampled_from("abcd")),
+)
+def test_a_refusal_names_fewer_nodes_than_the_job_has_pods(
+    uses: list[tuple[LeafUse, bool]],
+    slots: list[set[str]],
+    schema: Schema,
+    version: Version,
+    pods: int,
+    spans: set[str],
+) -> None:
+    """Or it says that there are enough nodes, which would load the spine unevenly."""
+    tenant = Tenant(schema=LARGE, nodes=frozenset(f"{name}0" for name in spans))
+    leaves = network(
+        *(
+            leaf(name, use=use, healthy=healthy)
+            for name, (use, healthy) in zip("abcd", uses, strict=True)
+        ),
+        version=version,
+        tenants=(tenant,),
+    )
+    able = {name: "".join(at) for name, at in zip("abcd", slots, strict=True)}
+
+    found = plan(leaves, schema, pods, free(**able))
+
+    if isinstance(found, str):
+        numbers = list(map(int, re.findall(r"\d+", found.partition(", and ")[0])))
+        assert numbers[0] == pods
+        if "evenly" in found:
+            assert (version, schema) == (Version.ONE, LARGE)
+            assert pods <= numbers[1] <= sum(map(len, slots))
+        elif "idle" in found:
+            assert sum(numbers[2:]) < pods
+        else:
+            assert max(numbers[1:]) < pods
+    else:
+        assert sum(len(part.nodes) for part in found) == pods

@@ -27,6 +27,10 @@ def shape(found: tuple[Block, ...] | str) -> list[Counter[int]] | str:
     return [Counter(superpod for superpod, _ in block.nodes) for block in found]
 
 
+ONE_OF_TWO = (
+    "1 of 2 logical SuperPoDs of 8 nodes fit: the freest SuperPoD then has 7 that can "
+    "take a pod"
+)
 #: two logical SuperPoDs of eight nodes, two in reserve: the document's example
 EXAMPLE = Request(blocks=2, block_nodes=8)
 
@@ -77,7 +81,7 @@ def test_the_whole_job_lies_in_the_first_of_that_order() -> None:
         "queue 3 is not for the hard policy": (
             (7, 9),
             2,
-            "1 of 2 logical SuperPoDs of 8 nodes fit",
+            ONE_OF_TWO,
         ),
     },
 )
@@ -95,7 +99,7 @@ def test_a_job_is_split_over_superpods_when_it_must(
     [
         ((7, 9), [{1: 8}, {0: 7, 1: 1}]),
         ((7, 7, 7), [{0: 7, 1: 1}, {2: 7, 1: 1}]),
-        ((7, 8), "fewer than 16 nodes in all SuperPoDs"),
+        ((7, 8), "fewer than 16 nodes in all SuperPoDs can take a pod: 15 can"),
         ((18, 7), [{0: 8}, {0: 8}]),
     ],
 )
@@ -177,8 +181,13 @@ def test_a_spread_block_has_its_number() -> None:
 def test_without_superpods_there_is_no_room() -> None:
     soft = Request(blocks=2, block_nodes=8, soft=True)
 
-    assert plan(EXAMPLE, {}) == ("0 of 2 logical SuperPoDs of 8 nodes fit")
-    assert plan(soft, {}) == "fewer than 16 nodes in all SuperPoDs"
+    assert plan(EXAMPLE, {}) == (
+        "0 of 2 logical SuperPoDs of 8 nodes fit: the freest SuperPoD then has 0 that "
+        "can take a pod"
+    )
+    assert plan(soft, {}) == (
+        "fewer than 16 nodes in all SuperPoDs can take a pod: 0 can"
+    )
 
 
 @pytest.mark.property
