@@ -87,7 +87,7 @@ class Gang:
             for uid, member in self.members.items()
             if uid not in self.ending
         }
-        places.update(self.collected.values() if self.has_bound else ())
+        places.update(self._finished_places if self.has_bound else ())
         absent = [
             AbsentMember(self.job, followers.role, number)
             for followers in self.size.followers
@@ -104,9 +104,31 @@ class Gang:
         Those that the extender has seen count only beside a member that is bound: a job
         without one may have begun again.
         """
-        roles = [role for role, _ in self.collected.values()] if self.has_bound else []
-        counted = 0 if self.size is None else self.size.succeeded - len(self.succeeded)
+        roles = [role for role, _ in self._finished_places] if self.has_bound else []
+        staying = len(self.succeeded - self.ending)
+        counted = 0 if self.size is None else self.size.succeeded - staying
         return roles + [""] * (counted - len(roles))
+
+    @property
+    def _finished_places(self) -> list[tuple[str, Number]]:
+        """Role and number of each pod that succeeded and was deleted.
+
+        A finalizer, such as that of Kueue, may keep such pods for long. Those that a
+        pod replaces are left out.
+        """
+        collected = list(self.collected.values())
+        ended = self.succeeded & self.ending
+        if not ended:
+            return collected
+        places = {
+            member.membership.place
+            for uid, member in self.members.items()
+            if uid not in ended
+        }
+        of_ended = (self.members[uid].membership.place for uid in ended)
+        return collected + [
+            place for place in of_ended if place[1] == (0, 0) or place not in places
+        ]
 
     def _roles(self, uids: Collection[str]) -> list[str]:
         return [self.members[uid].membership.role for uid in uids]

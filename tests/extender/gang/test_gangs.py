@@ -284,15 +284,17 @@ async def test_a_pod_that_is_made_again_joins_its_job_without_a_gate() -> None:
         assert await w.bind("b", "n2") == ""
 
 
-@pytest.mark.parametrize("is_collected", [False, True])
-async def test_a_pod_is_made_again_beside_one_that_has_succeeded(
-    is_collected: bool,
-) -> None:
-    """G8: also when the one that succeeded was deleted since, while a third runs."""
+@pytest.mark.parametrize("deletion", ["none", "begun", "done"])
+async def test_a_pod_is_made_again_beside_one_that_has_succeeded(deletion: str) -> None:
+    """G8: also when the one that succeeded was deleted since, while a third runs.
+
+    The deletion may last: Kueue keeps a finalizer until all pods have succeeded.
+    """
     async with world(cluster(nodes=NAMES)) as w:
-        done = member("a", size=3, node="n1", phase="Succeeded")
+        is_ending = deletion != "none"
+        done = member("a", size=3, node="n1", phase="Succeeded", deleting=is_ending)
         w.learn(done, member("c", size=3, node="n2", phase="Running"))
-        if is_collected:
+        if deletion == "done":
             w.learn(*gone("a"))
         w.add(member("b", size=3))
 
@@ -311,6 +313,14 @@ async def test_a_job_that_begins_again_has_no_pods_that_succeeded() -> None:
         w.add(member("c2", size=3))
 
         assert w.why("c2") == ("waits for 2 of the 3 pods of its job",)
+
+
+async def test_a_pod_that_succeeded_lets_nobody_through_while_it_is_deleted() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.learn(member("a", node="n1", phase="Succeeded", deleting=True))
+        w.add(member("b"))
+
+        assert w.why("b") == ("waits for 1 of the 2 pods of its job",)
 
 
 async def test_a_pod_in_the_place_of_one_that_succeeded_is_counted_once() -> None:

@@ -143,6 +143,17 @@ async def test_a_pod_that_succeeded_is_not_counted_twice() -> None:
     assert w.why("b") == ("waits for 1 of the 3 pods of its job",)
 
 
+async def test_a_pod_that_succeeded_is_counted_while_it_is_deleted() -> None:
+    """The Job controller keeps a finalizer until it has counted the pod."""
+    w = waiting("b", size=2)
+    w.calls.sizes[PATH] = Size(count=2, least=2, succeeded=1)
+    done = sized("a", node="n3")
+    w.learn(replace(done, pod=replace(done.pod, phase="Succeeded", deleting=True)))
+    await w.tick()
+
+    assert w.filter("b") == ["n1"]
+
+
 async def test_a_read_that_fails_takes_nothing_back() -> None:
     w = waiting("a", size=2)
     await w.tick()
