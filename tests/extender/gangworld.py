@@ -7,9 +7,9 @@ watch does.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ from tests.support.extender import World
 from tests.support.objects import container, pod
 from tests.support.watched import report, served
 
+P = ParamSpec("P")
+T = TypeVar("T")
 PER_POD = plan.TopologySnapshot(profile=Profile.PER_POD)
 
 
@@ -92,8 +94,18 @@ class GangWorld:
         self.calls: dict[str, asyncio.Task[Refusal | None]] = {}
         #: {name: node} the scheduler asks about first, as for a nominated pod
         self.nominated: dict[str, str] = {}
+        #: told which pods the gate lets through at one time, before they are bound
+        self.on_let: Callable[[set[str]], None] = lambda _let: None
         #: seconds for which chips were reserved, by job, second for second
         self.held: dict[str, list[float]] = {}
+
+    def _run(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Act on the loop, where requests to the API server can begin."""
+
+        async def acted() -> T:
+            return act(*args, **kwargs)
+
+        return self.loop.run_until_complete(acted())
 
     @property
     def bound(self) -> dict[str, str]:
@@ -113,27 +125,36 @@ class GangWorld:
     def add(self, *pods: Object) -> None:
         for each in pods:
             self.pods[each["metadata"]["name"]] = deepcopy(each)
-            self._show(each["metadata"]["name"])
+            self.show(each["metadata"]["name"])
 
     def delete(self, *names: str) -> None:
         """Let pods go, and their chips be free."""
         for name in names:
-            uid = self.pods.pop(name)["metadata"]["uid"]
-            self.world.learn(events.PodDeleted(uid=uid))
-        self._settle()
+            self.remove(name)
         for _ in range(3):
             self.pass_s()
         self.report()
 
-    def _show(self, name: str) -> None:
+    def remove(self, name: str) -> None:
+        """Let the API server forget a pod."""
+        uid = self.pods.pop(name)["metadata"]["uid"]
+        self._run(self.world.learn, events.PodDeleted(uid=uid))
+        self._settle()
+
+    def show(self, name: str) -> None:
+        """Let the watch show a pod as the API server has it."""
         found = msgspec.convert(self.pods[name], objects.Pod)
-        self.world.learn(decode.pod_change(found))
+        self._run(self.world.learn, decode.pod_change(found))
+        self._settle()
 
     # -- the scheduler ---------------------------------------------------------------
 
     def schedule(self, name: str) -> None:
         """One cycle of the scheduler for one pod."""
         pod = self.pods[name]
+        if self.cache.pods.get(pod["metadata"]["uid"]) is None:
+            self._place(name, next(iter(self.nodes)))  # it asks for no NPUs
+            return
         names = rules.offered(pod, self.nodes, self.placed)
         nominated = self.nominated.get(name)
         if nominated in names and self._accepted(name, [nominated]):
@@ -143,8 +164,9 @@ class GangWorld:
 
     def _accepted(self, name: str, names: Sequence[str]) -> bool:
         wanting = self.cache.pods[self.pods[name]["metadata"]["uid"]]
-        result = self.world.planner.filter_nodes(wanting, names)
-        assert result is not None
+        result = self._run(self.world.planner.filter_nodes, wanting, names)
+        if result is None:
+            return self._bind_alone(name, names)
         assert set(result.fitting) <= set(names)
         if not result.fitting:
             return False
@@ -160,31 +182,58 @@ class GangWorld:
     def _settle(self) -> None:
         for _ in range(4):
             self.loop.run_until_complete(asyncio.sleep(0))
+        let: dict[str, str] = {}
         for name, call in list(self.calls.items()):
             if call.done():
                 del self.calls[name]
                 node = self.assumed.pop(name)
                 if call.result() is None:
-                    self._bind(name, node)
+                    let[name] = node
+        if let:
+            self.on_let({*let})
+        for name, node in let.items():
+            self._bind(name, node)
+
+    def _bind_alone(self, name: str, names: Sequence[str]) -> bool:
+        """Bind a pod that is a job by itself."""
+        fitting = self._run(self.world.filter, name, names)
+        for node in fitting:
+            if not isinstance(self._run(self.world.reserve, name, node), str):
+                self._bind(name, node)
+                return True
+        return False
 
     def _bind(self, name: str, node: str) -> None:
-        pod = self.pods[name]
-        uid = pod["metadata"]["uid"]
+        uid = self.pods[name]["metadata"]["uid"]
         kept = reservations(self.cache)[uid]
         assert kept.node == node
         until_s = self.time.now_s + 65
-        self.world.learn(kept._replace(owner=Owner.BIND, until_s=until_s))
-        self.world.learn(gang_events.Bound(uid=uid))
+        self._run(
+            self.world.learn,
+            kept._replace(owner=Owner.BIND, until_s=until_s),
+            gang_events.Bound(uid=uid),
+        )
+        notes: dict[str, str] = self.pods[name]["metadata"]["annotations"]
+        notes |= served(chips.ids_of(kept.chips))
+        self._place(name, node)
+
+    def _place(self, name: str, node: str) -> None:
+        pod = self.pods[name]
         pod["spec"]["nodeName"] = node
-        pod["metadata"]["annotations"] |= served(chips.ids_of(kept.chips))
         pod["status"] = {"phase": "Running"}
-        self._show(name)
+        self.show(name)
 
     @property
     def waiting(self) -> list[str]:
         """The pods that the scheduler tries."""
         placed = self.placed
-        return [name for name in self.pods if name not in placed]
+        return [
+            name
+            for name, pod in self.pods.items()
+            if name not in placed
+            and not pod["spec"].get("schedulingGates")
+            and "deletionTimestamp" not in pod["metadata"]
+        ]
 
     def pass_s(self, order: Sequence[str] = ()) -> None:
         """Try each waiting pod, then let a second pass.
@@ -199,7 +248,7 @@ class GangWorld:
         for job, gang in self.cache.gangs.items():
             if gang.plan.phase == "planned":
                 self.held.setdefault(job, []).append(self.time.now_s)
-        self.world.pass_s(1)
+        self._run(self.world.pass_s, 1)
         self._settle()
 
     def report(self) -> None:

@@ -127,7 +127,7 @@ def test_pods_that_have_succeeded_keep_no_others_away() -> None:
         assert sorted(gang(w).nodes.values()) == ["n1", "n2"]
 
         w.pods["a"]["status"] = {"phase": "Succeeded"}
-        w._show("a")
+        w.show("a")
 
         assert gang(w).nodes == {"uid-b": w.bound["b"]}
 

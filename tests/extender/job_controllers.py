@@ -1,0 +1,343 @@
+"""KubeRay's and Kueue's controllers, as their sources have them, in simulated time.
+
+Both look at the pods that the API server has, also at those that are being deleted, and
+do a part of their work at a time: a call may fail after any other.
+
+Source:
+    ray-project/kuberay v1.7 `reconcilePods`, `reconcileMultiHostWorkerGroup`;
+    kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from extender.gang.size import size_of
+from sandbox.apiclient import Object
+from tests.extender.gangworld import GangWorld
+from tests.support.objects import container, pod
+from tests.support.watched import RESOURCE
+
+_ENDED = ("Failed", "Succeeded")
+#: Path of the RayCluster.
+RAY_PATH = "/apis/ray.io/v1/namespaces/default/rayclusters/llm"
+
+
+class ApiError(Exception):
+    """The API server refuses a call, a quota is used up, or the cache is stale."""
+
+
+class PodsApi:
+    """The API server as a controller of pods uses it, and the kubelets behind it."""
+
+    def __init__(self, world: GangWorld) -> None:
+        self.world = world
+        #: calls that succeed until one fails; None: all of them
+        self.calls_left: int | None = None
+        self._numbers = count()
+
+    @property
+    def pods(self) -> dict[str, Object]:
+        """{name: pod}, the oldest first."""
+        return self.world.pods
+
+    def _call(self) -> None:
+        if self.calls_left is not None:
+            if not self.calls_left:
+                raise ApiError
+            self.calls_left -= 1
+
+    def create(self, prefix: str, npus: int, meta: Object, **spec: Any) -> None:
+        self._call()
+        name = f"{prefix}-{next(self._numbers)}"
+        made = pod(
+            name,
+            containers=[container(npus=npus)],
+            meta={
+                "uid": f"uid-{name}",
+                **meta,
+                "labels": {"role": prefix, **meta["labels"]},
+                "annotations": dict(meta.get("annotations", {})),
+            },
+            **spec,
+        )
+        self.world.add(made)
+
+    def delete(self, name: str) -> None:
+        """Delete a pod; one that has a node or a finalizer only begins to end."""
+        self._call()
+        if name not in self.pods:
+            return  # as after the answer 404
+        meta = self.pods[name]["metadata"]
+        meta["deletionTimestamp"] = "2026-11-23T00:00:00Z"
+        self.collect(name)
+
+    def patch(self, name: str, **changes: Any) -> None:
+        """Change parts of a pod: finalizers and gates are lists, or None."""
+        self._call()
+        if name not in self.pods:
+            return
+        found = self.pods[name]
+        for key, value in changes.items():
+            part = found["metadata"] if key == "finalizers" else found["spec"]
+            part[key] = value or []
+        self.collect(name)
+
+    def collect(self, name: str) -> None:
+        """Show a pod, or let it go if nothing keeps it."""
+        is_kept = self.pods[name]["metadata"].get("finalizers")
+        if self.is_ending(name) and not self.is_running(name) and not is_kept:
+            self.world.remove(name)
+        else:
+            self.world.show(name)
+
+    def end(self, name: str, phase: str) -> None:
+        """Let the kubelet say that the containers of a pod have ended."""
+        if self.is_running(name):
+            self.pods[name]["status"] = {"phase": phase}
+            self.collect(name)
+
+    def is_ending(self, name: str) -> bool:
+        return "deletionTimestamp" in self.pods[name]["metadata"]
+
+    def is_running(self, name: str) -> bool:
+        return "nodeName" in self.pods[name]["spec"] and not self.has_ended(name)
+
+    def has_ended(self, name: str) -> bool:
+        return self.phase(name) in _ENDED
+
+    def phase(self, name: str) -> str:
+        phase: str = self.pods[name].get("status", {}).get("phase", "Pending")
+        return phase
+
+
+class KubeRay:
+    """The controller of one RayCluster without GCS fault tolerance."""
+
+    def __init__(
+        self, api: PodsApi, groups: Sequence[Object], *, head: int, is_scaled: bool
+    ) -> None:
+        """Start without pods.
+
+        Args:
+            groups: {replicas, minReplicas, numOfHosts} of each worker group.
+            head: Chips of the head.
+            is_scaled: Whether the autoscaler decides which pods are deleted.
+        """
+        self.api = api
+        self.spec: Object = {
+            "enableInTreeAutoscaling": is_scaled,
+            "headGroupSpec": {"template": _template(head)},
+            "workerGroupSpecs": [
+                {"groupName": f"g{number}", "template": _template(8), **group}
+                for number, group in enumerate(groups)
+            ],
+        }
+        self._replicas = count()
+        self.edit()
+
+    def edit(self, group: int = 0, **changes: object) -> None:
+        """Change a worker group."""
+        self.spec["workerGroupSpecs"][group] |= changes
+        self._serve()
+
+    def suspend(self, *, is_suspended: bool) -> None:
+        self.spec["suspend"] = is_suspended
+        self._serve()
+
+    def _serve(self) -> None:
+        size = size_of("RayCluster", {"spec": self.spec}, [RESOURCE])
+        assert size is not None
+        self.api.world.world.calls.sizes[RAY_PATH] = size
+
+    def names(self, group: str) -> list[str]:
+        """The pods of a group, also those that are being deleted."""
+        return [
+            name
+            for name, found in self.api.pods.items()
+            if found["metadata"]["labels"]["ray.io/group"] == group
+        ]
+
+    def reconcile(self) -> None:
+        """Do what is to be done, until it is done, or something fails."""
+        if self.spec.get("suspend"):
+            self._delete(list(self.api.pods))
+            return
+        heads = self.names("headgroup")
+        if not heads:
+            self._create("head", self.spec["headGroupSpec"], "headgroup", {})
+        elif self._delete_ended(heads):
+            return
+        for group in self.spec["workerGroupSpecs"]:
+            names = self.names(group["groupName"])
+            if group.get("suspend"):
+                self._delete(names)
+            elif group["numOfHosts"] > 1:
+                self._reconcile_replicas(group, names)
+            elif self._delete_ended(names):
+                return
+            else:
+                self._reconcile_pods(group, names)
+
+    def _reconcile_pods(self, group: Object, names: list[str]) -> None:
+        for name in group.pop("workersToDelete", ()):
+            if name in names:
+                self.api.delete(name)
+                names.remove(name)
+        diff = max(group["replicas"], group["minReplicas"]) - len(names)
+        for _ in range(diff):
+            labels = {"ray.io/worker-group-replica-index": f"{self._index(group)}"}
+            self._create("worker", group, group["groupName"], labels)
+        if not self.spec["enableInTreeAutoscaling"]:
+            self._delete(names[: max(-diff, 0)])
+
+    def _reconcile_replicas(self, group: Object, names: list[str]) -> None:
+        """Make and delete replicas of several pods as a whole."""
+        key = "ray.io/worker-group-replica-name"
+        replicas: dict[str, list[str]] = {}
+        for name in names:
+            labels = self.api.pods[name]["metadata"]["labels"]
+            replicas.setdefault(labels[key], []).append(name)
+        unwanted = {*group.pop("workersToDelete", ())}
+        for pods in replicas.values():
+            is_whole = len(pods) >= group["numOfHosts"]
+            is_sound = is_whole and not any(map(self.api.has_ended, pods))
+            if not is_sound or unwanted & {*pods}:
+                self._delete(pods)
+                return
+        diff = max(group["replicas"], group["minReplicas"]) - len(replicas)
+        for _ in range(diff):
+            self._create_replica(group, key)
+        if not self.spec["enableInTreeAutoscaling"]:
+            for pods in list(replicas.values())[: max(-diff, 0)]:
+                self._delete(pods)
+
+    def _create_replica(self, group: Object, key: str) -> None:
+        replica, index = f"r{next(self._replicas)}", self._index(group)
+        for host in range(group["numOfHosts"]):
+            labels = {
+                key: replica,
+                "ray.io/worker-group-replica-index": f"{index}",
+                "ray.io/replica-host-index": f"{host}",
+            }
+            self._create("worker", group, group["groupName"], labels)
+
+    def _index(self, group: Object) -> int:
+        """The first number that no replica of a group has."""
+        key = "ray.io/worker-group-replica-index"
+        names = self.names(group["groupName"])
+        used = {self.api.pods[name]["metadata"]["labels"][key] for name in names}
+        return next(number for number in count() if f"{number}" not in used)
+
+    def _create(
+        self, kind: str, group: Object, name: str, labels: dict[str, str]
+    ) -> None:
+        limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+        marks = {
+            "ray.io/cluster": "llm",
+            "ray.io/group": name,
+            "ray.io/is-ray-node": "yes",
+            "ray.io/node-type": kind,
+        }
+        owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "llm"}
+        meta = {
+            "labels": marks | labels,
+            "ownerReferences": [owner | {"controller": True}],
+        }
+        self.api.create(kind, int(limits.get(RESOURCE, "0")), meta)
+
+    def _delete_ended(self, names: Sequence[str]) -> bool:
+        ended = [name for name in names if self.api.has_ended(name)]
+        self._delete(ended)
+        return bool(ended)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.api.delete(name)
+
+
+def _template(npus: int) -> Object:
+    return {"spec": {"containers": [container(npus=npus)]}}
+
+
+class Kueue:
+    """The controller of one pod group, and the user who makes its pods."""
+
+    GATE = "kueue.x-k8s.io/admission"
+    FINALIZER = "kueue.x-k8s.io/managed"
+
+    def __init__(self, api: PodsApi, total: int, *, is_fast: bool) -> None:
+        self.api = api
+        self.total = total
+        self.is_fast = is_fast
+        self.has_workload = False
+        self.is_admitted = False
+
+    def create(self, npus: int = 8) -> None:
+        """Make a pod, as Kueue's webhook lets it pass."""
+        notes = {"kueue.x-k8s.io/pod-group-total-count": f"{self.total}"}
+        if self.is_fast:
+            notes["kueue.x-k8s.io/pod-group-fast-admission"] = "true"
+        labels = {
+            "kueue.x-k8s.io/managed": "true",
+            "kueue.x-k8s.io/pod-group-name": "sweep",
+            "kueue.x-k8s.io/queue-name": "q",
+        }
+        meta = {
+            "labels": labels,
+            "annotations": notes,
+            "finalizers": [self.FINALIZER],
+        }
+        self.api.create("member", npus, meta, schedulingGates=[{"name": self.GATE}])
+
+    @property
+    def active(self) -> list[str]:
+        """Pods that can run or have succeeded; those with a gate last."""
+        names = [name for name in self.api.pods if self._is_active(name)]
+        return sorted(names, key=self.is_gated)
+
+    def _is_active(self, name: str) -> bool:
+        has_node = "nodeName" in self.api.pods[name]["spec"]
+        is_lost = self.api.is_ending(name) and not has_node
+        return not is_lost and self.api.phase(name) != "Failed"
+
+    def is_gated(self, name: str) -> bool:
+        return bool(self.api.pods[name]["spec"].get("schedulingGates"))
+
+    def reconcile(self) -> None:
+        """Admit nothing; delete what is too much, and remove gates and finalizers."""
+        if not self.api.pods:
+            self.has_workload = self.is_admitted = False
+            return
+        if len(self.active) >= (1 if self.is_fast else self.total):
+            self.has_workload = True
+        if self.has_workload:
+            self._remove_excess()
+        if self._is_finished:
+            for name in list(self.api.pods):
+                self.api.patch(name, finalizers=None)
+        elif self.is_admitted:
+            for name in filter(self.is_gated, self.active):
+                self.api.patch(name, schedulingGates=None)
+
+    def _remove_excess(self) -> None:
+        """Delete pods beyond the number, and let go those that were replaced."""
+        for name in self.active[self.total :]:
+            self.api.patch(name, finalizers=None)
+            self.api.delete(name)
+        inactive = [name for name in self.api.pods if not self._is_active(name)]
+        for name in inactive[: max(len(self.active) + len(inactive) - self.total, 0)]:
+            self.api.patch(name, finalizers=None)
+
+    @property
+    def _is_finished(self) -> bool:
+        phases = list(map(self.api.phase, self.api.pods))
+        return phases.count("Succeeded") >= self.total
+
+    def preempt(self) -> None:
+        """Take the admission back: delete what runs or may run."""
+        self.is_admitted = False
+        for name in list(self.api.pods):
+            is_suspended = self.is_gated(name) or self.api.has_ended(name)
+            if not is_suspended and not self.api.is_ending(name):
+                self.api.delete(name)

@@ -1,0 +1,201 @@
+"""Jobs of KubeRay and Kueue from their creation to their binding."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.apiclient import Object
+from tests.extender.gangworld import GangWorld, sim_node
+from tests.extender.job_controllers import KubeRay, Kueue, PodsApi
+from tests.support.caches import known_pod, only_gang
+
+NODES = ("n1", "n2", "n3", "n4")
+
+
+@pytest.fixture
+def api() -> Iterator[PodsApi]:
+    world = GangWorld(map(sim_node, NODES))
+    yield PodsApi(world)
+    world.close()
+
+
+def why(api: PodsApi, name: str) -> str:
+    """What filter says of a pod that is left without a node."""
+    result = api.world.world.planner.filter_nodes(
+        known_pod(api.world.cache, name), NODES
+    )
+    assert result is not None
+    assert result.fitting == ()
+    return result.counts[0][0]
+
+
+def ray(
+    api: PodsApi, *groups: Object, head: int = 0, is_scaled: bool = False
+) -> KubeRay:
+    made = [{"minReplicas": 0, "numOfHosts": 1, **group} for group in groups]
+    cluster = KubeRay(api, made, head=head, is_scaled=is_scaled)
+    cluster.reconcile()
+    return cluster
+
+
+def test_a_ray_cluster_is_bound_whole(api: PodsApi) -> None:
+    """G8. Its head asks for no NPUs, and is nobody's concern."""
+    ray(api, {"replicas": 2}, {"replicas": 2})
+
+    assert api.world.run(3, *api.pods) is not None
+
+
+def test_of_a_ray_cluster_that_is_too_large_no_pod_is_bound(api: PodsApi) -> None:
+    cluster = ray(api, {"replicas": 4}, head=8)
+    api.world.run(60)
+
+    assert api.world.bound == {}
+    (head,) = cluster.names("headgroup")
+    assert why(api, head) == "its job does not fit: 4 of 5 pods fit"
+
+
+def test_a_ray_cluster_with_the_autoscaler_runs_with_its_least(api: PodsApi) -> None:
+    cluster = ray(api, {"replicas": 6, "minReplicas": 3}, head=8, is_scaled=True)
+    api.world.run(10)
+
+    (head,) = cluster.names("headgroup")
+    assert head in api.world.bound
+    assert len(api.world.bound) == len(NODES)
+    api.world.delete(next(name for name in api.world.bound if name != head))
+    api.world.run(5)
+    assert len(api.world.bound) == len(NODES)
+
+
+def test_workers_that_the_autoscaler_adds_join_one_by_one(api: PodsApi) -> None:
+    cluster = ray(api, {"replicas": 1, "minReplicas": 1}, head=8, is_scaled=True)
+    assert api.world.run(4, *api.pods) is not None
+
+    cluster.edit(replicas=2)
+    cluster.reconcile()
+
+    assert api.world.run(4, *api.pods) is not None
+
+
+def test_a_ray_cluster_that_is_made_smaller_while_it_waits_is_bound(
+    api: PodsApi,
+) -> None:
+    cluster = ray(api, {"replicas": 5})
+    api.world.run(5)
+    cluster.edit(replicas=3)
+    cluster.reconcile()
+
+    assert api.world.run(15, *api.pods) is not None
+
+
+def test_a_ray_cluster_that_is_resumed_waits_for_pods_that_end(api: PodsApi) -> None:
+    """G5: the controller makes no worker while as many old ones are there."""
+    cluster = ray(api, {"replicas": 3})
+    assert api.world.run(3, *api.pods) is not None
+    before = {*api.pods}
+    cluster.suspend(is_suspended=True)
+    cluster.reconcile()
+    first, *others = (name for name in before if name.startswith("worker"))
+    api.end(first, "Failed")
+    cluster.suspend(is_suspended=False)
+    cluster.reconcile()
+    api.world.run(5)
+    (made,) = (name for name in cluster.names("g0") if name not in before)
+
+    assert why(api, made) == "waits for 2 of the 3 pods of its job"
+    for name in others:
+        api.end(name, "Failed")
+    cluster.reconcile()
+    api.world.report()
+    assert api.world.run(15, *cluster.names("g0")) is not None
+
+
+def admitted(api: PodsApi, total: int, *, is_fast: bool = False) -> Kueue:
+    kueue = Kueue(api, total, is_fast=is_fast)
+    for _ in range(1 if is_fast else total):
+        kueue.create()
+    kueue.reconcile()
+    kueue.is_admitted = True
+    return kueue
+
+
+def test_a_group_of_kueue_waits_until_it_is_admitted(api: PodsApi) -> None:
+    """G7, G8: gates are removed one by one."""
+    kueue = admitted(api, 3)
+    first, *_ = api.pods
+    api.patch(first, schedulingGates=None)
+    api.world.run(5)
+
+    assert why(api, first) == (
+        "waits for 2 of the 3 pods of its job; 2 behind a scheduling gate"
+    )
+    kueue.reconcile()
+    assert api.world.run(3, *api.pods) is not None
+
+
+def test_a_launcher_without_npus_counts_for_a_group_of_kueue(api: PodsApi) -> None:
+    kueue = Kueue(api, 3, is_fast=False)
+    for npus in (0, 8, 8):
+        kueue.create(npus)
+    kueue.reconcile()
+    kueue.is_admitted = True
+    kueue.reconcile()
+
+    assert api.world.run(3, *api.pods) is not None
+
+
+def test_a_group_of_kueue_that_is_preempted_begins_again_whole(api: PodsApi) -> None:
+    kueue = admitted(api, 2)
+    kueue.reconcile()
+    assert api.world.run(3, *api.pods) is not None
+    old = [*api.pods]
+    kueue.preempt()
+    api.end(old[0], "Failed")
+    kueue.create()
+    kueue.is_admitted = True
+    kueue.reconcile()
+    api.world.run(5)
+    (new,) = (name for name in api.pods if name not in old)
+
+    assert why(api, new) == "waits for 1 of the 2 pods of its job"
+    api.end(old[1], "Failed")
+    kueue.create()
+    kueue.reconcile()
+    api.world.report()
+    assert api.world.run(10, *kueue.active) is not None
+
+
+def test_a_group_that_is_admitted_early_is_made_pod_by_pod(api: PodsApi) -> None:
+    """Each pod is made when those before it run: to wait for all would be for ever."""
+    kueue = admitted(api, 3, is_fast=True)
+    for _ in range(3):
+        kueue.reconcile()
+        assert api.world.run(5, *api.pods) is not None
+        if len(api.pods) < 3:
+            kueue.create()
+
+    assert len(api.world.bound) == 3
+
+
+def test_a_group_that_is_admitted_early_and_is_whole_awaits_nobody(
+    api: PodsApi,
+) -> None:
+    kueue = admitted(api, 3, is_fast=True)
+    kueue.create()
+    kueue.create(0)
+    kueue.reconcile()
+
+    assert api.world.run(2, *api.pods) is not None
+    assert only_gang(api.world.cache).size is not None
+
+
+def test_pods_beyond_the_number_of_a_group_keep_nobody_away(api: PodsApi) -> None:
+    """A replacement and the pod that it was for; Kueue deletes the newest."""
+    kueue = admitted(api, 3)
+    kueue.reconcile()
+    kueue.create()
+    kueue.create()
+    api.world.run(1)
+    kueue.reconcile()
+
+    assert api.world.run(5, *kueue.active) is not None
+    assert len(api.pods) == 3
