@@ -6,6 +6,7 @@ KubeError                     any of these
 │   └── SilentError           a silent watch; its connection may be dead
 ├── MalformedError            an answer that does not follow the API
 ├── StaleError                a list that is older than the cache
+├── UnservedError             an API group in no version that we can read
 └── ApiError                  the API server refused: status, reason, message
     ├── UnauthorizedError     401  token missing, expired or unknown
     ├── ForbiddenError        403  RBAC lacks a verb
@@ -46,6 +47,10 @@ class MalformedError(KubeError):
 
 class StaleError(KubeError):
     """List whose version is older than one that was seen before."""
+
+
+class UnservedError(KubeError):
+    """API group that the API server serves in no version that we can read."""
 
 
 class ApiError(KubeError):

@@ -10,7 +10,7 @@ from extender.gang.size import Size, size_of
 from extender.kube_scheduler.protocol import BindArgs
 from extender.metrics import Metrics
 from extender.preemption.attempt import Outcome, Victim
-from kube import configmaps, objects, pods, workloads
+from kube import configmaps, objects, pods
 from kube.client import Client
 from kube.errors import (
     KubeError,
@@ -18,6 +18,7 @@ from kube.errors import (
     TooManyRequestsError,
 )
 from kube.events import Recorder, Regarding
+from kube.workloads import WorkloadRequests
 from scheduler_core.wire import switches
 from scheduler_core.wire.pods import NpuPod
 
@@ -87,6 +88,7 @@ class KubeJobs:
             metrics: Counts evictions for a pod or job, but no dry runs.
         """
         self._client = client
+        self._workloads = WorkloadRequests(client)
         self._recorder = recorder
         self._waker = waker
         self._metrics = metrics
@@ -98,7 +100,7 @@ class KubeJobs:
             size_source: Kind and API path of the workload whose spec has the size.
         """
         try:
-            workload = await workloads.get(self._client, size_source.path)
+            workload = await self._workloads.get(size_source.path, size_source.versions)
         except KubeError as error:
             log.warning(
                 "job not read", extra={"path": size_source.path, "error": str(error)}

@@ -20,6 +20,7 @@ from extender.gang.demands import read_demands
 from extender.gang.size import MIN_AVAILABLE, RAY_HEAD, Number
 from extender.refusals import describe_bad_size
 from kube.objects import OwnerReference, Pod
+from kube.workloads import VERSION
 from scheduler_core.placement.siblings import FREE, Demands
 from scheduler_core.products.lookup import PLAIN, Traits
 from scheduler_core.topology.leaves import asks_leaves
@@ -42,6 +43,8 @@ _POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 _POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
 _POD_GROUP_SERVES = "kueue.x-k8s.io/pod-group-serving"
 _POD_GROUP_IS_FAST = "kueue.x-k8s.io/pod-group-fast-admission"
+#: Versions of Kubernetes' own PodGroups: of 1.37 the first two, of 1.36 the last.
+_NATIVE_VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
 #: Roles with the lowest ranks: the other pods connect to rank 0.
 _LEADING = ("master", "chief", "leader", "launcher", "scheduler", "head", RAY_HEAD)
 
@@ -50,10 +53,12 @@ _LEADING = ("master", "chief", "leader", "launcher", "scheduler", "head", RAY_HE
 class SizeSource:
     """The object on the API server that says how many pods a job has."""
 
-    #: path on the API server
+    #: path on the API server; with `versions`, that of the API group is `VERSION`
     path: str
     #: kind, for sentences
     kind: str
+    #: versions of the API group that state the number, the best first; else in `path`
+    versions: tuple[str, ...] = ()
 
 
 #: Sort key: leading role, role, and two numbers.
@@ -205,6 +210,8 @@ class Row:
     can_begin_with_one: Callable[[_Facts], bool] = lambda _facts: False
     #: returns the path of the object that states the number; "" if none does
     path: Callable[[_Facts, str], str] = lambda _facts, _name: ""
+    #: versions of that object's API group that can be read, if `path` leaves it open
+    versions: tuple[str, ...] = ()
     #: labels or annotations with the pod's role, and with its indexes in order
     role: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
@@ -352,9 +359,10 @@ ROWS: tuple[Row, ...] = (
         kind="PodGroup of Kubernetes",
         name=lambda facts: facts.group,
         counts_all=True,
-        path=_at("scheduling.k8s.io/v1alpha2", "podgroups"),
+        path=_at(f"scheduling.k8s.io/{VERSION}", "podgroups"),
+        versions=_NATIVE_VERSIONS,
         numbers=(f"{_BATCH}/job-completion-index",),
-        source="kubernetes/api v0.36 core/v1 PodSchedulingGroup, scheduling/v1alpha2",
+        source="kubernetes/api v0.36, v0.37 core/v1 PodSchedulingGroup, scheduling/",
     ),
     Row(
         kind="PodGroup",
@@ -424,11 +432,17 @@ def membership(pod: Pod) -> Membership | None:
                 if path or size is not None
                 else describe_bad_size(row.size[0], facts.text(*row.size))
             ),
-            size_source=SizeSource(path=path, kind=row.kind) if path else None,
+            size_source=_size_source(row, path),
             rank=facts.number(RANK_INDEX),
             order=_order(row, facts),
         )
     return None
+
+
+def _size_source(row: Row, path: str) -> SizeSource | None:
+    if not path:
+        return None
+    return SizeSource(path=path, kind=row.kind, versions=row.versions)
 
 
 def planned_membership(pod: Pod) -> Membership | None:

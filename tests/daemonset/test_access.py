@@ -42,7 +42,7 @@ ASKS = {
     "reflector.ListWatch(ConfigMap)": ("list watch", "configmaps"),
     "reflector.ListWatch(Node)": ("list watch", "nodes"),
     "reflector.ListWatch(Pod)": ("list watch", "pods"),
-    "workloads.get": ("", "what makes jobs, of other groups"),
+    "workloads.WorkloadRequests": ("", "what makes jobs, of other groups"),
 }
 #: What both programs use.
 SHARED = {
@@ -60,7 +60,7 @@ USES = {
     "agent": {*SHARED, "kubelet_pods.pods", "nodes.find"},
     "extender": {
         *SHARED,
-        *("leases.LeaseRequests", "workloads.get"),
+        *("leases.LeaseRequests", "workloads.WorkloadRequests"),
         *("podgroups.PodGroupRequests", "pods.bind", "pods.evict"),
     },
 }
@@ -151,6 +151,7 @@ def test_the_classes_that_ask_have_these_calls_only() -> None:
         "pager.Listing": {"_page"},
         "podgroups.PodGroupRequests": {"read", "write"},
         "reflector.ListWatch": {"_watch"},
+        "workloads.WorkloadRequests": {"_ask_served", "_get"},
     }
 
 

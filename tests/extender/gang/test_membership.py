@@ -216,9 +216,10 @@ CASES: dict[str, tuple[Pod, Membership]] = {
             job="PodGroup of Kubernetes/ml/train-workers",
             counts_all=True,
             size_source=SizeSource(
-                path="/apis/scheduling.k8s.io/v1alpha2/namespaces/ml/"
+                path="/apis/scheduling.k8s.io/{version}/namespaces/ml/"
                 "podgroups/train-workers",
                 kind="PodGroup of Kubernetes",
+                versions=("v1beta1", "v1alpha3", "v1alpha2"),
             ),
             order=(LAST, "", 4, 0),
         ),

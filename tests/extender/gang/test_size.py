@@ -259,9 +259,25 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
         ),
         Size(count=2, least=1),
     ),
-    "a native group": (
+    "a native group of v1alpha2": (
         "PodGroup of Kubernetes",
-        group(schedulingPolicy={"gang": {"minCount": 4}}),
+        group(
+            podGroupTemplateRef={
+                "workload": {"workloadName": "lm", "podGroupTemplateName": "workers"}
+            },
+            schedulingPolicy={"gang": {"minCount": 4}},
+            disruptionMode="Pod",
+        ),
+        Size(count=None, least=4, counts_all=True),
+    ),
+    "a native group of v1alpha3 and v1beta1": (
+        "PodGroup of Kubernetes",
+        group(
+            parentCompositePodGroupName="lm",
+            workloadRef={"workloadName": "lm", "templateName": "workers"},
+            schedulingPolicy={"gang": {"minCount": 4}},
+            disruptionMode={"single": {}},
+        ),
         Size(count=None, least=4, counts_all=True),
     ),
     "a native group that is no gang": (
