@@ -56,10 +56,14 @@ check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/python tests/stubs.py --check
 	@$(BIN)/python tests/commits.py
 
-.PHONY: e2e e2e-faults e2e-up e2e-down soak
+.PHONY: e2e e2e-faults e2e-up e2e-down soak e2e-bare
 # ARGS goes to pytest: make e2e ARGS="tests/e2e/test_cluster.py -k frozen"
 e2e: $(VENV)/dev.stamp ## the same story on a real cluster, as root; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.e2e run -m "not faults and not soak" $(ARGS)
+
+# KUBERNETES=v1.37.2 builds and takes another release; also for the targets beside.
+e2e-bare: $(VENV)/dev.stamp ## jobs under a real scheduler without a node, no root; ARGS names other tests
+	@$(BIN)/python -m tests.e2e bare $(ARGS)
 
 e2e-faults: $(VENV)/dev.stamp ## every fault, during churn, on a real cluster
 	@$(BIN)/python -m tests.e2e run -m faults $(ARGS)

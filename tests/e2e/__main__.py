@@ -3,10 +3,12 @@
     python -m tests.e2e run [pytest arguments]   all of it; the default
     python -m tests.e2e up                       up, and left there
     python -m tests.e2e down                     gone
+    python -m tests.e2e bare [pytest arguments]  tests that need no node; no root
 
 KEEP=1 leaves the cluster after `run`; the next `run` then uses it. E2E_CACHE names
 another folder for programs and images than .e2e; E2E_INSTALL=1 installs missing
-Debian packages; KUBEBUILDER_ASSETS names a folder with the control plane's programs.
+Debian packages; KUBEBUILDER_ASSETS names a folder with the control plane's programs,
+KUBERNETES the release of Kubernetes that is built, such as v1.37.2.
 """
 
 import os
@@ -16,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from tests.e2e import product
+from tests.e2e import product, programs
 from tests.e2e.bringup import alone, down, up
 from tests.e2e.cluster import Cluster
 from tests.e2e.components import MARK
@@ -27,12 +29,14 @@ from tests.e2e.stages import CannotError, say
 def main(arguments: Sequence[str]) -> int:
     """Do what the first argument says; the rest is pytest's."""
     command, *rest = arguments or ("run",)
-    actions = {"run": _run, "up": _up, "down": _down}
+    actions = {"run": _run, "up": _up, "down": _down, "bare": _bare}
     if command not in actions:
         sys.stderr.write(__doc__ or "")
         return 2
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        if command == "bare":
+            return _bare(rest)  # beside any other cluster
         with alone():
             return actions[command](rest)
     except CannotError as error:
@@ -79,6 +83,11 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         _down()
     return code
+
+
+def _bare(arguments: Sequence[str]) -> int:
+    programs.build_bare(chosen())
+    return _pytest(arguments or ("tests/e2e/test_hybrid_gangs.py",))
 
 
 def _ready(kept: Cluster | None) -> Cluster:

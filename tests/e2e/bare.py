@@ -75,11 +75,12 @@ class BareCluster:
         program = self.binaries / "kubectl"
         return run(program, *config, *cache, *arguments, stdin=stdin)
 
-    async def start_scheduler(self, extender_url: str = "") -> Program:
+    async def start_scheduler(self, extender_url: str = "", *arguments: str) -> Program:
         """Start the stock scheduler and wait until it schedules.
 
         Args:
             extender_url: "" for none.
+            arguments: What it is told besides.
         """
         port = free_port()
         path = self.places.cache / f"scheduler-{port}.yaml"
@@ -91,6 +92,7 @@ class BareCluster:
             f"--config={path}",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
+            *arguments,
         )
         await answers(f"https://127.0.0.1:{port}/readyz", program)
         return program
@@ -105,12 +107,15 @@ class BareCluster:
 @asynccontextmanager
 async def bare_cluster(
     users: Mapping[str, Sequence[str]] | None = None,
+    *,
+    server_arguments: Sequence[str] = (),
 ) -> AsyncIterator[BareCluster]:
     """Have a control plane while the context lasts; it has no scheduler yet.
 
     Args:
         users: {name: groups} of whoever needs a token besides the administrator and
             Kubernetes' own programs.
+        server_arguments: What the API server is told besides.
 
     Raises:
         CannotError: Programs are missing, or one does not come up.
@@ -119,7 +124,9 @@ async def bare_cluster(
     programs = Programs()
     with tempfile.TemporaryDirectory(prefix="ascend-bare-") as folder:
         try:
-            cluster = await _begin(Path(folder), programs, users or {})
+            cluster = await _begin(
+                Path(folder), programs, users or {}, server_arguments
+            )
             running.append(cluster)
             async with cluster.api:
                 await _default_account(cluster.api)
@@ -207,7 +214,10 @@ def free_port() -> int:
 
 
 async def _begin(
-    folder: Path, programs: Programs, users: Mapping[str, Sequence[str]]
+    folder: Path,
+    programs: Programs,
+    users: Mapping[str, Sequence[str]],
+    server_arguments: Sequence[str],
 ) -> BareCluster:
     places = Places(cache=folder)
     for made in (places.run, places.logs):
@@ -237,7 +247,11 @@ async def _begin(
         "kube-apiserver",
         *assembly.apiserver_arguments(folder, etcd=etcd, address=_LOOPBACK, port=port),
         f"--advertise-address={_LOOPBACK}",
+        # Endpoints of the Service `kubernetes` may not be on the loopback; of 1.37 no
+        # API server starts that would write such.
+        "--endpoint-reconciler-type=none",
         f"--cert-dir={folder / 'pki'}",
+        *server_arguments,
     )
     await answers(f"{url}/readyz", server, token=tokens["admin"])
     return cluster

@@ -47,6 +47,7 @@ async def installed(
     *nodes: str,
     folder: str = "base",
     users: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    server_arguments: Sequence[str] = (),
 ) -> AsyncIterator[BareCluster]:
     """Have a control plane with these nodes and the extender's rights.
 
@@ -54,8 +55,10 @@ async def installed(
         nodes: Each has free chips, as an agent would report it.
         folder: What is installed, below `daemonset`.
         users: {name: groups} of whoever needs a token besides the extender.
+        server_arguments: What the API server is told besides.
     """
-    async with bare_cluster({**USERS, **users}) as cluster:
+    all_users = {**USERS, **users}
+    async with bare_cluster(all_users, server_arguments=server_arguments) as cluster:
         give_rights(cluster, folder)
         for name in nodes:
             await npu_nodes.create(cluster.api, name)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+#: The release that the Go module `controlplane` pins.
+PINNED = "v1.36.3"
 NODE = "node1"
 #: Who may join with a kubelet of the sandbox: the API server knows their tokens.
 SIMULATED_NODES = tuple(f"sim-{number:02}" for number in range(1, 21))
@@ -70,7 +72,8 @@ class Places:
     def programs(self) -> Path:
         """The control plane's programs, given ready or built here."""
         given = os.environ.get("KUBEBUILDER_ASSETS")
-        return Path(given) if given else self.cache / "bin"
+        other = "" if kubernetes() == PINNED else f"-{kubernetes()}"
+        return Path(given) if given else self.cache / f"bin{other}"
 
     @property
     def images(self) -> Path:
@@ -110,6 +113,11 @@ CONTAINERD_SOCKET = RUNTIME / "containerd.sock"
 POD_LOGS = RUNTIME / "pods"
 DEVICE_PLUGIN_DIR = KUBELET_ROOT / "device-plugins"
 POD_RESOURCES_SOCKET = KUBELET_ROOT / "pod-resources" / "kubelet.sock"
+
+
+def kubernetes() -> str:
+    """The release of Kubernetes that is built; KUBERNETES names another than ours."""
+    return os.environ.get("KUBERNETES") or PINNED
 
 
 def chosen() -> Places:

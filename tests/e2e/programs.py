@@ -1,18 +1,23 @@
-"""Programs of Kubernetes and Volcano, built once from Go modules that pin them."""
+"""Programs of Kubernetes and Volcano, built once from Go modules that pin them.
+
+KUBERNETES names another release of Kubernetes, such as v1.37.2. Its programs are built
+from a module that is made for it; the checksum database vouches for what is fetched.
+"""
 
 import hashlib
+import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.e2e import requirements
 from tests.e2e.commands import fetch, run
-from tests.e2e.places import REPOSITORY, Places
+from tests.e2e.places import PINNED, REPOSITORY, Places, kubernetes
 from tests.e2e.stages import CannotError, stage
 
-VERSION = "v1.36.3"
 VOLCANO = "vc-scheduler"
 _KUBERNETES = (
     "kube-apiserver",
@@ -32,11 +37,13 @@ class _Module:
     packages: Mapping[str, str]
     #: {variable: what the linker writes into it}
     marks: Mapping[str, str]
+    #: the release of Kubernetes, if another than the module pins
+    other: str = ""
 
     def of(self, *programs: str) -> "_Module":
         """The module with some of its programs."""
         packages = {name: self.packages[name] for name in programs}
-        return _Module(folder=self.folder, packages=packages, marks=self.marks)
+        return replace(self, packages=packages)
 
     def digest(self) -> str:
         """Say what is built, so that another source is built anew."""
@@ -48,20 +55,33 @@ class _Module:
 
 
 _E2E = REPOSITORY / "tests" / "e2e"
-_CONTROL_PLANE = _Module(
-    folder=_E2E / "controlplane",
-    packages={
-        **{name: f"./{name}" for name in ("etcd", "pause")},
-        **{name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES},
-    },
-    # Without them the components call themselves v0.0.0-master and kubectl complains.
-    marks={
-        "k8s.io/component-base/version.gitVersion": VERSION,
-        "k8s.io/component-base/version.gitMajor": "1",
-        "k8s.io/component-base/version.gitMinor": "36",
-        "k8s.io/client-go/pkg/version.gitVersion": VERSION,
-    },
-)
+#: What a control plane without a node consists of, and what gives it its rights.
+_BARE = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
+#: No module of this name can be had, and nothing needs it.
+_NO_MODULE = "k8s.io/sample-cli-plugin"
+
+
+def _control_plane() -> _Module:
+    release = kubernetes()
+    version = "k8s.io/component-base/version"
+    return _Module(
+        folder=_E2E / "controlplane",
+        packages={
+            **{name: f"./{name}" for name in ("etcd", "pause")},
+            **{name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES},
+        },
+        # Without them the components call themselves v0.0.0-master and kubectl
+        # complains.
+        marks={
+            f"{version}.gitVersion": release,
+            f"{version}.gitMajor": "1",
+            f"{version}.gitMinor": release.split(".")[1],
+            "k8s.io/client-go/pkg/version.gitVersion": release,
+        },
+        other="" if release == PINNED else release,
+    )
+
+
 _VOLCANO = _Module(
     folder=_E2E / "volcano",
     packages={VOLCANO: "volcano.sh/volcano/cmd/scheduler"},
@@ -79,11 +99,23 @@ def build(places: Places) -> None:
         CannotError: One is not in the given folder, or there is no Go.
     """
     if "KUBEBUILDER_ASSETS" in os.environ:
-        _check_given(places.programs)
-        _build(_CONTROL_PLANE.of("pause"), places.cache / "bin")
+        _check_given(places.programs, ("etcd", *_KUBERNETES))
+        _build(_control_plane().of("pause"), pause(places).parent)
     else:
-        _build(_CONTROL_PLANE, places.programs)
+        _build(_control_plane(), places.programs)
     build_volcano(places)
+
+
+def build_bare(places: Places) -> None:
+    """Make sure that all programs of a control plane without a node are there.
+
+    Raises:
+        CannotError: One is not in the given folder, or there is no Go.
+    """
+    if "KUBEBUILDER_ASSETS" in os.environ:
+        _check_given(places.programs, _BARE)
+    elif not all((places.programs / name).exists() for name in _KUBERNETES):
+        _build(_control_plane().of(*_BARE), places.programs)
 
 
 def build_volcano(places: Places) -> None:
@@ -108,7 +140,8 @@ def build_volcano(places: Places) -> None:
 
 def pause(places: Places) -> Path:
     """The program that the pause image consists of."""
-    return places.cache / "bin" / "pause"
+    is_given = "KUBEBUILDER_ASSETS" in os.environ
+    return (places.cache / "bin" if is_given else places.programs) / "pause"
 
 
 def volcano(places: Places) -> Path:
@@ -121,10 +154,8 @@ def volcano_crds(places: Places) -> Path:
     return places.cache / "volcano" / "crds"
 
 
-def _check_given(folder: Path) -> None:
-    absent = [
-        name for name in ("etcd", *_KUBERNETES) if not os.access(folder / name, os.X_OK)
-    ]
+def _check_given(folder: Path, names: Collection[str]) -> None:
+    absent = [name for name in names if not os.access(folder / name, os.X_OK)]
     if absent:
         raise CannotError(f"KUBEBUILDER_ASSETS={folder} has no {', '.join(absent)}")
 
@@ -141,6 +172,9 @@ def _build(module: _Module, folder: Path) -> bool:
     stamp.unlink(missing_ok=True)
     written = (f"-X {key}={value}" for key, value in module.marks.items())
     flags = " ".join(["-s -w", *written])
+    source = _of_other_release(module, folder.parent) if module.other else module.folder
+    # What the other release needs besides is not in its go.mod yet.
+    needs = " -mod=mod" if module.other else ""
     # One at a time, so that each has its line: together they take minutes.
     for name, package in module.packages.items():
         with stage(f"building {name}"):
@@ -148,8 +182,32 @@ def _build(module: _Module, folder: Path) -> bool:
             fetch(
                 *("go", "build", "-trimpath", "-ldflags", flags, "-o", folder / name),
                 package,
-                cwd=module.folder,
-                env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+                cwd=source,
+                env={"CGO_ENABLED": "0", "GOFLAGS": f"-buildvcs=false{needs}"},
             )
     stamp.write_text(wanted, encoding="ascii")
     return True
+
+
+def _of_other_release(module: _Module, cache: Path) -> Path:
+    """Make a Go module like ours for another release of Kubernetes; its folder.
+
+    Kubernetes replaces its staging modules by relative paths, which a module that
+    depends on it must repeat as versions.
+    """
+    folder = cache / f"controlplane-{module.other}"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(module.folder, folder)
+    kubernetes_module = f"k8s.io/kubernetes@{module.other}"
+    found = fetch("go", "mod", "download", "-json", kubernetes_module, cwd=folder)
+    theirs = Path(json.loads(found)["GoMod"]).read_text(encoding="utf-8")
+    staging = {*re.findall(r"=> \./staging/src/(\S+)", theirs)} - {_NO_MODULE}
+    version = "v0" + module.other.removeprefix("v1")
+    lines = [
+        "module ascend-affinity/controlplane",
+        *re.findall(r"(?m)^go .*$", theirs),
+        f"require k8s.io/kubernetes {module.other}",
+        *(f"replace {name} => {name} {version}" for name in sorted(staging)),
+    ]
+    (folder / "go.mod").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
