@@ -130,6 +130,9 @@ class Member:
     owner_kind: str = ""
     #: whether a scheduling gate keeps schedulers from looking at the pod
     is_gated: bool = False
+    #: whether the scheduler may ask about its PodGroup as a whole, until it is refused
+    #: one pod (Kubernetes 1.37, `GenericWorkload`)
+    is_in_group: bool = False
     #: which nodes it may have, and which pods it may be beside there
     demands: Demands = FREE
 
@@ -154,6 +157,7 @@ def member_of(pod: Pod, place: Membership) -> Member:
         priority=pod.spec.priority or 0,
         owner_kind=owner.kind if owner else "",
         is_gated=bool(pod.spec.scheduling_gates),
+        is_in_group=pod.spec.scheduling_group is not None,
         demands=read_demands(pod),
     )
 

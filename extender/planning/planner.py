@@ -135,6 +135,11 @@ class Planner:
         self, gang: Gang, pod: NpuPod, names: Sequence[str]
     ) -> FilterResult:
         unasked = self._why_unasked(gang)
+        if unasked is not None and gang.members[pod.uid].is_in_group:
+            # Refused, it would be the last pod of its group that is asked about. A
+            # bind without a plan is refused.
+            now_s = self._clock.now_s()
+            return node_filter.filter_nodes(self._cache, pod, names, now_s)
         if unasked is not None:
             return node_filter.refuse_all(unasked, names)
         why = node_filter.why_unplanned(gang)
