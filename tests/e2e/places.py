@@ -120,6 +120,11 @@ def kubernetes() -> str:
     return os.environ.get("KUBERNETES") or PINNED
 
 
+def minor() -> int:
+    """The second number of that release: 36 of v1.36.3."""
+    return int(kubernetes().split(".")[1])
+
+
 def chosen() -> Places:
     """The places that the environment names; E2E_CACHE can be shared by checkouts."""
     return Places(

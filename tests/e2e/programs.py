@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.e2e import requirements
 from tests.e2e.commands import fetch, run
-from tests.e2e.places import PINNED, REPOSITORY, Places, kubernetes
+from tests.e2e.places import PINNED, REPOSITORY, Places, kubernetes, minor
 from tests.e2e.stages import CannotError, stage
 
 VOLCANO = "vc-scheduler"
@@ -75,7 +75,7 @@ def _control_plane() -> _Module:
         marks={
             f"{version}.gitVersion": release,
             f"{version}.gitMajor": "1",
-            f"{version}.gitMinor": release.split(".")[1],
+            f"{version}.gitMinor": str(minor()),
             "k8s.io/client-go/pkg/version.gitVersion": release,
         },
         other="" if release == PINNED else release,

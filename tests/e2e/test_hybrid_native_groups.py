@@ -13,7 +13,7 @@ from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import BareCluster, until
 from tests.e2e.bare_pods import bound, remove_all, wait_bound, wait_told
-from tests.e2e.places import kubernetes
+from tests.e2e.places import minor
 from tests.support.objects import NODES as NODES_PATH
 from tests.support.objects import PODS
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NODES = ("node-0", "node-1", "node-2")
 GATES = "--feature-gates=GenericWorkload=true"
-IS_BETA = int(kubernetes().split(".")[1]) >= 37
+IS_BETA = minor() >= 37
 #: Versions in which the release serves these groups.
 VERSIONS = ("v1beta1", "v1alpha3") if IS_BETA else ("v1alpha2",)
 #: How the scheduler is told to take groups as a whole.

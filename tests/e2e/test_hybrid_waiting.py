@@ -17,6 +17,7 @@ from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import until
 from tests.e2e.bare_pods import EVENTS, bound, wait_bound
+from tests.e2e.places import minor
 from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -69,15 +70,12 @@ class Case:
     told: str
 
 
-#: What the scheduler adds to our sentence: why nobody is evicted for the pod.
-NO_VICTIMS = (
-    "no new claims to deallocate, preemption: 0/3 nodes are available: "
-    "3 No preemption victims found for incoming pod."
-)
-NO_HELP = (
-    "no new claims to deallocate, preemption: 0/3 nodes are available: "
-    "3 Preemption is not helpful for scheduling."
-)
+#: What the scheduler adds to our sentence: why nobody is evicted for the pod. Before
+#: 1.37 it adds that no device claim can be taken back.
+_NOBODY = "preemption: 0/3 nodes are available: "
+NOBODY = _NOBODY if minor() >= 37 else f"no new claims to deallocate, {_NOBODY}"
+NO_VICTIMS = f"{NOBODY}3 No preemption victims found for incoming pod."
+NO_HELP = f"{NOBODY}3 Preemption is not helpful for scheduling."
 
 CASES = {
     "held-by-others": Case(
@@ -106,9 +104,8 @@ CASES = {
         broken=((1, 5), (), ()),
         told=(
             "0/3 nodes are available: 1 chip unhealthy, 1 no HCCS ring has 4 free "
-            "chips, 1 without 4 free chips. no new claims to deallocate, "
-            "preemption: 0/3 nodes are available: 1 No preemption victims found for "
-            "incoming pod, 2 Preemption is not helpful for scheduling."
+            f"chips, 1 without 4 free chips. {NOBODY}1 No preemption victims found "
+            "for incoming pod, 2 Preemption is not helpful for scheduling."
         ),
     ),
 }
