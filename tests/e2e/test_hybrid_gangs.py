@@ -25,6 +25,21 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NODES = ("node-0", "node-1", "node-2")
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+SLOW = {
+    "metadata": {"name": "slow"},
+    "provisioner": "example.com/nobody",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {
+        "storageClassName": "slow",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -91,22 +106,45 @@ async def test_a_job_of_which_one_pod_has_no_cpu_is_not_bound_in_part(
     await remove_all(api)
 
 
-async def test_what_keeps_one_pod_keeps_all_and_no_chips_of_others(
+async def test_a_pod_that_no_node_suits_keeps_its_job_from_holding_chips(
     api: ApiClient,
 ) -> None:
     """A node selector that no node has: the scheduler never asks us for that pod."""
+    await create_job(api, "picky", 2)
+    await api.create(PODS, asking("picky-0", "picky", 0))
+    alone = asking("picky-1", "picky", 1)
+    alone["spec"]["nodeSelector"] = {"disk": "ssd"}
+    await api.create(PODS, alone)
+    text = "its job waits until the scheduler finds nodes for picky-1 as well"
+    await wait_told(api, text, "picky-0")
+
+    await fits_beside(api, "other", 3)
+
+
+async def test_what_keeps_one_pod_at_the_gate_keeps_all(api: ApiClient) -> None:
+    """A volume that nobody makes: the scheduler finds nodes, and never binds."""
     await create_job(api, "stuck", 2)
     await api.create(PODS, asking("stuck-0", "stuck", 0))
-    picky = asking("stuck-1", "stuck", 1)
-    picky["spec"]["nodeSelector"] = {"disk": "ssd"}
-    await api.create(PODS, picky)
+    await api.create(CLASSES, SLOW)
+    await api.create(CLAIMS, CLAIM)
+    empty = asking("stuck-1", "stuck", 1)
+    claim = {"persistentVolumeClaim": {"claimName": "data"}}
+    empty["spec"]["volumes"] = [{"name": "data", **claim}]
+    await api.create(PODS, empty)
     await wait_event(api, "AscendGangTimeout", "stuck-1")
+
+    # The scheduler itself keeps the node of the pod that waits for its volume.
+    await fits_beside(api, "another", 2)
+
+
+async def fits_beside(api: ApiClient, job: str, pods: int) -> None:
+    """See a job get its nodes, and nobody else one; then delete all."""
     assert await bound(api) == {}
+    await create_job(api, job, pods)
+    names = [f"{job}-{index}" for index in range(pods)]
+    for index, name in enumerate(names):
+        await api.create(PODS, asking(name, job, index))
+    await wait_bound(api, *names)
 
-    await create_job(api, "other", 3)
-    for index in range(3):
-        await api.create(PODS, asking(f"other-{index}", "other", index))
-    await wait_bound(api, "other-0", "other-1", "other-2")
-
-    assert set(await bound(api)) == {"other-0", "other-1", "other-2"}
+    assert set(await bound(api)) == set(names)
     await remove_all(api)
