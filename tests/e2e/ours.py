@@ -19,6 +19,8 @@ from tests.e2e.places import REPOSITORY
 EXTENDER = "system:serviceaccount:kube-system:ascend-extender"
 #: As `bare_cluster` wants them: every account of a pod is in this group.
 USERS = {EXTENDER: ["system:serviceaccounts"]}
+#: Starts a program with the soft limit of open files that runtimes give to containers.
+_FEW_FILES = ("sh", "-c", 'ulimit -Sn 1024 && exec "$@"', "sh")
 _ACCESS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 
@@ -116,7 +118,7 @@ async def start(
     """
     program = cluster.programs.start(
         name,
-        [sys.executable, "-m", *command],
+        [*_FEW_FILES, sys.executable, "-m", *command],
         log=cluster.places.logs / f"{name}.log",
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
