@@ -235,7 +235,8 @@ def _affinity(lines: Sequence[Line]) -> str:
 def parse_device_info(text: str, product: Product) -> DeviceInfo:
     """Parse the text under `DeviceInfoCfg` for one product line.
 
-    Absent lists are empty, since older agents wrote three of the five.
+    Absent lists are empty, since older agents wrote three of the five
+    (docs/adr/0039).
     The CheckCode is not compared, since no scheduler compares it.
 
     Raises:
