@@ -13,11 +13,12 @@ At first, `for_pod` and `for_job` leave out these pods:
 - a pod whose chips the node agent has not confirmed: the pod may have other chips
   than its annotation says;
 - a pod of a job with a bound member of such a priority, or with a protected one: that
-  member would keep chips for an incomplete job.
+  member would keep chips for an incomplete job;
+- a pod of the job itself that is to fit.
 
 A job of several pods is evicted as a whole. So an unconfirmed pod can be evicted
-with its job. A terminating pod may be chosen, but no eviction is sent for it. The third
-rule does not apply to it, and the rest of its job is evicted.
+with its job. A terminating pod may be chosen, but no eviction is sent for it, and
+nothing else of its job is evicted: its chips come free by themselves.
 
 All functions are pure. They try a choice on an overlay, as if the victims were gone.
 """
@@ -92,8 +93,8 @@ def for_pod(
         protected: UIDs of pods that may not be evicted.
 
     Returns:
-        None if no eviction lets the pod fit. Also None if a node with evictable pods
-        already has suitable free chips.
+        None if no eviction lets the pod fit. Also None if it fits a node with evictable
+        pods already.
     """
     priority = cache.priority(pod.uid)
     closed_names = cache.closed_nodes(pod.uid) | cache.conflicts(pod)
@@ -103,24 +104,32 @@ def for_pod(
     preemptor = Preemptor(
         wanted=resource, chips=pod.total, priority=priority, in_network=False
     )
-    while candidates:
-        choice = victims.preempt(preemptor, cache.index, candidates, names=candidates)
-        if choice is None or not choice.victims:
-            return None
-        uids = _uids_of_running(cache, choice.victims)
-        if _fit_requests(cache, pod, choice.node, uids):
-            return AttemptStarted(
-                attempt=Attempt(
-                    beneficiary=pod.uid,
-                    title=f"pod {pod.namespace}/{pod.name}",
-                    priority=priority,
-                    victims=_pods_to_evict(cache, uids),
-                ),
-                resource=resource,
-                chips={choice.node: chips.mask_of(choice.place.chips)},
-            )
-        del candidates[choice.node]
-    return None
+    #: {node: whether the pod fits there but for its chips}
+    roomy: dict[str, bool] = {}
+
+    def fits(node: str, evicted: int) -> bool:
+        if node not in roomy:
+            roomy[node] = _fit_requests(cache, pod, node, ())
+        running = [each for each in candidates[node] if each.chips & evicted]
+        return roomy[node] or _fit_requests(
+            cache, pod, node, _uids_of_running(cache, running)
+        )
+
+    choice = victims.preempt(
+        preemptor, cache.index, candidates, names=candidates, fits=fits
+    )
+    if choice is None or not choice.victims:
+        return None
+    return AttemptStarted(
+        attempt=Attempt(
+            beneficiary=pod.uid,
+            title=f"pod {pod.namespace}/{pod.name}",
+            priority=priority,
+            victims=_pods_to_evict(cache, _uids_of_running(cache, choice.victims)),
+        ),
+        resource=resource,
+        chips={choice.node: chips.mask_of(choice.place.chips)},
+    )
 
 
 def for_job(
@@ -129,6 +138,7 @@ def for_job(
     names: Sequence[str],
     protected: Collection[str] = (),
     topology: TopologySnapshot = plan.PLAIN,
+    lists: Mapping[str, frozenset[str]] | None = None,
 ) -> AttemptStarted | None:
     """Choose pods to evict so that all unbound pods of a job fit.
 
@@ -138,6 +148,7 @@ def for_job(
         names: Nodes that refused pods of the job and may fit them after evictions.
         protected: UIDs of pods that may not be evicted.
         topology: Leaf switches, SuperPoDs and job rules for this job.
+        lists: {kind of its members: those of `names` that it may have}; None is all.
 
     Returns:
         None if no eviction would let the job fit, or if it fits without one.
@@ -147,23 +158,24 @@ def for_job(
     closed_names = cache.closed_nodes(unbound[0])
     resource = plan.resource_of(cache, gang)
     resource_states = _resource_states(cache, resource, names, closed_names)
-    candidates = _evictable_pods(cache, resource_states, priority, protected)
+    spared = gang.members.keys() | protected
+    candidates = _evictable_pods(cache, resource_states, priority, spared)
     trial = _JobTrial(
         cache=cache,
         gang=gang,
         names=[name for name in names if name not in closed_names],
         topology=topology,
+        lists=lists or {},
     )
     choice = _fewest_nodes(trial, candidates)
     if choice is None:
         return None
-    uids, places = choice
-    uids = _uids_of_plan(cache, resource, uids, places)
+    uids, places = _needed_of(trial, resource, *choice)
     for uid in sorted(uids, key=lambda uid: _importance(cache, uid))[:_TRIES]:
         fewer = uids - _uids_of_job(cache, uid)
         fits = trial.places(fewer) if uid in uids else None
         if fits is not None:
-            uids, places = _uids_of_plan(cache, resource, fewer, fits), fits
+            uids, places = _needed_of(trial, resource, fewer, fits)
     return AttemptStarted(
         attempt=Attempt(
             beneficiary=gang.job,
@@ -184,6 +196,8 @@ class _JobTrial:
     gang: Gang
     names: Sequence[str]
     topology: TopologySnapshot
+    #: {kind of its members: candidate nodes}; empty: each has all
+    lists: Mapping[str, frozenset[str]]
 
     def places(self, gone_uids: Collection[str]) -> dict[str, int] | None:
         """Return the chips that the job would get if the pods `gone_uids` were evicted.
@@ -192,7 +206,15 @@ class _JobTrial:
         the job would not fit.
         """
         view = _overlay_without(self.cache, gone_uids)
-        choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology, view)
+        choice = plan.plan(
+            self.cache,
+            self.gang,
+            self.names,
+            0,
+            self.topology,
+            view,
+            lists=self.lists,
+        )
         if isinstance(choice, Refusal):
             return None
         places: defaultdict[str, int] = defaultdict(int)
@@ -236,6 +258,30 @@ def _fewest_nodes(
         else:
             best, high = choice, middle
     return best
+
+
+def _needed_of(
+    trial: _JobTrial, resource: str, uids: frozenset[str], places: dict[str, int]
+) -> tuple[frozenset[str], dict[str, int]]:
+    """Return the pods that a plan needs gone, and its chips then.
+
+    These are the pods whose chips it uses. If it does not fit so, for lack of CPU,
+    memory or pod places, they are all pods of its nodes, or of all nodes.
+
+    Args:
+        uids: UIDs of pods. If all of them are evicted, the plan fits.
+        places: The plan, {node: mask of chips}.
+    """
+    cache = trial.cache
+    on_nodes = dict.fromkeys(places, -1)
+    for chip_masks in (places, on_nodes):
+        fewer = _uids_of_plan(cache, resource, uids, chip_masks)
+        if fewer == uids:
+            break
+        fits = trial.places(fewer)
+        if fits is not None:
+            return fewer, fits
+    return uids, places
 
 
 def _uids_of_plan(
@@ -339,9 +385,12 @@ def _may_be_evicted(
 
 
 def _uids_of_job(cache: Cache, uid: str) -> frozenset[str]:
-    """Return `uid` and the UIDs of those bound pods of its job that have not ended."""
+    """Return `uid` and the UIDs of those bound pods of its job that have not ended.
+
+    Only `uid` for a terminating pod: nothing is evicted because of it.
+    """
     gang = cache.gang_of(uid)
-    if gang is None:
+    if gang is None or cache.pods[uid].deleting:
         return frozenset((uid,))
     return frozenset((uid,)) | {
         member_uid

@@ -105,6 +105,8 @@ _Victims = tuple[RunningPod, ...]
 #: (mask of the evicted pods' chips) -> mask of the preemptor's chips; 0 if it does not
 #: fit
 _ChooseChips = Callable[[int], int]
+#: (node, mask of the evicted pods' chips) -> whether the preemptor fits in other ways
+Fits = Callable[[str, int], bool]
 
 
 def preempt(
@@ -114,6 +116,7 @@ def preempt(
     *,
     limits: Limits = STRICT,
     names: Iterable[str] | None = None,
+    fits: Fits = lambda _node, _evicted: True,
 ) -> Eviction | None:
     """Choose a node, and the victims on that node.
 
@@ -123,6 +126,8 @@ def preempt(
         pods_by_node: {node: its pods with chips, each once}.
         limits: Numbers of pods that can be evicted without harm.
         names: Candidate nodes; None is all.
+        fits: Whether the preemptor fits a node in other ways than by its chips, once
+            pods are evicted. It still fits if more of them are.
 
     Returns:
         The best eviction. It has no victims when the pod already fits. None when no
@@ -138,7 +143,7 @@ def preempt(
     for name in node_names:
         node = nodes.get(name)
         eviction = node and choose_victims(
-            pod, node, pods_by_node.get(name, ()), limits
+            pod, node, pods_by_node.get(name, ()), limits, fits
         )
         if eviction:
             key = _key(eviction.victims, limits), name
@@ -152,6 +157,7 @@ def choose_victims(
     node: NodeState,
     pods: Sequence[RunningPod],
     limits: Limits = STRICT,
+    fits: Fits = lambda _node, _evicted: True,
 ) -> Eviction | None:
     """Choose the best victims on one node; arguments as for `preempt`."""
     row = node.row_for(pod.wanted, in_network=pod.in_network)
@@ -165,7 +171,8 @@ def choose_victims(
     usable, unused = node.usable(row), node.free_for(row)
 
     def choose(evicted: int) -> int:
-        return chips.choose(row, unused | evicted & usable, pod.chips)
+        chosen = chips.choose(row, unused | evicted & usable, pod.chips)
+        return chosen if chosen and fits(node.name, evicted) else 0
 
     if not choose(_chips(lower)):
         return None

@@ -7,9 +7,11 @@ from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.cache.reservations import Owner
+from extender.planning.plan import TopologySnapshot
 from extender.preemption import victims
 from extender.preemption.attempt import AttemptStarted
 from scheduler_core.node import chips
+from scheduler_core.placement.job_rules import Profile
 from tests.support.caches import apply, cluster, free, kept, known_pod
 from tests.support.watched import HIGH, claim, high, low, member, pod_update
 from tests.support.watched import node as node_seen
@@ -144,10 +146,15 @@ def test_cpu_that_nobody_would_free_is_no_room() -> None:
 
 
 def job(
-    cache: Cache, *names: str, protected: Iterable[str] = ()
+    cache: Cache,
+    *names: str,
+    protected: Iterable[str] = (),
+    profile: Profile = Profile.SEED,
 ) -> AttemptStarted | None:
     (gang,) = (each for each in cache.gangs.values() if each.unbound)
-    return victims.for_job(cache, gang, names or ("n1", "n2", "n3"), set(protected))
+    offered = names or ("n1", "n2", "n3")
+    topology = TopologySnapshot(profile=profile)
+    return victims.for_job(cache, gang, offered, set(protected), topology)
 
 
 def wanting(*priorities: int) -> list[events.PodUpdated]:
@@ -213,3 +220,86 @@ def test_a_victims_whole_job_goes_for_a_job_too() -> None:
 
     assert gone(attempt) == ["a", "b"]
     assert sorted(nominated(attempt)) == ["n1", "n2"]
+
+
+def allow_cpu(cache: Cache, cpu: int, *names: str) -> None:
+    """Let nodes have this many millicores."""
+    for name in names:
+        offered = Resources(cpu, 1 << 40, 110)
+        apply(cache, replace(node_seen(name), allocatable_resources=offered))
+
+
+def asks_cpu(seen: events.PodUpdated, cpu: int) -> events.PodUpdated:
+    return replace(seen, ask=Resources(cpu, 0))
+
+
+def test_nobody_goes_for_a_pod_of_its_job_that_is_ending() -> None:
+    b = low("b", "n2", range(8), job="j", priority=HIGH)
+    a = low("a", "n1", range(8), job="j")
+    ending = replace(a, pod=replace(a.pod, deleting=True))
+    cache = cluster(ending, b, high(8), nodes=("n1", "n2"))
+
+    attempt = for_pod(cache, "n1")
+
+    assert (gone(attempt), nominated(attempt)) == ([], {"n1": tuple(range(8))})
+    apply(cache, low("b", "n2", range(8), job="j"))
+    assert gone(for_pod(cache, "n1")) == []
+    assert gone(for_pod(cache, "n1", protected=["uid-b"])) == []
+
+
+def test_a_pod_goes_for_its_cpu_where_chips_are_free() -> None:
+    cache = cluster(
+        asks_cpu(low("a", "n1", (0,)), 6000),
+        asks_cpu(low("b", "n1", (1,), priority=5), 1000),
+        asks_cpu(high(4), 5000),
+    )
+    allow_cpu(cache, 10_000, "n1")
+
+    assert gone(for_pod(cache)) == ["a"]
+
+
+def test_a_node_with_chips_and_too_little_cpu_hides_no_other() -> None:
+    cache = cluster(
+        asks_cpu(low("a", "n1", (0,)), 100),
+        events.OtherPodUpdated(uid="uid-o", node="n1", ask=Resources(9000, 0)),
+        asks_cpu(low("b", "n2", range(8), priority=5), 6000),
+        asks_cpu(high(4), 5000),
+        nodes=("n1", "n2"),
+    )
+    allow_cpu(cache, 10_000, "n1", "n2")
+
+    assert gone(for_pod(cache)) == ["b"]
+
+
+def test_more_go_for_cpu_than_for_chips_alone() -> None:
+    cache = cluster(
+        asks_cpu(low("a", "n1", range(4)), 1000),
+        asks_cpu(low("b", "n1", (4,), priority=5), 6000),
+        asks_cpu(high(4), 5000),
+    )
+    allow_cpu(cache, 10_000, "n1")
+
+    assert gone(for_pod(cache)) == ["b"]
+    apply(cache, asks_cpu(high(8), 5000))
+    assert gone(for_pod(cache)) == ["b", "a"]
+
+
+def test_for_a_job_pods_go_for_their_cpu_too() -> None:
+    cache = cluster(
+        asks_cpu(low("a", "n1", (0,)), 6000),
+        asks_cpu(low("b", "n1", (4, 5, 6, 7), priority=5), 3000),
+        *(
+            asks_cpu(member(f"w{n}", job="want", count=2, priority=HIGH), 5000)
+            for n in range(2)
+        ),
+    )
+    allow_cpu(cache, 10_000, "n1")
+
+    assert gone(job(cache, "n1", profile=Profile.PER_POD)) == ["b", "a"]
+
+
+def test_no_pod_of_the_job_itself_goes_for_a_job() -> None:
+    own = low("w1", "n1", range(8), job="want", priority=0)
+    cache = cluster(own, wanting()[0], nodes=("n1",))
+
+    assert job(cache, "n1") is None

@@ -13,7 +13,13 @@ from scheduler_core.node import chips
 from scheduler_core.node.decision import Placement
 from scheduler_core.node.reasons import Reason
 from scheduler_core.preemption import victims as victim_search
-from scheduler_core.preemption.victims import Eviction, Limits, Preemptor, RunningPod
+from scheduler_core.preemption.victims import (
+    Eviction,
+    Fits,
+    Limits,
+    Preemptor,
+    RunningPod,
+)
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
@@ -75,15 +81,17 @@ def subsets(pods: list[RunningPod]) -> list[tuple[RunningPod, ...]]:
 
 
 def best_by_brute_force(
-    pod: Preemptor, nodes: dict[NodeState, list[RunningPod]]
+    pod: Preemptor, nodes: dict[NodeState, list[RunningPod]], fits: Fits
 ) -> tuple[str, frozenset[str]] | None:
-    """Of every minimal set of pods on every node that frees enough chips."""
+    """Of every minimal set of pods on every node that frees enough chips, and more."""
     found = []
     for node, running in nodes.items():
 
         def makes_room(some: tuple[RunningPod, ...], node: NodeState = node) -> bool:
-            free = node.free | (sum(each.chips for each in some) & node.healthy)
-            return chips.choose(node.product, free, pod.chips) != 0
+            evicted = sum(each.chips for each in some)
+            free = node.free | (evicted & node.healthy)
+            has_chips = chips.choose(node.product, free, pod.chips) != 0
+            return has_chips and fits(node.name, evicted)
 
         lower = [each for each in running if each.priority < pod.priority]
         for some in subsets(lower):
@@ -120,6 +128,7 @@ def order(victims: tuple[RunningPod, ...]) -> tuple[float, ...]:
     healthy=st.sampled_from((0xFF, 0xFE, 0x7B)),
     count=st.sampled_from((1, 2, 4, 8)),
     priority=st.integers(0, 3),
+    beside=st.sampled_from(((0, 0), (0, 0), (0b11, 1), (0xCC, 2), (0xCC, 3))),
 )
 def test_the_best_of_all_smallest_sets_of_victims_is_found(
     row: Product,
@@ -127,14 +136,22 @@ def test_the_best_of_all_smallest_sets_of_victims_is_found(
     healthy: int,
     count: int,
     priority: int,
+    beside: tuple[int, int],
 ) -> None:
+    heavy, least = beside
+
+    def fits(_node: str, evicted: int) -> bool:
+        return (evicted & heavy).bit_count() >= least
+
     pod = Preemptor(wanted=row, chips=count, priority=priority)
     running = {name: laid(some, name) for name, some in zip("ab", pods, strict=False)}
     nodes = {state(name, row, own, healthy): own for name, own in running.items()}
 
-    found = victim_search.preempt(pod, Cluster(nodes), running, limits=LIMITS)
+    found = victim_search.preempt(
+        pod, Cluster(nodes), running, limits=LIMITS, fits=fits
+    )
 
-    expected = best_by_brute_force(pod, nodes)
+    expected = best_by_brute_force(pod, nodes, fits)
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:
         names = sorted(victim.name for victim in found.victims)
