@@ -118,6 +118,8 @@ class RunningAttempt:
     """Attempt that has started and not ended, with phase and unanswered evictions."""
 
     attempt: Attempt
+    #: differs from that of each earlier attempt
+    number: int
     phase: Phase
     until_s: float
     #: UIDs of victims with an unanswered eviction or dry run
@@ -141,6 +143,8 @@ class Attempts:
     protected: dict[str, float] = field(default_factory=dict)
     #: {beneficiary: time until which it gets no attempt}
     backing_off: dict[str, float] = field(default_factory=dict)
+    #: number of attempts that were ever started
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +173,14 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """Event: the API server has answered an eviction, or its dry run."""
+    """Event: the API server has answered an eviction, or its dry run.
+
+    An answer to an earlier attempt for the same beneficiary has no effect.
+    """
 
     beneficiary: str
+    #: as in the effect `Evict`
+    number: int
     uid: str
     outcome: Outcome
 
@@ -236,6 +245,8 @@ class Evict:
     """Effect: send the eviction of a victim, or only its dry run (`rehearse`)."""
 
     beneficiary: str
+    #: number of the attempt
+    number: int
     victim: Victim
     rehearse: bool
 
@@ -297,15 +308,26 @@ def _start(
     if attempt.beneficiary in book.running:
         return
     is_asking = bool(attempt.victims)
-    book.running[attempt.beneficiary] = RunningAttempt(
+    book.count += 1
+    running = book.running[attempt.beneficiary] = RunningAttempt(
         attempt=attempt,
+        number=book.count,
         phase=Phase.ASKING if is_asking else Phase.LEAVING,
         until_s=now_s + (limits.ask_s if is_asking else limits.leave_s),
         unanswered={victim.uid for victim in attempt.victims},
     )
     yield Nominate(started=started)
     for victim in attempt.victims:
-        yield Evict(beneficiary=attempt.beneficiary, victim=victim, rehearse=True)
+        yield _evict(running, victim, rehearse=True)
+
+
+def _evict(running: RunningAttempt, victim: Victim, *, rehearse: bool) -> Evict:
+    return Evict(
+        beneficiary=running.attempt.beneficiary,
+        number=running.number,
+        victim=victim,
+        rehearse=rehearse,
+    )
 
 
 def _step_attempt(
@@ -316,7 +338,9 @@ def _step_attempt(
     limits: Limits,
 ) -> Effects:
     match event:
-        case Answered() if event.uid in running.unanswered:
+        case Answered() if (
+            event.number == running.number and event.uid in running.unanswered
+        ):
             running.unanswered.discard(event.uid)
             if running.phase is Phase.ASKING:
                 yield from _record_rehearsal(book, running, event, now_s, limits)
@@ -359,7 +383,7 @@ def _record_rehearsal(
         running.unanswered = {victim.uid for victim in attempt.victims}
         yield announce(attempt)
         for victim in attempt.victims:
-            yield Evict(beneficiary=attempt.beneficiary, victim=victim, rehearse=False)
+            yield _evict(running, victim, rehearse=False)
 
 
 def _tick(book: Attempts, now_s: float, limits: Limits) -> Effects:
@@ -376,9 +400,7 @@ def _tick(book: Attempts, now_s: float, limits: Limits) -> Effects:
             del running.retry_at_s[uid]
             running.unanswered.add(uid)
             victim = _victim_by_uid(running.attempt, uid)
-            yield Evict(
-                beneficiary=running.attempt.beneficiary, victim=victim, rehearse=False
-            )
+            yield _evict(running, victim, rehearse=False)
     expired = [
         *_drop_expired(book.protected, now_s),
         *_drop_expired(book.backing_off, now_s),

@@ -384,7 +384,12 @@ class Preemptor:
             uid, beneficiary = effect.victim.uid, effect.beneficiary
             if self._goes_on(beneficiary):
                 self._apply_event(
-                    attempts.Answered(beneficiary=beneficiary, uid=uid, outcome=outcome)
+                    attempts.Answered(
+                        beneficiary=beneficiary,
+                        number=effect.number,
+                        uid=uid,
+                        outcome=outcome,
+                    )
                 )
             else:  # the beneficiary needs no chips any more
                 self._apply_event(attempts.AttemptEnded(beneficiary=beneficiary))

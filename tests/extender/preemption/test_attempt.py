@@ -50,12 +50,12 @@ def started(attempt: Attempt) -> AttemptStarted:
     )
 
 
-def answered(victim: Victim, outcome: Outcome) -> Answered:
-    return Answered(beneficiary=WANTING, uid=victim.uid, outcome=outcome)
+def answered(victim: Victim, outcome: Outcome, number: int = 1) -> Answered:
+    return Answered(beneficiary=WANTING, number=number, uid=victim.uid, outcome=outcome)
 
 
-def evicted(victim: Victim, *, rehearse: bool = False) -> Evict:
-    return Evict(beneficiary=WANTING, victim=victim, rehearse=rehearse)
+def evicted(victim: Victim, *, rehearse: bool = False, number: int = 1) -> Evict:
+    return Evict(beneficiary=WANTING, number=number, victim=victim, rehearse=rehearse)
 
 
 def happen(book: Attempts, event: Event, now_s: float) -> tuple[Effect, ...]:
@@ -205,6 +205,22 @@ def test_who_could_not_be_evicted_is_evicted_a_little_later(outcome: Outcome) ->
     assert happen(book, Ticked(), 25) == (evicted(A),)
     assert happen(book, Ticked(), 31) == ()  # the answer has not come yet
     assert happen(book, answered(A, Outcome.YES), 32) == (tell_victim(ROOM, A),)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_late_answer_to_an_earlier_attempt_says_nothing(outcome: Outcome) -> None:
+    """The eviction of a victim may fail after its dry run of another attempt."""
+    book = in_phase("asking")
+    happen(book, Ticked(), 15)
+    happen(book, Ticked(), 20)
+    happen(book, started(ROOM), 20)
+
+    assert happen(book, answered(B, outcome), 21) == ()
+    happen(book, answered(A, Outcome.YES, 2), 21)
+    happen(book, answered(B, Outcome.YES, 2), 21)
+    assert happen(book, answered(B, outcome), 22) == ()
+    happen(book, answered(B, Outcome.FAILED, 2), 22)
+    assert happen(book, Ticked(), 27) == (evicted(B, number=2),)
 
 
 @pytest.mark.parametrize(
