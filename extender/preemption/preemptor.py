@@ -10,6 +10,7 @@ for the beneficiary until the attempt ends.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Protocol, assert_never
 
 from extender.cache.cache import Cache
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 
 #: Attempts chosen in one tick; each choice may cost some hundred milliseconds.
 _AT_ONCE = 2
+#: Seconds for which a node that refused a member counts as offered to its kind. The
+#: scheduler asks about each waiting pod more often.
+_LATELY_S = 60.0
 
 
 class EvictionApi(Protocol):
@@ -100,6 +104,8 @@ class Preemptor:
         self._attempts = attempts.Attempts()
         #: {beneficiary, refused since the last tick: nodes that evictions may free}
         self._refused_nodes: dict[str, tuple[str, ...]] = {}
+        #: {job: {kind of its members: {node: when it refused one, in s}}}
+        self._kinds: dict[str, dict[str, dict[str, float]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- calls of filter and preempt --------------------------------------------
@@ -114,7 +120,14 @@ class Preemptor:
         """
         beneficiary = self.beneficiary(pod.uid)
         names_before = self._refused_nodes.get(beneficiary, ())
+        names = list(names)
         self._refused_nodes[beneficiary] = tuple(dict.fromkeys([*names_before, *names]))
+        gang = self._gang(beneficiary)
+        if gang is not None and pod.uid in gang.members:
+            nodes = self._kinds.setdefault(beneficiary, {})
+            nodes.setdefault(gang.kind_of(pod.uid), {}).update(
+                dict.fromkeys(names, self._clock.now_s())
+            )
 
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
         """Let a pod or its job take the chips that evictions have freed for it.
@@ -204,6 +217,9 @@ class Preemptor:
         self._refused_nodes = {
             beneficiary: refused_nodes[beneficiary] for beneficiary in due[_AT_ONCE:]
         }
+        self._kinds = {
+            job: nodes for job, nodes in self._kinds.items() if self._lacks_node(job)
+        }
 
     def _is_due(self, beneficiary: str) -> bool:
         """Return whether an attempt may start for the pod or job `beneficiary`."""
@@ -237,9 +253,25 @@ class Preemptor:
         if gang is None:
             pod = self._cache.pods[beneficiary]
             return victims.for_pod(self._cache, pod, names, protected)
+        lists = self._lists(gang)
+        if len(gang.waiting_kinds) == 1:
+            lists = {}
+        elif gang.find_unoffered(lists):
+            return None  # nobody is evicted before each kind was asked about
+        else:
+            names = tuple(dict.fromkeys([*names, *chain.from_iterable(lists.values())]))
         return victims.for_job(
-            self._cache, gang, names, protected, self._topology(gang)
+            self._cache, gang, names, protected, self._topology(gang), lists
         )
+
+    def _lists(self, gang: Gang) -> dict[str, frozenset[str]]:
+        """Return {kind of its members: nodes that have refused one lately}."""
+        since_s = self._clock.now_s() - _LATELY_S
+        lists = {
+            kind: frozenset(name for name, at_s in nodes.items() if at_s >= since_s)
+            for kind, nodes in self._kinds.get(gang.job, {}).items()
+        }
+        return {kind: nodes for kind, nodes in lists.items() if nodes}
 
     def _gang(self, beneficiary: str) -> Gang | None:
         """Return the job with the key `beneficiary`, if its pods are planned together.

@@ -9,10 +9,20 @@ from extender.preemption.attempt import Outcome
 from extender.queries.explain import render_text
 from extender.refusals import LEAVING
 from extender.scheduling import node_filter
+from scheduler_core.placement.siblings import Demands
 from tests.support.caches import free, kept, known_pod, nominations
 from tests.support.clock import NOW_S
 from tests.support.extender import NAMES, World, evicting
-from tests.support.watched import HIGH, gone, high, low, member, pod_update
+from tests.support.watched import (
+    HIGH,
+    gone,
+    high,
+    low,
+    member,
+    node,
+    pod_update,
+    report,
+)
 
 RING = (4, 5, 6, 7)
 WHY = "which needs its chips and has a higher priority"
@@ -278,3 +288,46 @@ async def test_a_pod_of_the_same_name_is_another_pod() -> None:
         await w.tick()
 
         assert nominations(w.cache) == {}
+
+
+def of_kind(seen: events.PodUpdated, kind: str) -> events.PodUpdated:
+    assert seen.member is not None
+    return replace(seen, member=replace(seen.member, demands=Demands(kind=kind)))
+
+
+def two_kinds() -> list[events.PodUpdated]:
+    """A job of two pods that may not have the same nodes."""
+    return [
+        of_kind(member("w0", job="want", priority=HIGH), "one"),
+        of_kind(member("w1", job="want", priority=HIGH), "two"),
+    ]
+
+
+#: n2 costs the least, after n1.
+TAKEN = (
+    low("a", "n1", range(8)),
+    low("b", "n2", range(8)),
+    low("c", "n3", range(8), priority=5),
+)
+
+
+async def evicted_for_kinds(w: World, **asked: tuple[str, ...]) -> list[str]:
+    """Ask about pods on nodes, and return which pods are evicted."""
+    for name, names in asked.items():
+        w.filter(name, names)
+    await w.tick()
+    await w.tick()
+    return sorted(w.calls.evicted)
+
+
+async def test_pods_go_where_each_kind_of_a_job_may_be() -> None:
+    async with evicting(node("n3"), report("n3"), *TAKEN, *two_kinds()) as w:
+        assert await evicted_for_kinds(w, w0=("n1", "n2")) == []  # nobody asked for w1
+
+        assert await evicted_for_kinds(w, w1=("n3",)) == ["a", "c"]
+
+
+async def test_nobody_goes_if_one_kind_of_a_job_may_be_nowhere() -> None:
+    async with evicting(node("n3"), report("n3"), *TAKEN, *two_kinds()) as w:
+        for _ in range(3):
+            assert await evicted_for_kinds(w, w0=("n1", "n2", "n3")) == []
