@@ -28,6 +28,8 @@ The table gives the next phase and the effects for the main events:
     RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
                NodeNotOffered; MemberRemoved             all reservations end
     BINDING    BindArrived                               ReleaseBinds
+    BINDING    BindArrived, but no bind is under way     RESERVED: the bind waits
+               and no pod is bound that stays
     BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
     BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends;
@@ -175,6 +177,7 @@ def _came(
         yield RefuseBind(call=event.call, text=text)
         return
     plan = gang.plan
+    _close_gate(gang, now_s, limits)  # the only pod that was bound may have gone
     before = plan.waiting_calls.pop(event.uid, None)
     if before is not None:
         yield RefuseBind(
@@ -236,10 +239,7 @@ def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effect
             yield from _go_on(gang, now_s)
         case BindFailed(uid=uid):
             plan.open_binds.discard(uid)
-            if _has_none_bound(gang):
-                # no pod was bound: all binds must arrive again
-                plan.phase = Phase.RESERVED
-                plan.until_s = now_s + limits.plan_s
+            _close_gate(gang, now_s, limits)
             yield WakeScheduler()
         case MemberRemoved(uid=uid):
             yield from _lost(gang, uid)
@@ -271,6 +271,13 @@ def _has_none_bound(gang: Gang) -> bool:
     plan = gang.plan
     is_open = plan.phase is Phase.BINDING
     return is_open and not plan.open_binds and not gang.has_bound
+
+
+def _close_gate(gang: Gang, now_s: float, limits: Limits) -> None:
+    """Let all binds of a job arrive again if none is under way, and none bound."""
+    if _has_none_bound(gang):
+        gang.plan.phase = Phase.RESERVED
+        gang.plan.until_s = now_s + limits.plan_s
 
 
 def _bind_member(gang: Gang, uid: str) -> None:
