@@ -79,6 +79,9 @@ def _demands(text: bytes) -> Demands:
         ports=tuple(source.ports or ()),
         apart=tuple(_selectors(affinity.pod_anti_affinity, source.namespace)),
         together=tuple(_selectors(affinity.pod_affinity, source.namespace)),
+        awaits=tuple(
+            _selectors(affinity.pod_affinity, source.namespace, any_domain=True)
+        ),
         spreads=tuple(_spreads(source.spreads or (), source.labels or {})),
     )
 
@@ -104,10 +107,17 @@ def _host_ports(pod: Pod) -> Iterator[HostPort]:
                 yield HostPort(port.host_port, port.protocol or "TCP", address)
 
 
-def _selectors(affinity: PodAffinity | None, namespace: str) -> Iterator[Selector]:
-    """Yield the label selectors of terms about pods of this namespace on one node."""
+def _selectors(
+    affinity: PodAffinity | None, namespace: str, *, any_domain: bool = False
+) -> Iterator[Selector]:
+    """Yield the label selectors of terms about pods of this namespace on one node.
+
+    Args:
+        any_domain: Also of terms about pods in one zone, for example.
+    """
     for term in (affinity and affinity.required) or ():
-        if term.topology_key != _HOST_NAME or not _is_about(term, namespace):
+        is_near = any_domain or term.topology_key == _HOST_NAME
+        if not is_near or not _is_about(term, namespace):
             continue
         selector = _selector(term.label_selector)
         if selector is not None:

@@ -36,7 +36,7 @@ def record_miss(gang: Gang, event: NodeNotOffered) -> None:
         come = (plan.accepted | plan.waiting_calls.keys()) - {uid}
         plan.misses[uid] = Miss(
             offered=event.offered,
-            withheld=plan.lists.get(gang.kind_of(uid), frozenset()) - event.offered,
+            withheld=_offered_before(gang, uid) - event.offered,
             come=_places(gang, come),
         )
 
@@ -76,8 +76,8 @@ def learn_late(
             kind = gang.kind_of(uid)
             unasked.add(kind)
             others = {place for other, place in come if other != kind}
-            offered = plan.lists.get(kind, frozenset())
-            miss = Miss(offered=frozenset(), withheld=offered - others, come=come)
+            withheld = _offered_before(gang, uid) - others
+            miss = Miss(offered=frozenset(), withheld=withheld, come=come)
             is_of_kind = any(other == kind for other, _ in come)
             if not is_of_kind:
                 miss = replace(miss, withheld=frozenset())
@@ -92,7 +92,11 @@ def _learn_missing(gang: Gang, uid: str, miss: Miss, until_s: float) -> None:
     kind, node = gang.kind_of(uid), plan.places[uid]
     missing = miss.withheld | {node}
     alike = frozenset(place for other, place in miss.come if other == kind)
-    kinds = {other for other, place in miss.come if place == node}
+    kinds = {
+        other
+        for other, place in miss.come
+        if place == node and not _awaits(gang, uid, other)
+    }
     if alike and missing - alike:
         nodes = missing | alike
         members = [*miss.come, *_places(gang, gang.nodes)]
@@ -103,6 +107,26 @@ def _learn_missing(gang: Gang, uid: str, miss: Miss, until_s: float) -> None:
     else:
         for name in missing:
             plan.refused[kind, name] = until_s
+
+
+def _offered_before(gang: Gang, uid: str) -> frozenset[str]:
+    """Return the nodes that a member's kind was offered before any member had come.
+
+    Empty for one that must be near another kind: it was offered none.
+    """
+    member = gang.members[uid]
+    if member.demands.awaits and not member.demands.awaits_pod(member.traits.labels):
+        return frozenset()
+    return gang.plan.lists.get(gang.kind_of(uid), frozenset())
+
+
+def _awaits(gang: Gang, uid: str, kind: str) -> bool:
+    """Return whether a member must be near one of this kind, which is in no way."""
+    demands = gang.members[uid].demands
+    return bool(demands.awaits) and any(
+        demands.awaits_pod(gang.members[other].traits.labels)
+        for other in gang.kinds.get(kind, ())
+    )
 
 
 def _places(gang: Gang, uids: Collection[str]) -> tuple[tuple[str, str], ...]:

@@ -117,6 +117,42 @@ class OfferedNodes:
         )
 
 
+def complete_lists(
+    gang: Gang, lists: Mapping[str, frozenset[str]]
+) -> Mapping[str, frozenset[str]]:
+    """Return {kind: nodes offered to it} of a job, with kinds that wait for others.
+
+    Members with a required affinity to another kind are offered nodes only once one of
+    that kind has a node. Until then they may have the nodes of that kind, too.
+    """
+    members = {
+        kind: gang.members[next(iter(uids))] for kind, uids in gang.kinds.items()
+    }
+    waiting = {
+        kind: [
+            other
+            for other, leader in members.items()
+            if member.demands.awaits_pod(leader.traits.labels)
+        ]
+        for kind, member in members.items()
+        if member.demands.awaits
+    }
+    if not waiting:
+        return lists  # the common case
+    completed = dict(lists)
+    for _ in waiting:  # one may wait for another that waits
+        for kind, leaders in waiting.items():
+            if kind in leaders or any(
+                uid in gang.nodes for leader in leaders for uid in gang.kinds[leader]
+            ):
+                continue  # the scheduler offers nodes to it
+            offered = [completed[leader] for leader in leaders if leader in completed]
+            if offered:
+                own = completed.get(kind, frozenset())
+                completed[kind] = own.union(*offered)
+    return completed
+
+
 def kinds_of(
     gang: Gang, pods: Iterable[NpuPod], members: Mapping[str, Member]
 ) -> Collection[str]:

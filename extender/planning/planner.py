@@ -6,7 +6,7 @@ plan and its reservations, so no other plan can take the same chips.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -33,6 +33,7 @@ from extender.planning.candidates import (
     Question,
     exclude_names,
 )
+from extender.planning.offered_nodes import complete_lists
 from extender.planning.plan import TopologySnapshot
 from extender.refusals import READING, Refusal, kept_for_others, refuse_for_job
 from extender.scheduling import node_filter
@@ -260,7 +261,7 @@ class Planner:
 
     def _why_unasked(self, gang: Gang) -> Refusal | None:
         """Return that a kind that a job needs has no nodes; None if each has."""
-        lists = self._candidates.of_kinds(gang.job)
+        lists = self._lists(gang)
         if lists.keys() >= gang.kinds.keys():
             return None
         name = gang.find_unoffered(lists.keys())
@@ -268,6 +269,10 @@ class Planner:
             return None
         text = f"its job waits until the scheduler finds nodes for {name} as well"
         return refuse_for_job(text)
+
+    def _lists(self, gang: Gang) -> Mapping[str, frozenset[str]]:
+        """Return {kind: nodes on which a job's members of this kind are planned}."""
+        return complete_lists(gang, self._candidates.of_kinds(gang.job))
 
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> Refusal | None:
         """Return why a job's unbound pods do not fit the nodes; None if they fit.
@@ -388,7 +393,7 @@ class Planner:
             JobReserved(
                 job=gang.job,
                 reservations=reservations,
-                lists=self._candidates.of_kinds(gang.job),
+                lists=self._lists(gang),
             )
         )
         if conflict is not None:
@@ -413,7 +418,7 @@ class Planner:
             names,
             self._topology,
             self._clock.now_s(),
-            self._candidates.of_kinds(gang.job),
+            self._lists(gang),
         )
         if node_reservation is not None:
             self._apply(node_reservation)
@@ -437,7 +442,7 @@ class Planner:
             if known is not None:
                 return known
         topology, now_ns = self._topology(gang), self._clock.now_ns()
-        lists = self._candidates.of_kinds(gang.job)
+        lists = self._lists(gang)
         plan_by = partial(
             plan.plan,
             self._cache,

@@ -9,7 +9,7 @@ for the beneficiary until the attempt ends.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Protocol, assert_never
 
@@ -21,6 +21,7 @@ from extender.dispatch import Apply
 from extender.gang.gang import Gang
 from extender.gang.job_plan import Phase
 from extender.planning import plan
+from extender.planning.offered_nodes import complete_lists
 from extender.planning.plan import TopologySnapshot
 from extender.preemption import attempt as attempts
 from extender.preemption import victims
@@ -264,14 +265,14 @@ class Preemptor:
             self._cache, gang, names, protected, self._topology(gang), lists
         )
 
-    def _lists(self, gang: Gang) -> dict[str, frozenset[str]]:
+    def _lists(self, gang: Gang) -> Mapping[str, frozenset[str]]:
         """Return {kind of its members: nodes that have refused one lately}."""
         since_s = self._clock.now_s() - _LATELY_S
         lists = {
             kind: frozenset(name for name, at_s in nodes.items() if at_s >= since_s)
             for kind, nodes in self._kinds.get(gang.job, {}).items()
         }
-        return {kind: nodes for kind, nodes in lists.items() if nodes}
+        return complete_lists(gang, {kind: n for kind, n in lists.items() if n})
 
     def _gang(self, beneficiary: str) -> Gang | None:
         """Return the job with the key `beneficiary`, if its pods are planned together.

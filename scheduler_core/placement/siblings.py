@@ -80,7 +80,18 @@ class Demands:
     apart: tuple[Selector, ...] = ()
     #: pods beside which the pod must be: one that all of these match
     together: tuple[Selector, ...] = ()
+    #: pods near which it must be, perhaps only in the same zone. The scheduler offers
+    #: no node before one that all of these match has one, unless they match the pod
+    awaits: tuple[Selector, ...] = ()
     spreads: tuple[Spread, ...] = ()
+
+    def awaits_pod(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a pod with these labels is one near which it must be."""
+        return all(
+            requirement.matches(labels)
+            for selector in self.awaits
+            for requirement in selector
+        )
 
     @property
     def concern_siblings(self) -> bool:

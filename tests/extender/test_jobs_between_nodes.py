@@ -307,3 +307,64 @@ def test_under_volcano_nothing_is_learnt() -> None:
         assert not plan.refused
         assert not plan.apart
         assert not plan.caps
+
+
+def beside_lead(name: str, key: str = rules.HOST_NAME, **parts: Any) -> Object:
+    """A worker that must be near a leader of its job."""
+    near = {"podAffinity": rules.term({"job": "j", "role": "lead"}, key)}
+    return sim_pod(name, role="work", affinity=near, **parts)
+
+
+@pytest.mark.parametrize("key", [rules.HOST_NAME, ZONE])
+def test_pods_that_must_be_beside_another_kind_are_bound_at_the_first_gate(
+    key: str,
+) -> None:
+    """The scheduler offers them no node before the others have one."""
+    with world(*zones(n1="x", n2="y")) as w:
+        w.add(beside_lead("b", key), sim_pod("a", role="lead"))
+
+        assert w.run(5, "a", "b") == 2  # b is asked about once a has a node
+
+        assert w.bound["a"] == w.bound["b"]
+
+
+def test_each_kind_of_a_chain_is_planned_beside_the_one_before() -> None:
+    near = {"podAffinity": rules.term({"job": "j", "role": "work"})}
+    with world() as w:
+        w.add(
+            sim_pod("c", size=3, npus=2, role="last", affinity=near),
+            beside_lead("b", size=3, npus=2),
+            sim_pod("a", size=3, npus=2, role="lead"),
+        )
+
+        assert w.run(5, *"abc") == 3
+
+        assert len(set(w.bound.values())) == 1
+
+
+def test_a_pod_of_another_pool_beside_another_kind_finds_the_node_of_both() -> None:
+    nodes = [sim_node("n1", pool="a"), sim_node("n2", pool="b"), sim_node("n3")]
+    with world(*nodes) as w:
+        b = beside_lead("b", nodeSelector={"pool": "b"})
+        w.add(b, sim_pod("a", role="lead"))
+
+        took = w.run(75, "a", "b")
+
+        assert took is not None
+        assert w.bound == {"a": "n2", "b": "n2"}
+
+
+def test_pods_beside_another_kind_find_zones_of_their_own_after_some_gates() -> None:
+    """They are asked about where the others are, and say nothing of other nodes."""
+    apart = rules.term({"job": "j", "role": "work"}, ZONE)
+    near = rules.term({"job": "j", "role": "lead"})
+    affinity = {"podAffinity": near, "podAntiAffinity": apart}
+    with world(*zones(n1="x", n2="x", n3="y")) as w:
+        for name in "cd":
+            w.add(sim_pod(name, size=4, npus=1, role="work", affinity=affinity))
+        w.add(*(sim_pod(name, size=4, npus=1, role="lead") for name in "ab"))
+
+        took = w.run(4 * 20 + 40, *"abcd")
+
+        assert took is not None
+        assert "n3" in {w.bound["c"], w.bound["d"]}

@@ -56,6 +56,8 @@ def jobs(draw: st.DrawFn, job: str) -> list[Object]:
     npus = draw(st.sampled_from([1, 2, 4, 8]))
     total = draw(st.integers(2, 4))
     specs = {role: draw(demands(job, role)) for role in ROLES}
+    if draw(st.integers(0, 5)) == 0:
+        beside_others(specs, job, *draw(st.permutations(ROLES)))
     leads = draw(st.integers(0, total))
     return [
         sim_pod(
@@ -68,6 +70,31 @@ def jobs(draw: st.DrawFn, job: str) -> list[Object]:
         )
         for number in range(total)
     ]
+
+
+def beside_others(
+    specs: dict[str, dict[str, Any]], job: str, role: str, other: str
+) -> None:
+    """Let pods of a role be on nodes with the other, which they may have as well."""
+    specs[role] = {
+        key: value
+        for key, value in specs[other].items()
+        if key in {"nodeSelector", "tolerations"}
+    }
+    near = rules.term({"job": job, "role": other})
+    specs[role]["affinity"] = {"podAffinity": near}
+
+
+def awaits_others(pods: list[Object]) -> bool:
+    """Whether a pod is offered no node before one of another role has one."""
+    return any(
+        each["labelSelector"]["matchLabels"].get("role", role) != role
+        for pod in pods
+        for role in [pod["metadata"]["labels"]["role"]]
+        for affinity in [pod["spec"].get("affinity", {}).get("podAffinity", {})]
+        for terms in affinity.values()
+        for each in terms
+    )
 
 
 def keep_zones_apart(pods: list[Object], job: str, role: str) -> None:
@@ -129,6 +156,8 @@ class JobsBetweenNodes(RuleBasedStateMachine):
         job = f"j{self.number}"
         pods = data.draw(jobs(job), "job")
         hidden = data.draw(st.sampled_from(["", "", "zones", "node"]), "hidden")
+        if awaits_others(pods):
+            hidden = ""  # they are asked about on one node at a time: it may take long
         role = data.draw(st.sampled_from(ROLES), "role")
         world.refused = set()
         if hidden == "zones":
