@@ -22,7 +22,7 @@ Outcome = tuple[Reservation, ...] | Refusal
 _TRIED_EACH = 8
 
 
-def plan_most(
+def plan_most(  # noqa: PLR0913  # what a plan depends on
     gang: Gang,
     pods: Mapping[str, NpuPod],
     followers: Mapping[str, Follower],
@@ -30,6 +30,7 @@ def plan_most(
     *,
     without: Collection[str] = (),
     may_be_smaller: bool = True,
+    most: int | None = None,
 ) -> Outcome:
     """Return the plan of a job with as many pods as fit; or why too few fit.
 
@@ -41,6 +42,7 @@ def plan_most(
         without: UIDs of unbound members that it never plans.
         may_be_smaller: Whether a plan of fewer pods is wanted. It is not if there may
             be other nodes.
+        most: Number of existing pods that a plan has at most. The job needs no more.
 
     Returns:
         The refusal is that of the fewest pods that the job may have.
@@ -50,18 +52,25 @@ def plan_most(
         fit, else up to `_TRIED_EACH`, or the logarithm of the number of members.
         As many for each kind if the job runs and too few fit.
     """
-    outcome = plan_without(())
-    if not isinstance(outcome, Refusal) or not gang.has_optional:
+    has_too_many = most is not None and gang.unbound_count > most
+    outcome = None if has_too_many else plan_without(())
+    if outcome is not None and (
+        not isinstance(outcome, Refusal) or not gang.has_optional
+    ):
         return outcome
     roles = [(uid, follower.absent.role) for uid, follower in followers.items()]
     need = gang.order_by_need(roles)
     chips = {uid: follower.pod.total for uid, follower in followers.items()}
     chips |= {uid: pods[uid].total for uid in gang.members if uid in pods}
     uids = [uid for uid in need.uids if uid not in without]
+    if outcome is None:
+        outcome, uids = _plan_at_most(gang, chips, uids, most or 0, plan_without)
+        if not isinstance(outcome, Refusal):
+            return outcome
 
     def plan_some(some: Sequence[str], least: int) -> Outcome | None:
         """Plan as many of these as fit, the first; None if no number is legal."""
-        others = set(uids).difference(some)
+        others = set(need.uids).difference(some)
         counts = [
             count
             for count in _legal_counts(gang, chips, some)
@@ -74,11 +83,30 @@ def plan_most(
         return fewer if isinstance(fewer, Refusal) else outcome
     if isinstance(fewer, Refusal) and not gang.lacks_members:
         # it runs: a kind without room keeps no other kind away
-        for some in _by_kind(gang, uids):
-            of_kind = plan_some(some, 1)
-            if isinstance(of_kind, tuple):
-                return of_kind
+        of_kinds = (plan_some(some, 1) for some in _by_kind(gang, uids))
+        return next((one for one in of_kinds if isinstance(one, tuple)), fewer)
     return fewer
+
+
+def _plan_at_most(
+    gang: Gang,
+    chips: Mapping[str, int],
+    uids: Sequence[str],
+    most: int,
+    plan_without: Callable[[Collection[str]], Outcome],
+) -> tuple[Outcome, list[str]]:
+    """Return the plan of the first so many members, and the UIDs that it has.
+
+    Args:
+        chips: {UID of a member: number of its chips}.
+        uids: Unbound members, those that the job needs first.
+        most: Number of existing pods that it has at most.
+    """
+    existing = accumulate(uid in gang.members for uid in uids)
+    few = [uid for uid, count in zip(uids, existing, strict=True) if count <= most]
+    counts = _legal_counts(gang, chips, few)
+    first = few[: counts[-1]] if counts else few
+    return plan_without(set(uids).difference(first)), first
 
 
 def _by_kind(gang: Gang, uids: Sequence[str]) -> list[list[str]]:

@@ -113,6 +113,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     lists: Mapping[str, frozenset[str]] | None = None,
     learnt: Learnt = NOTHING_LEARNT,
     may_be_smaller: bool = True,
+    most: int | None = None,
 ) -> tuple[Reservation, ...] | Refusal:
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
@@ -130,6 +131,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
             `names`. Members of a kind without an entry are left out.
         learnt: Demands of its pods that they do not say.
         may_be_smaller: Whether an elastic job may get a plan of fewer pods.
+        most: Number of existing pods that a plan of an elastic job has at most.
 
     Returns:
         Reservations ordered by the rank of their pods; or why not all pods fit.
@@ -159,6 +161,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
         plan_without,
         without=without,
         may_be_smaller=may_be_smaller,
+        most=most,
     )
 
 

@@ -210,8 +210,8 @@ class Planner:
         - The size of the job `gang` is unknown, or a pod of it is missing.
         - All pods of `gang` are bound, or `gang` has a plan.
         - `gang` is in back-off.
-        - `gang` has more pods than `largest` and none of them bound, and its scheduler
-          is not Volcano.
+        - `gang` needs more pods than `largest` and none of them is bound, and its
+          scheduler is not Volcano.
         - `gang` runs with the pods that it needs, and nothing has changed since more of
           them did not fit these nodes.
         - The scheduler has offered no nodes yet to a kind of members that `gang` needs.
@@ -321,9 +321,13 @@ class Planner:
         return refuse_for_job(text)
 
     def _has_too_many(self, gang: Gang) -> bool:
-        """Return whether more binds of a job would wait for each other than may."""
-        waits = gang.plan.is_gated and not gang.has_bound
-        return waits and gang.unbound_count > self.largest
+        """Return whether more binds of a job must wait for each other than may.
+
+        Of an elastic job only the pods that it needs must.
+        """
+        if gang.unbound_count <= self.largest or not _has_gate(gang):
+            return False
+        return not gang.has_optional or gang.order_by_need().least > self.largest
 
     def _why_no_more(self) -> str:
         if self.largest < self._open_files - SPARE_FILES:
@@ -453,6 +457,7 @@ class Planner:
             until_s=self._clock.now_s() + REVIEW_S,
             lists=lists,
             may_be_smaller=is_firm,
+            most=self.largest if _has_gate(gang) else None,
         )
         everything, *less = _views(gang, is_firm=is_firm)
         outcome = plan_by(learnt=everything)
@@ -514,6 +519,11 @@ class Planner:
             job: nodes for job, nodes in self._singles.items() if job in gangs
         }
         return may_plan
+
+
+def _has_gate(gang: Gang) -> bool:
+    """Return whether the binds of a plan of a job wait for each other here."""
+    return gang.plan.is_gated and not gang.has_bound
 
 
 def _views(gang: Gang, *, is_firm: bool) -> list[Learnt]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
+from extender.gang.events import Limits
 from extender.gang.job_plan import Phase
 from extender.gang.size import Size
 from extender.planning import plan
@@ -306,3 +307,44 @@ def test_of_many_pods_the_number_is_found_by_halves() -> None:
     assert [r.kept_for for r in outcome] == [
         f"uid-w{number:02}" for number in range(30)
     ]
+
+
+def test_a_plan_has_no_more_pods_than_its_binds_may_be() -> None:
+    cache = cluster(*tasks(0, 1, 2, 3), nodes=NODES)
+    gang = only_gang(cache)
+    gang.size = Size(count=4, least=2)
+
+    made = plan.plan(cache, gang, NODES, 0, PER_POD, most=3)
+
+    assert not isinstance(made, Refusal)
+    assert [each.kept_for for each in made] == ["uid-w0", "uid-w1", "uid-w2"]
+
+
+async def test_a_job_larger_than_the_gate_takes_starts_with_fewer_pods() -> None:
+    limits = Limits(gate_s=0.02)  # 2 pods
+    cache = cluster(nodes=NODES, limits=limits)
+    async with world(cache, topology=lambda _gang: PER_POD) as w:
+        w.calls.sizes[JOB_PATH] = Size(count=4, least=2)
+        w.add(*tasks(0, 1, 2, 3))
+        await w.tick()
+        await w.tick(3)
+        assert len(w.filter("w0", NODES)) == 1
+        assert only_gang(w.cache).plan.places.keys() == {"uid-w0", "uid-w1"}
+
+        assert await bind_all(w, ("w0", "w1")) == ["", ""]
+        for name in ("w0", "w1"):
+            w.show(name)
+        assert await bind_all(w, ("w2", "w3")) == ["", ""]
+
+
+async def test_a_job_that_needs_more_than_the_gate_takes_is_refused() -> None:
+    limits = Limits(gate_s=0.02)  # 2 pods
+    cache = cluster(nodes=NODES, limits=limits)
+    async with world(cache, topology=lambda _gang: PER_POD) as w:
+        w.calls.sizes[JOB_PATH] = Size(count=4, least=3)
+        w.add(*tasks(0, 1, 2, 3))
+        await w.tick()
+        await w.tick(3)
+
+        text = "its job has 4 pods, more than the 2 that can be bound together"
+        assert w.why("w0", NODES) == (text,)
