@@ -9,7 +9,7 @@ a time only.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from extender.cache.cache import Cache
@@ -30,10 +30,10 @@ from scheduler_core.node import chips
 from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement import gang as gang_placement
+from scheduler_core.placement import gang_on_leaves, job_rules
 from scheduler_core.placement import job as core
-from scheduler_core.placement import job_rules
 from scheduler_core.placement.gang_on_superpods import SuperPods
-from scheduler_core.placement.gang_query import Member
+from scheduler_core.placement.gang_query import Member, NodeQuery
 from scheduler_core.placement.job import Terms
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.placement.overlay import Overlay
@@ -42,7 +42,8 @@ from scheduler_core.products import lookup
 from scheduler_core.products.columns import JobRule, Product, distributed
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology import leaves
-from scheduler_core.topology.leaves import TOR_AFFINITY, Network, Version
+from scheduler_core.topology.joined_leaves import Running
+from scheduler_core.topology.leaves import TOR_AFFINITY, Network, Schema, Version
 from scheduler_core.wire import job_annotations
 from scheduler_core.wire.job_annotations import LeafMark, Marks
 from scheduler_core.wire.pods import NpuPod
@@ -67,6 +68,8 @@ class TopologySnapshot:
     superpod_size: int = 48
     network: Network | None = None
     superpods: SuperPods | None = None
+    #: {node of a pod of the job: use of its leaf switch by the job, and its health}
+    leaf_uses: Mapping[str, tuple[LeafUse, bool]] = field(default_factory=dict)
 
 
 #: No network is known.
@@ -346,7 +349,7 @@ def _place_in_core(
         soft_superpods=labels.get(_SUPERPOD_AFFINITY) == "soft",
     )
     if job.places and row.job_rule is not JobRule.SUPERPOD:
-        return _place_unbound(job, row, names, index)
+        return _place_unbound(job, row, names, index, schema)
     places = None
     if job.places:  # `place_job` keeps the logical SuperPoDs of the job's bound pods
         nowhere = Placement(node="", chips=(), reason="")
@@ -377,17 +380,36 @@ def _place_in_core(
 
 
 def _place_unbound(
-    job: _PlanInput, row: Product, names: Sequence[str], index: NodeIndex
+    job: _PlanInput,
+    row: Product,
+    names: Sequence[str],
+    index: NodeIndex,
+    schema: Schema | None,
 ) -> JobPlacement | Rejection:
     """Return node and chips for each unbound pod of a job, or why the pods do not fit.
 
     The bound pods of the job keep their chips and are not in the result.
+
+    Args:
+        schema: Switch affinity of the job; None asks for none.
     """
     members = [
         Member(name=pod.name, chips=pod.total, rank=rank)
         for rank, pod in _number_pods(job)
         if pod.uid not in job.gang.bound
     ]
+    network = job.topology.network
+    if schema is not None and network is not None:
+        nodes = frozenset(place.node for place in job.places.values())
+        may_have = job.siblings.common_names(names) if job.siblings else names
+        query = NodeQuery(
+            wanted=row,
+            cluster=index,
+            names=tuple(name for name in may_have if name not in nodes),
+            in_network=True,
+        )
+        running = Running(nodes=nodes, uses=job.topology.leaf_uses)
+        return gang_on_leaves.plan(query, members, network, schema, running)
     return gang_placement.plan(
         distributed(row), members, index, names=names, siblings=job.siblings
     )
@@ -462,7 +484,7 @@ def _reservations(
         for reason in {place.reason for place in places}
     }
     texts: dict[object, Mapping[str, str]] = {}
-    is_of_one_leaf = len({place.leaf for place in places}) == 1
+    is_of_one_leaf = len({place.leaf for place in places}) == 1 and not job.places
     has_leaves = job.topology.network is not None
     times: dict[str, int] = {}
     #: mostly one: pods of a job differ in nothing but node and chips

@@ -86,11 +86,13 @@ class NetworkTopology:
         `tor-affinity`.
         """
         rules = self._rules
+        asks_leaves = schema_of(gang) is not None
         return TopologySnapshot(
             profile=rules.profile,
             superpod_size=rules.superpod_size,
-            network=self.network(gang) if schema_of(gang) else None,
+            network=self.network(gang) if asks_leaves else None,
             superpods=self._superpods(),
+            leaf_uses=self._leaf_uses([gang]) if asks_leaves else {},
         )
 
     def _superpods(self) -> SuperPods:

@@ -110,7 +110,7 @@ def for_pod(
     def fits(node: str, evicted: int) -> bool:
         if node not in roomy:
             roomy[node] = _fit_requests(cache, pod, node, ())
-        running = [each for each in candidates[node] if each.chips & evicted]
+        running = [one for one in candidates[node] if one.chips & evicted]
         return roomy[node] or _fit_requests(
             cache, pod, node, _uids_of_running(cache, running)
         )

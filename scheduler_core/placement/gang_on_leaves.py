@@ -9,7 +9,8 @@ from functools import partial
 
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement.gang_query import Member, NodeQuery, assign_ranks
-from scheduler_core.topology import leaf_order
+from scheduler_core.topology import joined_leaves, leaf_order
+from scheduler_core.topology.joined_leaves import Running
 from scheduler_core.topology.leaves import Network, Part, Request, Schema
 
 #: refusal texts of nodes that could take a pod of the job
@@ -18,7 +19,11 @@ _UNKNOWN = "can take a pod, but its leaf switch is not known"
 
 
 def plan(
-    query: NodeQuery, members: Sequence[Member], network: Network, schema: Schema
+    query: NodeQuery,
+    members: Sequence[Member],
+    network: Network,
+    schema: Schema,
+    running: Running | None = None,
 ) -> JobPlacement | Rejection:
     """Place all members of a job under leaf switches, each on a separate node.
 
@@ -27,6 +32,8 @@ def plan(
         members: Pods, each once; at least one.
         network: Leaf switches, and the jobs under them.
         schema: Switch affinity of the job.
+        running: Other pods of the job, which run; None if there are none. The query has
+            none of their nodes.
 
     Returns:
         A place for each pod with its leaf, ordered by rank; or why the job does not
@@ -34,14 +41,17 @@ def plan(
     """
     size = max(member.chips for member in members)
     slots = query.census(network.groups, size)
-    parts = leaf_order.decide(
-        Request(
-            network=network,
-            schema=schema,
-            pods=len(members),
-            slots=slots,
-            rank=partial(query.rank, size),
-        )
+    request = Request(
+        network=network,
+        schema=schema,
+        pods=len(members),
+        slots=slots,
+        rank=partial(query.rank, size),
+    )
+    parts = (
+        leaf_order.decide(request)
+        if running is None
+        else joined_leaves.decide(request, running)
     )
     if isinstance(parts, str):
         reasons = query.reasons_with_unknown(size, slots.total, _UNSUITABLE, _UNKNOWN)

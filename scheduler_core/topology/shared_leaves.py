@@ -39,21 +39,35 @@ def plan(job: Request) -> tuple[Part, ...] | str:
                 return (Part(nodes=nodes, use=leaf.use, healthy=leaf.healthy),)
     if job.is_filler:
         return job.no_leaf
-    parts = _exclusive(job)
+    return cross_spine(job, job.network.shared_leaves)
+
+
+def cross_spine(job: Request, shared: int) -> tuple[Part, ...] | str:
+    """Return the parts of a job that uses the spine, or why none fit.
+
+    Args:
+        job: The job, or the pods of a job that get other leaves than the rest.
+        shared: Number of leaves that it may share with other jobs.
+    """
+    parts = _exclusive(job, shared)
     if job.schema is Schema.NORMAL:
         return parts or _crowded(job) or job.describe_shortage(_open_leaves(job))
-    return parts or _describe_idle_and_shared(job)
+    return parts or _describe_idle_and_shared(job, shared)
 
 
-def _describe_idle_and_shared(job: Request) -> str:
-    """Return how many nodes a job of the large-model schema finds at most."""
+def _describe_idle_and_shared(job: Request, most: int) -> str:
+    """Return how many nodes a job of the large-model schema finds at most.
+
+    Args:
+        most: Number of leaves that it may share with other jobs.
+    """
     idle = job.count_slots(_leaves_with(job, LeafUse.IDLE))
-    shared = set_bits(_leaves_with(job, LeafUse.SHARED, healthy=True))
-    count = min(job.network.shared_leaves, 2)
-    most = sorted(map(job.free_slots, shared), reverse=True)[:count]
+    leaves = set_bits(_leaves_with(job, LeafUse.SHARED, healthy=True))
+    count = min(most, 2)
+    shared = sorted(map(job.free_slots, leaves), reverse=True)[:count]
     return (
         f"fewer than {job.pods} nodes under idle leaf switches and {count} shared ones "
-        f"can take a pod: {idle} and {sum(most)}"
+        f"can take a pod: {idle} and {sum(shared)}"
     )
 
 
@@ -75,10 +89,11 @@ def _leaves_with(job: Request, use: LeafUse, *, healthy: bool | None = None) -> 
     )
 
 
-def _exclusive(job: Request) -> tuple[Part, ...]:
+def _exclusive(job: Request, most: int) -> tuple[Part, ...]:
     """Return parts that fill idle leaves, with the rest on shared or one idle leaf.
 
-    Shared leaves come before the additional idle one. () when the job does not fit.
+    Shared leaves, up to `most`, come before the additional idle one. () when the job
+    does not fit.
     """
     missing = job.pods
     parts: list[Part] = []
@@ -93,25 +108,27 @@ def _exclusive(job: Request) -> tuple[Part, ...]:
             last = leaf
         if not missing:
             return tuple(parts)
-    shared = _shared(job, missing)
-    if not shared and last is not None and job.free_slots(last) >= missing:
+    shared = _shared(job, missing, most)
+    is_left = most and last is not None and job.free_slots(last) >= missing
+    if not shared and is_left and last is not None:
         shared = (Part(nodes=job.best_nodes(last, missing), use=LeafUse.SHARED),)
     return (*parts, *shared) if shared else ()
 
 
-def _shared(job: Request, missing: int) -> tuple[Part, ...]:
+def _shared(job: Request, missing: int, most: int) -> tuple[Part, ...]:
     """Return parts of `missing` nodes under one or two healthy shared leaves, or ().
 
-    The smallest sufficient leaf, or pair of leaves adjacent by size, serves.
+    At most two, and not more than `most`. The smallest sufficient leaf serves, or pair
+    of leaves adjacent by size.
     """
     shared = _leaves_with(job, LeafUse.SHARED, healthy=True)
     leaves = [
         leaf for level in job.slots.levels[1:] for leaf in set_bits(level & shared)
     ]
-    for leaf in leaves:
+    for leaf in leaves if most else ():
         if job.free_slots(leaf) >= missing:
             return (Part(nodes=job.best_nodes(leaf, missing), use=LeafUse.SHARED),)
-    if job.network.shared_leaves < 2:
+    if most < 2:
         return ()
     for small, large in pairwise(leaves):
         if job.free_slots(small) + job.free_slots(large) >= missing:

@@ -33,12 +33,15 @@ def free(**positions: str) -> Slots:
     return {f"{name}{p}": ("", 0) for name, some in positions.items() for p in some}
 
 
+def request(network: Network, schema: Schema, pods: int, slots: Slots) -> Request:
+    """A job that asks for nodes among these slots."""
+    census = Census(Sites(network.groups), count=0, able=slots)
+    rank = slots.__getitem__
+    return Request(network=network, schema=schema, pods=pods, slots=census, rank=rank)
+
+
 def plan(
     network: Network, schema: Schema, pods: int, slots: Slots
 ) -> tuple[Part, ...] | str:
     """Choose the nodes of a job among these slots."""
-    census = Census(Sites(network.groups), count=0, able=slots)
-    rank = slots.__getitem__
-    return leaf_order.decide(
-        Request(network=network, schema=schema, pods=pods, slots=census, rank=rank)
-    )
+    return leaf_order.decide(request(network, schema, pods, slots))

@@ -152,3 +152,48 @@ def test_the_switches_are_read_once_until_something_of_them_differs(
     assert [leaf.nodes for leaf in known.leaves] == [("n1", "n2")]
     assert [leaf.nodes for leaf in moved.leaves] == [("n1", "n3")]
     assert (moved.version, of_two.version) == (Version.ONE, Version.TWO)
+
+
+SIX = ("n1", "n2", "n3", "n4", "n5", "n6")
+
+
+def bound_under(name: str, where: str, **marks: str) -> events.PodUpdated:
+    """A pod of the job that runs on a node under a leaf."""
+    traits = Traits(labels=LARGE.labels, annotations=marks)
+    return member(name, size=5, traits=traits, node=where, phase="Running")
+
+
+def test_a_pod_that_joins_keeps_to_the_leaf_of_its_job() -> None:
+    cache = switched(*SIX)
+    apply(cache, bound_under("a", "n3"), member("b", traits=LARGE))
+
+    found = planned(cache, SIX, Rules())
+
+    assert found == {"b": ("n4", {"distributed-job": "true"})}
+
+
+def test_a_pod_that_joins_waits_while_there_is_no_room_under_the_leaf() -> None:
+    cache = switched(*SIX)
+    apply(cache, bound_under("a", "n3"), tenant("x", "n4", range(8)))
+    apply(cache, member("b", traits=LARGE))
+
+    text = "too few nodes under leaf switch"
+    assert str(planned(cache, SIX, Rules())).startswith(text)
+
+
+@pytest.mark.parametrize("version", [Version.ONE, Version.TWO])
+def test_a_pod_that_joins_a_job_across_leaves_keeps_its_marks(version: Version) -> None:
+    """Five pods on whole leaves and half of one; that of n4 is made again."""
+    cache = switched(*SIX)
+    own = {"isSharedTor": "2", "isHealthy": "0"} if version is Version.TWO else {}
+    rest = {"isSharedTor": "1", "isHealthy": "0"} if version is Version.TWO else {}
+    apply(
+        cache,
+        *(bound_under(each, each, **own) for each in ("n1", "n2", "n3")),
+        bound_under("n5", "n5", **rest),
+        member("b", size=5, traits=LARGE),
+    )
+
+    found = planned(cache, SIX, Rules(switches=version))
+
+    assert found == {"b": ("n4", {"distributed-job": "true", **own})}
