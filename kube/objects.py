@@ -72,7 +72,7 @@ class Env(_Partial, frozen=True):
 
 
 class Resources(_Partial, frozen=True):
-    """Resource requests and limits of a container."""
+    """Resource requests and limits of a container, or of a pod as a whole."""
 
     limits: dict[str, Quantity] | None = None
     requests: dict[str, Quantity] | None = None
@@ -186,6 +186,8 @@ class PodSpec(_Partial, frozen=True):
     init_containers: list[Container] | None = None
     #: `{resource: amount}` that the runtime class adds to the containers' requests
     overhead: dict[str, Quantity] | None = None
+    #: of the pod as a whole (on by default since Kubernetes 1.34)
+    resources: Resources | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None

@@ -9,8 +9,8 @@ pod at a time.
 
 The request of a pod is the larger of two amounts, plus the overhead of the pod. The
 first amount is the sum of all app containers and sidecars. The second is the largest
-sum of an init container and the sidecars before it. Requests of the pod as a whole
-(`spec.resources`) are ignored.
+sum of an init container and the sidecars before it. What the pod requests as a whole
+(`spec.resources`) takes the place of this, for CPU and memory separately.
 """
 
 from collections.abc import Collection, Iterable, KeysView, Mapping
@@ -79,8 +79,28 @@ def pod_requests(pod: Pod) -> Resources:
             peak = peak.most(lasting.plus(amounts))
     for container in pod.spec.containers or ():
         lasting = lasting.plus(_of_container(container))
-    total = peak.most(lasting).plus(_amounts(pod.spec.overhead or {}))
+    total = _of_pod(pod, peak.most(lasting)).plus(_amounts(pod.spec.overhead or {}))
     return total._replace(pods=1)
+
+
+def _of_pod(pod: Pod, of_containers: Resources) -> Resources:
+    """Return what a pod requests as a whole, if it says so, else its containers.
+
+    The API server fills in the requests of pods that state limits only, but not in
+    templates. Where containers request nothing, the limit is the request.
+    """
+    resources = pod.spec.resources
+    if resources is None:
+        return of_containers
+    requests, limits = resources.requests or {}, resources.limits or {}
+    requested, limit = _amounts(requests), _amounts(limits)
+    return Resources(
+        requested.cpu if "cpu" in requests else of_containers.cpu or limit.cpu,
+        requested.memory
+        if "memory" in requests
+        else of_containers.memory or limit.memory,
+        0,
+    )
 
 
 def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:

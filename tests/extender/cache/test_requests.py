@@ -91,6 +91,37 @@ def test_a_limit_is_a_request_where_there_is_no_other() -> None:
     assert pod_requests.pod_requests(pod(limits)) == Resources(1000, 1 << 30)
 
 
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"requests": {"cpu": "8", "memory": "1Gi"}}, Resources(8250, 1 << 30)),
+        ({"requests": {"cpu": "1"}}, Resources(1250, 1 << 20)),
+        ({"requests": {"memory": "2Gi"}}, Resources(2250, 2 << 30)),
+        ({"limits": {"cpu": "8", "memory": "2Gi"}}, Resources(2250, 1 << 20)),
+        ({"requests": {"hugepages-2Mi": "2Mi"}}, Resources(2250, 1 << 20)),
+        ({}, Resources(2250, 1 << 20)),
+    ],
+)
+def test_what_a_pod_requests_as_a_whole_counts_instead_of_its_containers(
+    resources: dict[str, Any], expected: Resources
+) -> None:
+    """As kube-scheduler does since 1.34: component-helpers, resource/helpers.go."""
+    found = pod(
+        container(cpu="2", memory="1Mi"),
+        overhead={"cpu": "250m"},
+        resources=resources,
+    )
+
+    assert pod_requests.pod_requests(found) == expected
+
+
+def test_limits_of_a_pod_count_where_nothing_requests() -> None:
+    """The API server fills requests in, but not in templates."""
+    found = pod(container(), resources={"limits": {"cpu": "8", "memory": "2Gi"}})
+
+    assert pod_requests.pod_requests(found) == Resources(8000, 2 << 30)
+
+
 def test_a_node_is_bounded_by_what_it_names() -> None:
     assert pod_requests.node_allocatable({"cpu": "4", "pods": "110"}) == Resources(
         4000, UNBOUNDED.memory, 110
