@@ -475,13 +475,15 @@ def apply_report_age(
 def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
     """Whether a node may take pods in state `after` that it refused in state `before`.
 
-    True if the node has ceased to be barred, or has free chips that were not free. A
-    chip whose network has recovered does not count. A state is None if the node has no
-    chips of the resource.
+    True if the node has ceased to be barred, or has free chips that were not free, or
+    whose network was faulty. A state is None if the node has no chips of the resource.
     """
     if after is None or after.barred:
         return False
-    return before is None or bool(before.barred) or bool(after.free & ~before.free)
+    if before is None or before.barred:
+        return True
+    recovered = before.network_unhealthy & ~after.network_unhealthy
+    return bool(after.free & (recovered | ~before.free))
 
 
 def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:

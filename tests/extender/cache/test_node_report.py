@@ -9,7 +9,15 @@ from scheduler_core.node.reasons import Reason
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
-from tests.support.caches import apply, barred, cluster, empty, free
+from tests.support.caches import (
+    apply,
+    barred,
+    cluster,
+    empty,
+    free,
+    improved,
+    take_improved,
+)
 from tests.support.clock import NOW_S
 from tests.support.watched import RESOURCE, claim, node, report, running, tenant
 
@@ -174,16 +182,30 @@ def test_an_edit_by_hand_is_no_sign_of_life() -> None:
     assert barred(cache) is Reason.AGENT_SILENT
 
 
-def test_chips_with_a_faulty_network_are_known_as_such() -> None:
+def with_faulty_network(*ids: int) -> events.ReportUpdated:
     info = DeviceInfo(
-        available=tuple(range(8)), network_unhealthy=(2,), update_time=int(NOW_S)
+        available=tuple(range(8)), network_unhealthy=ids, update_time=int(NOW_S)
     )
     texts = deviceinfo.render(info, Affinity(held=(1,), sequence=1), ATLAS_800_TRAINING)
-    seen = events.ReportUpdated(
+    return events.ReportUpdated(
         node="n1",
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],
     )
+
+
+def test_a_network_that_recovers_wakes_the_jobs_that_wait() -> None:
+    cache = cluster(with_faulty_network(2, 3))
+    take_improved(cache)
+
+    apply(cache, with_faulty_network(2, 3, 4))
+    assert improved(cache) == set()
+    apply(cache, with_faulty_network(3, 4))
+    assert improved(cache) == {"n1"}
+
+
+def test_chips_with_a_faulty_network_are_known_as_such() -> None:
+    seen = with_faulty_network(2)
 
     state = cluster(tenant("a", "n1", (0,)), seen).index.nodes(RESOURCE)["n1"]
 
