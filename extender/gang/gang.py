@@ -383,14 +383,21 @@ class Gang:
     def state(self) -> str:
         """Phase and counts of the job for people ("planned, 8 of 8 pods exist, ...").
 
-        The counts say how many pods with NPUs exist, and how many of them have a node
-        or have succeeded. In phase GATHERING, the reason why the job has no plan is
-        added.
+        The counts say how many pods exist, and how many of those with NPUs have a node.
+        Pods that succeeded count for both, also once they are deleted. Terminating pods
+        count apart. In phase GATHERING, the reason why the job has no plan is added.
         """
-        of = "an unknown number of" if self.size is None else self.size.text
+        size, finished = self.size, len(self._finished_roles)
+        of = "an unknown number of" if size is None else size.text
+        others = len(self.others) if size is not None and size.counts_all else 0
+        existing = len(self.members) - len(self.ending) + finished + others
         counts = (
-            f"{len(self.members)} of {of} pods exist, {len(self.bound)} have a node"
+            f"{existing} of {of} pods exist, {len(self.placed) + finished} have a node"
         )
+        if others:
+            counts += f", {others} without NPUs"
+        if self.ending:
+            counts += f", {len(self.ending)} terminating"
         if self.gated:
             counts += f", {len(self.gated)} behind a scheduling gate"
         if self.plan.followers:

@@ -9,8 +9,10 @@ import pytest
 from extender.cache import events
 from extender.cache.requests import Resources
 from extender.gang import events as gang_events
+from extender.gang.gangs import Gangs
 from extender.gang.job_plan import Phase
 from extender.gang.membership import Membership
+from extender.gang.size import whole
 from extender.planning.plan import TopologySnapshot
 from extender.queries.explain import render_text
 from scheduler_core.placement.job_rules import Profile
@@ -488,3 +490,28 @@ async def test_binds_that_failed_beside_pods_that_end_come_together_again() -> N
 
         assert all(failed)
         assert w.is_(Phase.RESERVED)
+
+
+def test_a_state_counts_the_pods_that_are_not_missing() -> None:
+    """A launcher asks for no NPUs, one member has ended well, and one is ending."""
+    gangs = Gangs()
+    for name in ("a", "b", "c"):
+        seen = member(name).member
+        assert seen is not None
+        gangs.put(
+            f"uid-{name}",
+            replace(seen, membership=replace(seen.membership, job="j")),
+            bound=name != "b",
+            succeeded=name == "a",
+            ending=name == "b",
+            now_s=NOW_S,
+        )
+    gangs.put_other("uid-launcher", "j")
+    gangs.drop("uid-a")
+    gang = gangs.jobs["j"]
+    gang.size = whole(4, counts_all=True)
+
+    assert gang.missing == 1
+    assert gang.state == (
+        "waiting, 3 of 4 pods exist, 2 have a node, 1 without NPUs, 1 terminating"
+    )
