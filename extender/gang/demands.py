@@ -18,6 +18,7 @@ from kube.objects import (
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    Toleration,
     TopologySpreadConstraint,
 )
 from scheduler_core.placement.siblings import (
@@ -32,6 +33,11 @@ from scheduler_core.placement.siblings import (
 
 _HOST_NAME = "kubernetes.io/hostname"
 _REQUIRED = "DoNotSchedule"
+#: added by the admission plugin DefaultTolerationSeconds
+_ADDED = tuple(
+    Toleration(key=f"node.kubernetes.io/{name}", operator="Exists", effect="NoExecute")
+    for name in ("not-ready", "unreachable")
+)
 _ENCODE = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -57,7 +63,7 @@ def read_demands(pod: Pod) -> Demands:
             _Source(
                 namespace=pod.metadata.namespace if spec.affinity else "",
                 node_selector=spec.node_selector or None,
-                tolerations=spec.tolerations or None,
+                tolerations=_own_tolerations(spec.tolerations or ()) or None,
                 affinity=spec.affinity,
                 spreads=spreads or None,
                 labels=_named_labels(pod) if spreads else None,
@@ -65,6 +71,15 @@ def read_demands(pod: Pod) -> Demands:
             )
         )
     )
+
+
+def _own_tolerations(tolerations: Iterable[Toleration]) -> list[Toleration]:
+    """Return the tolerations but those that admission adds to each pod.
+
+    Templates lack these. A node with one of these taints has it with the effect
+    `NoSchedule`, too, so they let a pod onto no node.
+    """
+    return [toleration for toleration in tolerations if toleration not in _ADDED]
 
 
 # The thousands of pods of a job are mostly of one kind.

@@ -144,3 +144,31 @@ def test_pods_with_equal_demands_are_one_kind_and_others_are_not() -> None:
         name: read(labels={**JOB, "index": "1"}, **spec).kind
         for name, spec in DIFFERENT.items()
     }
+
+
+def test_tolerations_that_admission_adds_to_each_pod_make_no_kind() -> None:
+    """Templates lack them, so pods that come later would be of another kind."""
+    added = [
+        {
+            "key": f"node.kubernetes.io/{name}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 300,
+        }
+        for name in ("not-ready", "unreachable")
+    ]
+    own = {"key": "k", "operator": "Exists"}
+
+    assert read(tolerations=added) == FREE
+    assert read(tolerations=[own, *added]) == read(tolerations=[own])
+    assert read(tolerations=[{**added[0], "effect": "NoSchedule"}]) != FREE
+
+
+def test_a_pod_near_others_awaits_them_in_any_domain() -> None:
+    lead = {"role": "lead"}
+    near = term(lead, "topology.kubernetes.io/zone")
+    demands = read(affinity={"podAffinity": near})
+
+    assert (demands.together, demands.concern_siblings) == ((), False)
+    assert demands.awaits_pod(lead)
+    assert not demands.awaits_pod(JOB)
