@@ -44,6 +44,13 @@ fuzz: $(VENV)/dev.stamp ## hostile input for every parser of what comes from out
 	  $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only '$(FUZZ_ONLY)') \
 	  $(if $(FUZZ_INPUTS)$(FUZZ_SECONDS),,--seconds 60)
 
+.PHONY: gangs
+# EXAMPLES=5000: half an hour
+gangs: $(VENV)/dev.stamp ## many jobs by chance: what can be placed is bound in time, nothing is half bound
+	@GANG_EXAMPLES='$(or $(EXAMPLES),5000)' $(BIN)/python -m pytest -q -n 3 --timeout 0 \
+	  tests/extender/test_jobs_between_nodes_machine.py tests/extender/test_random_elastic_jobs.py \
+	  tests/extender/gang/test_size_machine.py
+
 .PHONY: successors
 # COUNT=1000
 successors: $(VENV)/dev.stamp ## pods of all chips of a node, one after the other: none is rejected

@@ -127,6 +127,11 @@ class GangWorld:
             self.pods[each["metadata"]["name"]] = deepcopy(each)
             self.show(each["metadata"]["name"])
 
+    def lift_gates(self, *names: str) -> None:
+        for name in names:
+            del self.pods[name]["spec"]["schedulingGates"]
+            self.show(name)
+
     def delete(self, *names: str) -> None:
         """Let pods go, and their chips be free."""
         for name in names:

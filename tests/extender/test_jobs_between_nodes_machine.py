@@ -6,6 +6,7 @@ else keeps its pods apart or off a node, within three gates.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sandbox.apiclient import Object
 from tests.extender import scheduler_rules as rules
 from tests.extender.gangworld import GangWorld, can_place, sim_node, sim_pod
-from tests.support.caches import node_states
+from tests.support.caches import node_states, reservations
 
 NAMES = ("n1", "n2", "n3", "n4")
 ROLES = ("lead", "work")
@@ -171,18 +172,45 @@ class JobsBetweenNodes(RuleBasedStateMachine):
         world.nominated = data.draw(
             st.dictionaries(st.sampled_from(order), nodes, max_size=1), "nominated"
         )
-        self.run(job, pods, order, limit_s=THREE_GATES_S if hidden else 4)
+        gated = data.draw(st.sampled_from([0, 0, 0, 1, len(pods)]), "gated")
+        self.run(
+            job,
+            pods,
+            order,
+            limit_s=THREE_GATES_S if hidden else 4,
+            gated=order[:gated],
+        )
 
     def run(
-        self, job: str, pods: list[Object], order: list[str], *, limit_s: int
+        self,
+        job: str,
+        pods: list[Object],
+        order: list[str],
+        *,
+        limit_s: int,
+        gated: Sequence[str],
     ) -> None:
-        """Wait until a job is bound; one that cannot be placed is given up."""
+        """Wait until a job is bound; one that cannot be placed is given up.
+
+        Args:
+            gated: Names of pods that come behind a scheduling gate. As long as there
+                are any, nothing of the job is bound or reserved.
+        """
         world = self.known_world
         self.jobs[job] = Job(pods)
         names = self.jobs[job].names
         fits = can_place(pods, world.nodes, world.placed, self.free, world.refused)
         note(f"{job} can be placed: {fits}")
-        world.add(*pods)
+        gates = [{"name": "example.com/wait"}]
+        for pod in pods:
+            is_gated = pod["metadata"]["name"] in gated
+            spec = {"schedulingGates": gates} if is_gated else {}
+            world.add({**pod, "spec": {**pod["spec"], **spec}})
+        if gated:
+            assert world.run(3, *names) is None
+            assert not world.bound.keys() & set(names)
+            assert all(f"uid-{name}" not in reservations(world.cache) for name in names)
+            world.lift_gates(*gated)
         took = world.run(limit_s if fits else 30, *names, order=order)
         assert took is not None or not fits
         if took is None:
@@ -235,7 +263,7 @@ class JobsBetweenNodes(RuleBasedStateMachine):
 
 
 JobsBetweenNodes.TestCase.settings = settings(
-    max_examples=int(os.environ.get("GANG_EXAMPLES", "200")),
+    max_examples=int(os.environ.get("GANG_EXAMPLES", "100")),
     stateful_step_count=5,
     deadline=None,
     suppress_health_check=list(HealthCheck),
