@@ -8,11 +8,18 @@ the first job is stored and given to the others, which are not planned.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from extender.cache.cache import Cache
 from extender.cache.requests import Resources
+from extender.gang.gang import Gang
 from extender.refusals import Refusal
+from scheduler_core.products import lookup
 from scheduler_core.products.columns import Product
+from scheduler_core.products.lookup import SP_BLOCK
+from scheduler_core.topology.leaves import TOR_AFFINITY
 from scheduler_core.wire.shapes import Shape
 
+#: label of a job whose logical SuperPoDs may be spread
+SUPERPOD_AFFINITY = "super-pod-affinity"
 #: (version of the cache, version of the requests in it); both only grow
 Version = tuple[int, int]
 
@@ -30,6 +37,30 @@ class Question(NamedTuple):
     product: Product | str | None
     #: values of the label and annotation keys that choose networks
     text: tuple[str, ...]
+
+
+def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
+    """Return the facts about a one-pod job that decide whether the job fits.
+
+    Returns None if the job has several pods or an unknown size. Also None if its pod is
+    bound or not in the cache.
+    """
+    uid = next(iter(gang.members), "")
+    pod = cache.pods.get(uid)
+    if pod is None or len(gang.members) > 1 or not gang.is_one or gang.bound:
+        return None
+    traits = gang.members[uid].traits
+    return Question(
+        names=names,
+        shape=pod.shape,
+        requests=cache.requests.ask(uid),
+        product=lookup.resolve_job(pod.shape.resource, traits),
+        text=(
+            traits.labels.get(TOR_AFFINITY, ""),
+            traits.labels.get(SUPERPOD_AFFINITY, ""),
+            traits.annotations.get(SP_BLOCK, ""),
+        ),
+    )
 
 
 def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[str, ...]:

@@ -19,15 +19,17 @@ from extender.cache.requests import NOTHING, Resources
 from extender.cache.reservations import Claim, Owner, Reservation
 from extender.gang.gang import Gang
 from extender.gang.membership import Member as GangMember
-from extender.planning import elastic
-from extender.planning.candidates import Question
+from extender.planning import elastic, unlike_pods
+from extender.planning.candidates import SUPERPOD_AFFINITY
 from extender.planning.followers import Follower, followers_of, reserved_siblings
 from extender.planning.offered_nodes import OfferedNodes, kinds_of
+from extender.planning.unlike_pods import UnlikePod
 from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import capacity, claim
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
 from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
+from scheduler_core.node.packing import EXACT_UP_TO
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement import gang as gang_placement
 from scheduler_core.placement import gang_on_leaves, job_rules
@@ -51,8 +53,6 @@ from scheduler_core.wire.shapes import Shape
 
 #: Plans of one job, if several pods do not fit one node together.
 _TRIES = 8
-
-_SUPERPOD_AFFINITY = "super-pod-affinity"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,30 +243,6 @@ def _plan(
     )
 
 
-def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
-    """Return the facts about a one-pod job that decide whether the job fits.
-
-    Returns None if the job has several pods or an unknown size. Also None if its pod is
-    bound or not in the cache.
-    """
-    uid = next(iter(gang.members), "")
-    pod = cache.pods.get(uid)
-    if pod is None or len(gang.members) > 1 or not gang.is_one or gang.bound:
-        return None
-    traits = gang.members[uid].traits
-    return Question(
-        names=names,
-        shape=pod.shape,
-        requests=cache.requests.ask(uid),
-        product=lookup.resolve_job(pod.shape.resource, traits),
-        text=(
-            traits.labels.get(TOR_AFFINITY, ""),
-            traits.labels.get(_SUPERPOD_AFFINITY, ""),
-            traits.annotations.get(SP_BLOCK, ""),
-        ),
-    )
-
-
 def _present_place(cache: Cache, pod: NpuPod) -> Placement:
     """Return node and chips of a bound pod, which the watch may not show yet."""
     reservation = None if pod.node else cache.reservation(pod.uid)
@@ -314,18 +290,43 @@ def _place_by_row(job: _PlanInput, row: Product) -> tuple[Placement, ...] | Refu
     limited, usable_names = capacity.limit_by_requests(
         job.view, row, able_names, job.requests, largest
     )
-    for _ in range(_TRIES):
+    for number in range(_TRIES):
         index = Overlay(job.view.index, limited.values()) if limited else job.view.index
         placement = _place_in_core(job, row, usable_names, index)
         if isinstance(placement, Rejection):
-            return refuse_for_job(placement.job or placement.text)
+            unlike = _place_unlike(job, row, usable_names) if number else None
+            return unlike or refuse_for_job(placement.job or placement.text)
         overfull = _overfull_nodes(job, row, placement)
         if not overfull:
             return placement.pods
         limited |= overfull
-    return refuse_for_job(
+    return _place_unlike(job, row, usable_names) or refuse_for_job(
         "its pods do not fit their nodes together: CPU, memory, or unlike pods"
     )
+
+
+def _place_unlike(
+    job: _PlanInput, row: Product, names: Sequence[str]
+) -> tuple[Placement, ...] | None:
+    """Return places of a few pods that the core gave nodes too small for them.
+
+    None if they are of more than one kind, or if their network decides.
+    """
+    traits = job.gang.members[job.pods[0].uid].traits
+    if (
+        len(job.unbound) > EXACT_UP_TO
+        or job.siblings is not None
+        or row.job_rule is JobRule.SUPERPOD
+        or leaves.asks_leaves(traits.labels)
+    ):
+        return None
+    asks = {pod.name: ask for pod, ask in zip(job.unbound, job.requests, strict=True)}
+    pods = [
+        UnlikePod(pod, asks[pod.name], rank)
+        for rank, pod in _number_pods(job)
+        if pod.name in asks
+    ]
+    return unlike_pods.place(job.view, distributed(row), names, pods)
 
 
 def _place_in_core(
@@ -346,7 +347,7 @@ def _place_in_core(
         pods=tuple(job_rules.Pod(name=pod.name, chips=pod.total) for pod in job.pods),
         sp_block=int(block) if block else None,
         superpod_size=job.topology.superpod_size,
-        soft_superpods=labels.get(_SUPERPOD_AFFINITY) == "soft",
+        soft_superpods=labels.get(SUPERPOD_AFFINITY) == "soft",
     )
     if job.places and row.job_rule is not JobRule.SUPERPOD:
         return _place_unbound(job, row, names, index, schema)

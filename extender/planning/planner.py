@@ -32,6 +32,7 @@ from extender.planning.candidates import (
     CandidateNodes,
     Question,
     exclude_names,
+    make_question,
 )
 from extender.planning.offered_nodes import complete_lists
 from extender.planning.plan import TopologySnapshot
@@ -377,7 +378,7 @@ class Planner:
         uid = next(iter(gang.members), "")
         closed_names = self._cache.closed_nodes(uid)
         names = exclude_names(self._candidates.get(gang.job), closed_names)
-        question = plan.make_question(self._cache, gang, names)
+        question = make_question(self._cache, gang, names)
         outcome = self._plan_or_refusal(gang, names, question, is_firm=is_firm)
         refusal = (
             outcome if isinstance(outcome, Refusal) else self._reserve(gang, outcome)
