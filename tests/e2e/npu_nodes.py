@@ -20,6 +20,12 @@ async def create(api: ApiClient, name: str) -> None:
     await api.create(objects.CONFIGMAPS, objects.report(name, report()))
 
 
+async def remove(api: ApiClient, name: str) -> None:
+    """Delete such a node, with what its agent would have written."""
+    await api.delete(f"{objects.NODES}/{name}", grace_s=0)
+    await api.delete(_path(name), grace_s=0)
+
+
 async def create_bare(
     api: ApiClient, name: str, product: Product, *, address: str, superpod: int
 ) -> None:

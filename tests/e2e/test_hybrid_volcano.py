@@ -3,7 +3,7 @@
 A control plane without a machine below it; what agents would report is written here.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,9 +14,10 @@ from sandbox.apiclient import Object
 from service import clock
 from tests.e2e import npu_nodes, ours, volcanos
 from tests.e2e.bare import BareCluster, until
-from tests.e2e.bare_pods import EVENTS, remove_all, wait_bound, wait_event
+from tests.e2e.bare_pods import EVENTS, bound, remove_all, wait_bound, wait_event
 from tests.e2e.ours import Extender
-from tests.e2e.volcanos import GROUPS, History, Recorder
+from tests.e2e.volcanos import GROUPS, JOBS, History, Recorder
+from tests.support import objects
 from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -25,6 +26,8 @@ NODES = ("node-0", "node-1")
 #: Sessions are held each second; several of them, on a slow machine, are this.
 _WITHIN_S = 240.0
 _SESSIONS = 8
+#: From the last thing that a job waits for until it is bound.
+_SOON_S = 10.0
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Words of which we have need only if chips are wanting.
 _SHORTAGE = ("free", "room", "chip", "AscendNoRoom")
@@ -58,9 +61,13 @@ async def site(whole_site: Site) -> AsyncIterator[Site]:
     """The same, with nothing on it but the nodes."""
     yield whole_site
     api = whole_site.cluster.api
-    for each in await api.items(GROUPS):
-        await api.delete(f"{GROUPS}/{each['metadata']['name']}", grace_s=0)
+    for path in (JOBS, GROUPS):
+        for each in await api.items(path):
+            await api.delete(f"{path}/{each['metadata']['name']}", grace_s=0)
     await remove_all(api)
+    for each in await api.items(objects.NODES):
+        if each["metadata"]["name"] not in NODES:
+            await npu_nodes.remove(api, each["metadata"]["name"])
 
 
 async def test_a_gang_that_fits_is_bound_whole_with_its_chips_on_the_pods_before(
@@ -176,6 +183,44 @@ async def test_an_extender_that_may_not_decide_says_so_and_not_that_there_is_no_
 
     site.calls.url = site.extender.url
     await _wait_bound(site, "stands-0", "stands-1")
+
+
+async def test_two_of_four_start_where_two_fit_and_the_others_join(
+    site: Site,
+) -> None:
+    api = site.cluster.api
+    await volcanos.make_job(site.cluster, "elastic", least=2, pods=4)
+    names = [f"elastic-worker-{number}" for number in range(4)]
+
+    await _wait_some_bound(site, names, 2)
+    for count, node in ((3, "node-2"), (4, "node-3")):
+        await npu_nodes.create(api, node)
+        await _wait_some_bound(site, names, count)
+
+    assert len(await npu_nodes.taken(api)) == 4 * 8
+
+
+async def test_pods_that_a_job_gets_while_it_runs_join_it(site: Site) -> None:
+    api = site.cluster.api
+    await volcanos.make_job(site.cluster, "grows", least=2, pods=2)
+    names = [f"grows-worker-{number}" for number in range(4)]
+    await _wait_some_bound(site, names, 2)
+    for node in ("node-2", "node-3"):
+        await npu_nodes.create(api, node)
+
+    await volcanos.grow_job(site.cluster, "grows", 2, 4)
+
+    await _wait_some_bound(site, names, 4)
+    assert len(await npu_nodes.taken(api)) == 4 * 8
+
+
+async def _wait_some_bound(site: Site, names: Sequence[str], count: int) -> None:
+    """Wait until so many of these pods, and no more, have a node."""
+
+    async def are_bound() -> bool:
+        return len({*names} & (await bound(site.cluster.api)).keys()) == count
+
+    await until(are_bound, f"{count} of {names} bound", within_s=_SOON_S)
 
 
 def _is_untouched(pod: Object) -> bool:

@@ -5,7 +5,7 @@ Between it and the extender stands a recorder, which leads to whoever is the ext
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -24,6 +24,7 @@ from tests.support.servers import listening
 from tests.support.tasks import in_background
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 _QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
 _SHIPPED = REPOSITORY / "daemonset/overlays/volcano/volcano-scheduler.conf"
 _FILE = "volcano-scheduler.conf"
@@ -134,6 +135,12 @@ async def start(
         lambda: cluster.api.patch(f"{_QUEUE}/status", opened),
         "Volcano's queue `default`",
     )
+
+    # The API server refuses to list objects of a kind that is new.
+    async def are_served() -> bool:
+        return not any([await cluster.api.items(path) for path in (JOBS, GROUPS)])
+
+    await until(are_served, "Volcano's objects served")
     return Volcano(url=f"http://127.0.0.1:{metrics_port}/metrics")
 
 
@@ -174,6 +181,58 @@ async def make(cluster: BareCluster, name: str, counts: Mapping[str, int]) -> No
     await cluster.api.create(GROUPS, group(name, len(counts), sum(counts.values())))
     for pod, chips in counts.items():
         await cluster.api.create(PODS, member(pod, name, chips))
+
+
+async def make_job(cluster: BareCluster, name: str, least: int, pods: int) -> None:
+    """Make a Volcano Job of whole nodes, with what its controller makes for it.
+
+    Args:
+        cluster: Where.
+        name: Of the Job; its pods are NAME-worker-0, ….
+        least: How many of its pods must run together.
+        pods: How many it has.
+    """
+    template = {"spec": npu_nodes.pod("x", 8)["spec"]}
+    task = {"name": "worker", "replicas": pods, "template": template}
+    body = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "volcano",
+            "minAvailable": least,
+            "tasks": [task],
+        },
+    }
+    await cluster.api.create(JOBS, body)
+    made = group(name, least, 8 * least)
+    made["spec"]["minTaskMember"] = {"worker": pods}
+    await cluster.api.create(GROUPS, made)
+    await _make_workers(cluster, name, range(pods))
+
+
+async def grow_job(cluster: BareCluster, name: str, before: int, pods: int) -> None:
+    """Edit how many pods such a Job has, and make those that are new."""
+    path = f"{JOBS}/{name}"
+    (task,) = (await cluster.api.get(path))["spec"]["tasks"]
+    await cluster.api.patch(path, {"spec": {"tasks": [task | {"replicas": pods}]}})
+    least = {"minTaskMember": {"worker": pods}}
+    await cluster.api.patch(f"{GROUPS}/{name}", {"spec": least})
+    await _make_workers(cluster, name, range(before, pods))
+
+
+async def _make_workers(cluster: BareCluster, job: str, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        pod = member(f"{job}-worker-{number}", job, 8)
+        marks = {
+            "volcano.sh/job-name": job,
+            "volcano.sh/queue-name": "default",
+            "volcano.sh/task-spec": "worker",
+            "volcano.sh/task-index": str(number),
+        }
+        pod["metadata"]["labels"] = marks
+        pod["metadata"]["annotations"] |= marks
+        await cluster.api.create(PODS, pod)
 
 
 async def make_torn(cluster: BareCluster, name: str) -> None:
