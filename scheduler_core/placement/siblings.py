@@ -297,6 +297,10 @@ def _cohorts(
             if all(keys[number][1][positions[selector]] for selector in wanted)
         )
 
+    def close_to(wanted: tuple[Selector, ...]) -> frozenset[int] | None:
+        # Affinity to pods of others alone is in the lists of nodes.
+        return (matched(*wanted) or None) if wanted else None
+
     apart: list[set[int]] = [set() for _ in keys]
     for number, (kind, _) in enumerate(keys):
         rivals = set().union(*map(matched, demands[kind].apart))
@@ -314,9 +318,7 @@ def _cohorts(
             names=names.get(kind),
             refused=learnt.refused.get(kind) or _NONE,
             apart=frozenset(apart[number]),
-            together=matched(*demands[kind].together)
-            if demands[kind].together
-            else None,
+            together=close_to(demands[kind].together),
             spreads=tuple(
                 CohortSpread(spread.skew, spread.least_nodes, matched(spread.selector))
                 for spread in demands[kind].spreads

@@ -127,6 +127,31 @@ async def test_members_of_two_pools_are_bound_each_in_its_own(
     assert {name: POOLS[node] for name, node in found.items()} == wanted
 
 
+async def test_pods_that_want_to_be_beside_pods_of_others_are_bound(
+    api: ApiClient,
+) -> None:
+    """Those of others tell the scheduler alone which nodes it may offer."""
+    for node in ("node-1", "node-3"):
+        cache = npu_nodes.pod(f"cache-{node}")
+        cache["metadata"]["labels"] = {"app": "cache"}
+        cache["spec"]["nodeName"] = node
+        await api.create(PODS, cache)
+    names = ("fed-0", "fed-1")
+    for name in names:
+        pod = jobs.member(name, "fed", 2)
+        term = {
+            "topologyKey": HOST,
+            "labelSelector": {"matchLabels": {"app": "cache"}},
+        }
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        pod["spec"]["affinity"] = {"podAffinity": rule}
+        await api.create(PODS, pod)
+
+    found = await wait_bound(api, *names, within_s=WITHIN_S)
+
+    assert {pod["spec"]["nodeName"] for pod in found} == {"node-1", "node-3"}
+
+
 async def test_a_job_that_is_edited_from_six_to_three_is_bound(api: ApiClient) -> None:
     await api.create(jobs.JOBS, jobs.indexed_job("edited", 6))
     for index in range(6):

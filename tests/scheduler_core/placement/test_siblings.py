@@ -107,6 +107,15 @@ def test_affinity_and_spread_name_the_cohorts_that_count() -> None:
     assert siblings.cohorts[0].spreads == ((2, 3, frozenset({0, 1})),)
 
 
+def test_affinity_to_pods_of_others_names_no_cohort() -> None:
+    """kube-scheduler offers the nodes that have such a pod, and no others."""
+    demands = Demands(kind="fed", together=(LEADS,))
+
+    siblings = grouped(Sibling("a", demands, WORK), Sibling("b", demands, WORK))
+
+    assert [cohort.together for cohort in siblings.cohorts] == [None]
+
+
 def test_what_was_learnt_holds_for_all_pods_of_a_kind() -> None:
     one, other = Demands(kind="one"), Demands(kind="other")
     learnt = Learnt(
