@@ -186,12 +186,14 @@ async def test_a_job_with_room_that_is_edited_from_six_to_three_is_bound(
 async def test_two_of_three_pods_start_where_two_fit_and_the_third_joins(
     api: ApiClient,
 ) -> None:
-    await fill(api, "node-0", "node-1")
+    await fill(api, "node-0", "node-1", "node-2")
     path = await path_of_groups(api)
     await api.create(path, jobs.pod_group("elastic", 2))
     names = [f"elastic-{number}" for number in range(3)]
     for name in names:
         await api.create(PODS, jobs.of_pod_group(name, "elastic"))
+    await wait_told(api, "its job does not fit", names[0])
+    await api.delete(f"{PODS}/full-node-2", grace_s=0)
 
     async def are_two() -> bool:
         return len({*names} & (await bound(api)).keys()) == 2
