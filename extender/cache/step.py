@@ -532,7 +532,10 @@ def _compute(
             computed.append(node_state)
         else:
             state.index.drop(name, resource)
-    state.index.put_all(computed)
+    if len(computed) == 1:  # most events change one node
+        state.index.put(computed[0])
+    else:
+        state.index.put_all(computed)
 
 
 def _compute_resource(
