@@ -27,7 +27,7 @@ from extender.gang import learning
 from extender.gang.gang import SETTLED_S, Gang
 from extender.gang.job_plan import Phase
 from extender.metrics import RESERVATIONS, Metrics
-from extender.planning import plan, reservation
+from extender.planning import plan, plan_input, reservation
 from extender.planning.candidates import (
     CandidateNodes,
     Question,
@@ -35,7 +35,7 @@ from extender.planning.candidates import (
     make_question,
 )
 from extender.planning.offered_nodes import complete_lists
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import READING, Refusal, kept_for_others, refuse_for_job
 from extender.scheduling import node_filter
 from extender.scheduling.node_filter import FilterResult
@@ -66,7 +66,7 @@ class Planner:
         *,
         clock: Clock,
         request_size: Callable[[Gang], None],
-        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan_input.PLAIN,
         metrics: Metrics,
         open_files: int,
     ) -> None:

@@ -17,8 +17,8 @@ from extender.cache.cache import Cache
 from extender.cache.overlay import overlay_cache
 from extender.cache.reservations import NodeReservation
 from extender.gang.gang import Gang
-from extender.planning import plan
-from extender.planning.plan import TopologySnapshot
+from extender.planning import plan, plan_input
+from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import Refusal
 
 
@@ -40,7 +40,7 @@ def choose_nodes(
     Returns:
         Empty if the job would not fit on all candidate nodes together.
     """
-    states_by_name = cache.index.nodes(plan.resource_of(cache, gang))
+    states_by_name = cache.index.nodes(plan_input.resource_of(cache, gang))
     states = [
         state for name in names if (state := states_by_name.get(name)) is not None
     ]
@@ -78,7 +78,7 @@ def reserve_nodes(
     """
     limits = cache.limits
     since_s = now_s if gang.plan.waits_s is None else gang.plan.waits_s
-    resource = plan.resource_of(cache, gang)
+    resource = plan_input.resource_of(cache, gang)
     if (
         gang.is_one
         or not gang.lacks_members

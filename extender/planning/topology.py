@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
 from extender.gang.gang import Gang
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job_rules import Profile

@@ -20,9 +20,9 @@ from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang.gang import Gang
 from extender.gang.job_plan import Phase
-from extender.planning import plan
+from extender.planning import plan_input
 from extender.planning.offered_nodes import complete_lists
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.preemption import attempt as attempts
 from extender.preemption import victims
 from extender.preemption.attempt import AttemptStarted, Outcome, Victim
@@ -80,7 +80,7 @@ class Preemptor:
         api: EvictionApi,
         *,
         clock: Clock,
-        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan_input.PLAIN,
         why_wait: Callable[[Gang], Refusal | None] = lambda _gang: None,
         limits: attempts.Limits = attempts.Limits(),  # noqa: B008  # a frozen value
     ) -> None:

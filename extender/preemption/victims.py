@@ -33,8 +33,8 @@ from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
 from extender.cache.overlay import CacheOverlay, overlay_cache
 from extender.gang.gang import Gang
-from extender.planning import plan
-from extender.planning.plan import TopologySnapshot
+from extender.planning import plan, plan_input
+from extender.planning.plan_input import TopologySnapshot
 from extender.preemption.attempt import Attempt, AttemptStarted, Victim
 from extender.refusals import Refusal
 from extender.scheduling import capacity
@@ -137,7 +137,7 @@ def for_job(
     gang: Gang,
     names: Sequence[str],
     protected: Collection[str] = (),
-    topology: TopologySnapshot = plan.PLAIN,
+    topology: TopologySnapshot = plan_input.PLAIN,
     lists: Mapping[str, frozenset[str]] | None = None,
 ) -> AttemptStarted | None:
     """Choose pods to evict so that all unbound pods of a job fit.
@@ -156,7 +156,7 @@ def for_job(
     unbound = gang.unbound
     priority = min(gang.members[uid].priority for uid in unbound)
     closed_names = cache.closed_nodes(unbound[0])
-    resource = plan.resource_of(cache, gang)
+    resource = plan_input.resource_of(cache, gang)
     resource_states = _resource_states(cache, resource, names, closed_names)
     spared = gang.members.keys() | protected
     candidates = _evictable_pods(cache, resource_states, priority, spared)

@@ -24,8 +24,8 @@ from extender.cache.cache import Cache
 from extender.cache.events import Change, PodUpdated
 from extender.cache.node_state import tenant_of
 from extender.gang.gang import Gang
-from extender.planning import plan
-from extender.planning.plan import TopologySnapshot
+from extender.planning import plan, plan_input
+from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import Refusal
 from extender.scheduling import capacity
 from scheduler_core.node import chips
@@ -100,7 +100,7 @@ class Shadow:
         cache: Cache,
         *,
         wall_s: Callable[[], float],
-        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan_input.PLAIN,
         on_finding: Callable[[Finding], None] = lambda _finding: None,
     ) -> None:
         """Start without findings.

@@ -18,7 +18,7 @@ from extender.cache.cache import Cache
 from extender.cache.reservations import Owner
 from extender.gang import events as gang_events
 from extender.gang.events import Caller
-from extender.planning import plan
+from extender.planning import plan_input
 from extender.refusals import Refusal
 from kube import objects
 from sandbox.apiclient import Object
@@ -34,7 +34,7 @@ from tests.support.watched import report, served
 
 P = ParamSpec("P")
 T = TypeVar("T")
-PER_POD = plan.TopologySnapshot(profile=Profile.PER_POD)
+PER_POD = plan_input.TopologySnapshot(profile=Profile.PER_POD)
 
 
 def sim_node(name: str, taint: str = "", **labels: str) -> Object:

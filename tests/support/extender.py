@@ -23,10 +23,10 @@ from extender.kube_scheduler.protocol import BindArgs
 from extender.kube_scheduler.sent_binds import Bound, PodApi
 from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
-from extender.planning import plan
+from extender.planning import plan_input
 from extender.planning.job_calls import JobCalls
 from extender.planning.permits import BindPermits
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.planning.planner import Planner
 from extender.preemption.attempt import Outcome, Victim
 from extender.preemption.preemptor import EvictionApi, Preemptor
@@ -107,7 +107,7 @@ class World:
         evictions: EvictionApi | None = None,
         preempts: bool = False,
         time: Time | None = None,
-        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan_input.PLAIN,
         metrics: Metrics | None = None,
         waits: str | None = None,
         open_files: int = 1 << 20,

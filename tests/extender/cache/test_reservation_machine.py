@@ -24,7 +24,7 @@ from extender.cache.reservations import (
 )
 from extender.gang import events as gang_events
 from extender.gang.membership import AbsentMember
-from extender.planning import plan
+from extender.planning import plan, plan_input
 from extender.refusals import Refusal
 from extender.scheduling import reserve
 from extender.scheduling.reserve import Ownership
@@ -56,7 +56,7 @@ LONGEST_S = {
 }
 
 #: under which pods of a job may have any number of chips
-PER_POD = plan.TopologySnapshot(profile=Profile.PER_POD)
+PER_POD = plan_input.TopologySnapshot(profile=Profile.PER_POD)
 
 pods = st.sampled_from(PODS)
 places = st.sampled_from(NODES)

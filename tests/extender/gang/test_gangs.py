@@ -13,7 +13,7 @@ from extender.gang.gangs import Gangs
 from extender.gang.job_plan import Phase
 from extender.gang.membership import Membership
 from extender.gang.size import whole
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.queries.explain import render_text
 from scheduler_core.placement.job_rules import Profile
 from tests.support.caches import apply, cluster, empty, free, known_pod

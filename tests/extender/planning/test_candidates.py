@@ -5,7 +5,7 @@ from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.gang.gang import Gang
 from extender.planning.candidates import CandidateNodes
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.planning.topology import NetworkTopology, Rules
 from extender.scheduling.node_filter import FilterResult
 from tests.support.caches import apply, known_pod, reservations, switched

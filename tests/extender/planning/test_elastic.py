@@ -17,7 +17,7 @@ from extender.gang.events import Limits
 from extender.gang.job_plan import Phase
 from extender.gang.size import Size
 from extender.planning import plan
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.planning.topology import NetworkTopology, Rules
 from extender.refusals import Refusal
 from scheduler_core.placement.job_rules import Profile

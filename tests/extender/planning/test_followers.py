@@ -14,7 +14,7 @@ from extender.cache.requests import Resources
 from extender.cache.verify import find_drift
 from extender.gang.membership import membership
 from extender.gang.size import size_of
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import snapshot
 from kube.objects import Pod

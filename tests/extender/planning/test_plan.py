@@ -11,7 +11,7 @@ from extender.cache.cache import Cache
 from extender.cache.overlay import overlay_cache
 from extender.cache.requests import Resources
 from extender.cache.reservations import Reservation
-from extender.planning import plan
+from extender.planning import plan, plan_input
 from extender.planning.reservation import choose_nodes
 from extender.preemption import victims
 from extender.refusals import Refusal
@@ -29,7 +29,7 @@ NODES = ("n1", "n2", "n3")
 #: of a node; pods ask for 1 to 5 of them
 CORES = Resources(8000, 1 << 40, 110)
 #: under which pods of a job may have any number of chips
-PER_POD = plan.TopologySnapshot(profile=Profile.PER_POD)
+PER_POD = plan_input.TopologySnapshot(profile=Profile.PER_POD)
 cores = st.integers(1, 5).map(lambda number: Resources(1000 * number, 0))
 
 

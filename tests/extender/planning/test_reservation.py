@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from extender.cache.cache import Cache
-from extender.planning.plan import PLAIN
+from extender.planning.plan_input import PLAIN
 from extender.planning.reservation import choose_nodes
 from extender.refusals import RESERVED_NODE
 from extender.scheduling import node_filter

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from extender.cache.requests import Resources
 from extender.planning import plan
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import Refusal
 from scheduler_core.node import chips
 from scheduler_core.placement.job_rules import Profile

@@ -7,7 +7,7 @@ from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.cache.reservations import Owner
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.preemption import victims
 from extender.preemption.attempt import AttemptStarted
 from scheduler_core.node import chips

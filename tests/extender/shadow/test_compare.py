@@ -8,7 +8,7 @@ import pytest
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
-from extender.planning.plan import TopologySnapshot
+from extender.planning.plan_input import TopologySnapshot
 from extender.shadow import compare
 from extender.shadow.compare import Finding, Rule, Shadow
 from scheduler_core.placement.job_rules import Profile
