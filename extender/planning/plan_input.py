@@ -155,12 +155,14 @@ def resource_of(cache: Cache, gang: Gang) -> str:
 def number_pods(job: PlanInput) -> Iterator[tuple[int, NpuPod]]:
     """Yield each pod of a job with its rank.
 
-    A pod that states its rank keeps it. The others get the smallest ranks that no pod
-    states, in the order of `job.pods`.
+    A pod that states its rank keeps it; if several state one rank, the first of them.
+    The others get the smallest ranks that no pod states, in the order of `job.pods`.
     """
     ranks = {pod.uid: job.members[pod.uid].membership.rank for pod in job.pods}
     stated = set(ranks.values())
     others = (number for number in count() if number not in stated)
+    taken: set[int | None] = {None}
     for pod in job.pods:
         rank = ranks[pod.uid]
-        yield next(others) if rank is None else rank, pod
+        yield next(others) if rank in taken or rank is None else rank, pod
+        taken.add(rank)

@@ -1,4 +1,4 @@
-"""Plans as if pods were gone, which change nothing in the cache."""
+"""Plans as if pods were gone, and of jobs that are numbered wrongly."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from extender.planning.reservation import choose_nodes
 from extender.preemption import victims
 from extender.refusals import Refusal
 from scheduler_core.placement.job_rules import Profile
-from tests.support.caches import apply, cluster
+from tests.support.caches import apply, cluster, only_gang
 from tests.support.watched import (
     RESOURCE,
     member,
@@ -131,3 +131,19 @@ def test_a_choice_of_nodes_or_victims_changes_nothing(
     victims.for_pod(cache, cache.pods["uid-one"], NODES)
 
     assert contents(cache) == before
+
+
+def test_pods_that_state_one_rank_twice_join_a_job_that_runs() -> None:
+    cache = cluster(nodes=NODES)
+    apply(cache, member("w0", size=3, node="n1", phase="Running"))
+    for name in ("w1", "w2"):
+        joins = member(name, size=3)
+        assert joins.member is not None
+        membership = replace(joins.member.membership, rank=1)
+        apply(
+            cache, replace(joins, member=replace(joins.member, membership=membership))
+        )
+
+    outcome = plan.plan(cache, only_gang(cache), NODES, 0, PER_POD)
+
+    assert sorted(places(outcome)) == [("uid-w1", "n3", 255), ("uid-w2", "n2", 255)]
