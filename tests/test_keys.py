@@ -27,7 +27,7 @@ MODULES = (
     "extender/apiserver/wake.py",
     "extender/cache/decode.py",
     "extender/gang/membership.py",
-    "extender/planning/plan.py",
+    "extender/planning/candidates.py",
     "extender/volcano/podgroup_conditions.py",
     "scheduler_core/products/lookup.py",
     "scheduler_core/topology/leaves.py",
