@@ -310,9 +310,9 @@ class Planner:
                 f"waits {SETTLED_S:g} s for more pods of its job: "
                 f"{gang.existing_count} of {gang.size.text} exist"
             )
-        elif self._has_too_many(gang):
+        elif together := self._too_many(gang):
             text = (
-                f"its job has {gang.unbound_count} pods, more than the {self.largest} "
+                f"its job needs {together} pods at once, more than the {self.largest} "
                 f"that can be bound together{self._why_no_more()}"
             )
         elif self._clock.now_s() < gang.plan.again_s:
@@ -321,14 +321,17 @@ class Planner:
             return None
         return refuse_for_job(text)
 
-    def _has_too_many(self, gang: Gang) -> bool:
-        """Return whether more binds of a job must wait for each other than may.
+    def _too_many(self, gang: Gang) -> int:
+        """Return how many binds of a job must wait for each other; 0 if so many may.
 
-        Of an elastic job only the pods that it needs must.
+        Of an elastic job only those of the pods that it needs must.
         """
         if gang.unbound_count <= self.largest or not _has_gate(gang):
-            return False
-        return not gang.has_optional or gang.order_by_need().least > self.largest
+            return 0
+        if not gang.has_optional:
+            return gang.unbound_count
+        least = gang.order_by_need().least
+        return least if least > self.largest else 0
 
     def _why_no_more(self) -> str:
         if self.largest < self._open_files - SPARE_FILES:

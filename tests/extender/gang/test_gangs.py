@@ -389,7 +389,7 @@ async def test_a_job_with_more_binds_than_the_extender_has_connections_is_refuse
         w.add(*(member(name, size=3) for name in "abc"))
 
         text = (
-            "its job has 3 pods, more than the 2 that can be bound together: "
+            "its job needs 3 pods at once, more than the 2 that can be bound together: "
             "the extender may have 102 open files (ulimit -Hn)"
         )
         assert w.why("a") == (text,)
@@ -402,7 +402,9 @@ async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
     async with world(cache) as w:
         w.add(*(member(name, size=3) for name in "abc"))
 
-        text = "its job has 3 pods, more than the 2 that can be bound together"
+        text = (
+            "its job needs 3 pods at once, more than the 2 that can be bound together"
+        )
         assert w.why("a") == (text,)
 
 

@@ -346,5 +346,7 @@ async def test_a_job_that_needs_more_than_the_gate_takes_is_refused() -> None:
         await w.tick()
         await w.tick(3)
 
-        text = "its job has 4 pods, more than the 2 that can be bound together"
+        text = (
+            "its job needs 3 pods at once, more than the 2 that can be bound together"
+        )
         assert w.why("w0", NODES) == (text,)
