@@ -74,6 +74,9 @@ class JobPlan:
     apart: set[tuple[str, str]] = field(default_factory=set)
     #: nodes onto which it has let no more pods of a kind together
     caps: dict[Cap, None] = field(default_factory=dict)
+    #: {kind that must be beside pods like itself: until when plans count those of the
+    #: job alone}
+    beside: dict[str, float] = field(default_factory=dict)
     #: {kind: nodes that the scheduler had offered to it when the plan was made}
     lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: members that filter has let go to their planned node

@@ -14,6 +14,7 @@ from dataclasses import replace
 from extender.gang.events import Limits, NodeNotOffered
 from extender.gang.gang import Gang
 from extender.gang.job_plan import Miss
+from extender.gang.membership import Member
 from scheduler_core.placement.siblings import NOTHING_LEARNT, Cap, Learnt
 
 _HOUR_S = 3600.0
@@ -55,7 +56,7 @@ def learn(gang: Gang, uid: str, now_s: float, limits: Limits) -> None:
     if uid in plan.accepted or miss is None:  # something keeps it after the filter
         plan.refused[gang.kind_of(uid), node] = now_s + limits.avoid_s
     else:
-        _learn_missing(gang, uid, miss, now_s + limits.avoid_s)
+        _learn_missing(gang, uid, miss, now_s, limits)
 
 
 def learn_late(
@@ -81,15 +82,20 @@ def learn_late(
             is_of_kind = any(other == kind for other, _ in come)
             if not is_of_kind:
                 miss = replace(miss, withheld=frozenset())
-            _learn_missing(gang, uid, miss, now_s + limits.avoid_s)
+            _learn_missing(gang, uid, miss, now_s, limits)
             node = plan.places[uid]
             if all(place != node for _, place in come):  # or it is the node after all
                 plan.refused[kind, node] = now_s + limits.avoid_s
 
 
-def _learn_missing(gang: Gang, uid: str, miss: Miss, until_s: float) -> None:
+def _learn_missing(
+    gang: Gang, uid: str, miss: Miss, now_s: float, limits: Limits
+) -> None:
     plan = gang.plan
     kind, node = gang.kind_of(uid), plan.places[uid]
+    if _is_beside_others(gang, uid, miss):
+        plan.beside[kind] = now_s + _HOUR_S
+        return
     missing = miss.withheld | {node}
     alike = frozenset(place for other, place in miss.come if other == kind)
     kinds = {
@@ -106,7 +112,27 @@ def _learn_missing(gang: Gang, uid: str, miss: Miss, until_s: float) -> None:
         plan.apart.update((kind, other) for other in kinds & {kind} or kinds)
     else:
         for name in missing:
-            plan.refused[kind, name] = until_s
+            plan.refused[kind, name] = now_s + limits.avoid_s
+
+
+def _is_beside_others(gang: Gang, uid: str, miss: Miss) -> bool:
+    """Return whether a member was planned beside pods of others, in vain.
+
+    It must be beside pods like itself. Some of its kind had come, none to its node.
+    """
+    places = {node for kind, node in miss.come if kind == gang.kind_of(uid)}
+    is_near = _is_near_its_like(gang.members[uid])
+    return is_near and bool(places) and gang.plan.places[uid] not in places
+
+
+def _is_near_its_like(member: Member) -> bool:
+    """Return whether a member must be beside pods with its own labels."""
+    wanted = member.demands.together
+    return bool(wanted) and all(
+        requirement.matches(member.traits.labels)
+        for selector in wanted
+        for requirement in selector
+    )
 
 
 def _offered_before(gang: Gang, uid: str) -> frozenset[str]:
@@ -155,8 +181,22 @@ def count_vain(gang: Gang, now_s: float, limits: Limits) -> None:
 def read_learnt(gang: Gang) -> Iterator[Learnt]:
     """Yield what the scheduler has shown of a job: all of it, then less, then nothing.
 
-    What is in the way of siblings is given up before refused nodes are.
+    What is in the way of siblings is given up before refused nodes are. Last comes what
+    it has not shown to be wrong: that pods of others are beside which members may be.
     """
+    views = list(_read_shown(gang))
+    yield from views
+    kinds = frozenset(
+        kind
+        for kind, uids in gang.kinds.items()
+        if kind not in gang.plan.beside
+        and _is_near_its_like(gang.members[next(iter(uids))])
+    )
+    if kinds:
+        yield from (replace(view, beside_others=kinds) for view in views)
+
+
+def _read_shown(gang: Gang) -> Iterator[Learnt]:
     refused: dict[str, frozenset[str]] = {}
     for kind, node in gang.plan.refused:
         refused[kind] = refused.get(kind, frozenset()) | {node}

@@ -283,8 +283,15 @@ class Planner:
         """
         closed_names = self._cache.closed_nodes(next(iter(gang.members), ""))
         free_names = [name for name in names if name not in closed_names]
-        outcome = plan.plan(self._cache, gang, free_names, 0, self._topology(gang))
-        return outcome if isinstance(outcome, Refusal) else None
+        topology, first = self._topology(gang), None
+        for learnt in learning.read_learnt(gang):
+            outcome = plan.plan(
+                self._cache, gang, free_names, 0, topology, learnt=learnt
+            )
+            if not isinstance(outcome, Refusal):
+                return None
+            first = first or outcome
+        return first
 
     def why_wait(self, gang: Gang) -> Refusal | None:
         """Return why a job must not be planned now; None if it may be.

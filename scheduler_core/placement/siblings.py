@@ -109,6 +109,7 @@ class Demands:
 #: Demands of a pod that has none.
 FREE = Demands()
 _NONE: frozenset[str] = frozenset()
+_NOBODY: frozenset[int] = frozenset()
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -143,6 +144,8 @@ class Learnt:
     has_whole_lists: bool = True
     #: {kind: nodes that refused one of its pods}
     refused: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: kinds that must be beside pods like themselves, and may be beside pods of others
+    beside_others: frozenset[str] = frozenset()
 
 
 #: The scheduler has shown nothing.
@@ -297,9 +300,12 @@ def _cohorts(
             if all(keys[number][1][positions[selector]] for selector in wanted)
         )
 
-    def close_to(wanted: tuple[Selector, ...]) -> frozenset[int] | None:
-        # Affinity to pods of others alone is in the lists of nodes.
-        return (matched(*wanted) or None) if wanted else None
+    def close_to(number: int) -> frozenset[int] | None:
+        kind, _ = keys[number]
+        wanted = demands[kind].together
+        near = matched(*wanted) if wanted else _NOBODY
+        # Affinity to pods of others is in the lists of nodes.
+        return None if number in near and kind in learnt.beside_others else near or None
 
     apart: list[set[int]] = [set() for _ in keys]
     for number, (kind, _) in enumerate(keys):
@@ -318,7 +324,7 @@ def _cohorts(
             names=names.get(kind),
             refused=learnt.refused.get(kind) or _NONE,
             apart=frozenset(apart[number]),
-            together=close_to(demands[kind].together),
+            together=close_to(number),
             spreads=tuple(
                 CohortSpread(spread.skew, spread.least_nodes, matched(spread.selector))
                 for spread in demands[kind].spreads

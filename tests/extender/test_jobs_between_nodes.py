@@ -368,3 +368,53 @@ def test_pods_beside_another_kind_find_zones_of_their_own_after_some_gates() -> 
 
         assert took is not None
         assert "n3" in {w.bound["c"], w.bound["d"]}
+
+
+def beside_all(name: str, key: str = rules.HOST_NAME, **parts: Any) -> Object:
+    """A pod that must be near any pod of its team."""
+    near = {"podAffinity": rules.term({"team": "t"}, key)}
+    pod = sim_pod(name, affinity=near, **parts)
+    pod["metadata"]["labels"]["team"] = "t"
+    return pod
+
+
+def of_team(name: str, node_name: str, *, npus: int = 0) -> Object:
+    """A pod of the team that runs, and is of no job."""
+    pod = sim_pod(name, npus=npus, job=name, size=1, nodeName=node_name)
+    pod["metadata"]["labels"]["team"] = "t"
+    return pod
+
+
+def test_pods_beside_pods_of_others_need_not_be_on_one_node() -> None:
+    """Their affinity is met wherever a pod of the team runs."""
+    with world() as w:
+        w.add(of_team("x", "n1"), of_team("y", "n2"))
+        w.add(*(beside_all(name, npus=8) for name in "ab"))
+
+        assert w.run(5, "a", "b") == 1
+
+        assert sorted({w.bound["a"], w.bound["b"]}) == ["n1", "n2"]
+
+
+def test_pods_beside_their_like_alone_are_tried_apart_once_an_hour() -> None:
+    """Nobody tells whether pods of others are there; the first gate does."""
+    with world() as w:
+        w.add(*(beside_all(name, npus=8) for name in "ab"))
+
+        assert w.run(300, "a", "b") is None
+
+        assert w.held_s(KEY) <= 20
+
+
+def test_a_pod_joins_its_job_beside_pods_of_others() -> None:
+    with world() as w:
+        w.add(of_team("x", "n1"), of_team("y", "n2"))
+        w.add(*(beside_all(name, npus=8) for name in "ab"))
+        assert w.run(5, "a", "b") == 1
+        node_name = w.bound["b"]
+        w.delete("b")
+
+        w.add(beside_all("b", npus=8))
+
+        assert w.run(5, "b") is not None
+        assert w.bound["b"] == node_name
