@@ -81,6 +81,7 @@ class Resources(_Partial, frozen=True):
 class ContainerPort(_Partial, frozen=True):
     """Port of a container; with `host_port` it takes that port of the node."""
 
+    container_port: int = 0
     host_port: int = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
     protocol: str = "TCP"
@@ -184,6 +185,8 @@ class PodSpec(_Partial, frozen=True):
     node_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    #: whether its containers use the network of the node
+    host_network: bool | None = None
     #: `{resource: amount}` that the runtime class adds to the containers' requests
     overhead: dict[str, Quantity] | None = None
     #: of the pod as a whole (on by default since Kubernetes 1.34)

@@ -113,13 +113,21 @@ def _named_labels(pod: Pod) -> dict[str, str] | None:
 
 
 def _host_ports(pod: Pod) -> Iterator[HostPort]:
+    """Yield the ports of the node that a pod takes.
+
+    On the network of the node these are all its ports. The API server says so in pods,
+    but not in templates inside objects that are not its own.
+    """
     init = [c for c in pod.spec.init_containers or () if c.restart_policy == "Always"]
     containers: Sequence[Container] = (*init, *(pod.spec.containers or ()))
     for container in containers:
         for port in container.ports or ():
-            if port.host_port > 0:
+            number = port.host_port
+            if pod.spec.host_network:
+                number = number or port.container_port
+            if number > 0:
                 address = port.host_ip or ANY_ADDRESS
-                yield HostPort(port.host_port, port.protocol or "TCP", address)
+                yield HostPort(number, port.protocol or "TCP", address)
 
 
 def _selectors(

@@ -49,6 +49,16 @@ def test_host_ports_are_those_of_all_containers_that_stay() -> None:
     )
 
 
+def test_ports_of_a_template_on_the_network_of_the_node_are_those_of_its_pods() -> None:
+    """The API server writes the host ports into pods, and into no template."""
+    port = {"containerPort": 29500, "protocol": "TCP"}
+    in_template = read(with_ports(port), hostNetwork=True)
+    in_pod = read(with_ports({**port, "hostPort": 29500}), hostNetwork=True)
+
+    assert in_template == in_pod
+    assert in_pod.ports == (HostPort(29500),)
+
+
 def test_required_affinity_on_the_host_name_is_read() -> None:
     demands = read(
         affinity={"podAffinity": term({"a": "b"}), "podAntiAffinity": term(JOB)}

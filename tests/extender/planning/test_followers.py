@@ -166,6 +166,20 @@ async def test_a_leader_starts_first_and_its_workers_find_their_nodes(
         )
 
 
+async def test_workers_with_a_port_of_the_node_get_nodes_of_their_own() -> None:
+    found = a_worker_set(startupPolicy="LeaderReady")
+    spec = found["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    spec["containers"] = [
+        objects.container(npus=2, ports=[{"containerPort": 29500, "protocol": "TCP"}])
+    ]
+    spec["hostNetwork"] = True
+    async with job_world(found, of_group(0)) as w:
+        await bind(w, "w0")
+
+        kept = only_gang(w.cache).plan.followers
+        assert len(set(kept.values())) == 2
+
+
 async def test_a_leader_whose_workers_would_not_fit_waits() -> None:
     found = a_worker_set(startupPolicy="LeaderReady")
     async with job_world(found, of_group(0), nodes=NODES[:2]) as w:
