@@ -98,6 +98,36 @@ def _demands(text: bytes) -> Demands:
             _selectors(affinity.pod_affinity, source.namespace, any_domain=True)
         ),
         spreads=tuple(_spreads(source.spreads or (), source.labels or {})),
+        on_nodes=_on_nodes(source),
+        has_unread=_has_unread(source),
+    )
+
+
+def _on_nodes(source: _Source) -> str:
+    of_nodes = source.affinity and source.affinity.node_affinity
+    demands = _Source(
+        node_selector=source.node_selector,
+        tolerations=source.tolerations,
+        affinity=Affinity(node_affinity=of_nodes) if of_nodes else None,
+    )
+    text = _ENCODE(demands).decode()
+    return "" if text == "{}" else text
+
+
+def _has_unread(source: _Source) -> bool:
+    affinity = source.affinity or Affinity()
+    terms = [
+        term
+        for one in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        for term in (one and one.required) or ()
+    ]
+    return any(
+        term.topology_key != _HOST_NAME or term.namespace_selector is not None
+        for term in terms
+    ) or any(
+        each.topology_key != _HOST_NAME
+        for each in source.spreads or ()
+        if each.when_unsatisfiable == _REQUIRED
     )
 
 

@@ -24,6 +24,8 @@ The table gives the next phase and the effects for the main events:
                fewer pods than the job needs             all reservations end
     RESERVED   Bound, not being deleted, while other     BINDING: ReleaseBinds
                binds wait
+    RESERVED   Ticked, after `gate_s`; who is missing    BINDING: ReleaseBinds
+               waits for others to be bound (`late`)
     RESERVED   Allocated                                 BINDING
     RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
                NodeNotOffered; MemberRemoved             all reservations end
@@ -99,6 +101,7 @@ from extender.gang.events import (
 from extender.gang.gang import Gang
 from extender.gang.gangs import Gangs
 from extender.gang.job_plan import Phase
+from extender.gang.late import waits_for_bound
 
 Effects = Iterator[Effect]
 
@@ -383,6 +386,9 @@ def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     absent = [uid for uid in plan.places if uid not in plan.waiting_calls]
     arrived, total = len(plan.waiting_calls), len(plan.places)
+    if arrived and waits_for_bound(gang, absent):
+        yield from _release_all(gang, now_s)
+        return
     learning.learn_late(gang, absent, now_s, limits)
     if arrived:
         names = gang.format_names(absent)

@@ -84,6 +84,10 @@ class Demands:
     #: no node before one that all of these match has one, unless they match the pod
     awaits: tuple[Selector, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    #: stands for the demands on nodes alone; "" for none
+    on_nodes: str = ""
+    #: whether there are others on pods, such as on those of a zone
+    has_unread: bool = False
 
     def awaits_pod(self, labels: Mapping[str, str]) -> bool:
         """Return whether a pod with these labels is one near which it must be."""

@@ -73,11 +73,17 @@ class GangWorld:
     """Scheduler, API server and extender in simulated time."""
 
     def __init__(
-        self, nodes: Iterable[Object], *, refused: Iterable[tuple[str, str]] = ()
+        self,
+        nodes: Iterable[Object],
+        *,
+        refused: Iterable[tuple[str, str]] = (),
+        is_patient: bool = False,
     ) -> None:
         """Start with free nodes of eight chips each.
 
         Args:
+            is_patient: Whether a pod for which the scheduler itself finds no node is
+                left alone until an event may help it, or for five minutes.
             refused: (role, node) of pods that never come to their bind there, as if a
                 volume could not be attached.
         """
@@ -85,6 +91,9 @@ class GangWorld:
         self.time = Time()
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.refused = set(refused)
+        self.is_patient = is_patient
+        #: {name of a pod that is left alone: until when}
+        self.left_alone: dict[str, float] = {}
         self.cache: Cache = cluster(nodes=self.nodes)
         self.world = World(self.cache, time=self.time, topology=lambda _gang: PER_POD)
         #: {name: pod as the API server has it}
@@ -143,6 +152,8 @@ class GangWorld:
     def remove(self, name: str) -> None:
         """Let the API server forget a pod."""
         uid = self.pods.pop(name)["metadata"]["uid"]
+        self.left_alone.pop(name, None)
+        self._retry(after_bind=False)
         self._run(self.world.learn, events.PodDeleted(uid=uid))
         self._settle()
 
@@ -166,6 +177,8 @@ class GangWorld:
             return
         if names:
             self._accepted(name, names)
+        elif self.is_patient:
+            self.left_alone[name] = self.time.now_s + 300
 
     def _accepted(self, name: str, names: Sequence[str]) -> bool:
         wanting = self.cache.pods[self.pods[name]["metadata"]["uid"]]
@@ -194,10 +207,23 @@ class GangWorld:
                 node = self.assumed.pop(name)
                 if call.result() is None:
                     let[name] = node
+                else:
+                    self._retry(after_bind=False)
         if let:
             self.on_let({*let})
         for name, node in let.items():
             self._bind(name, node)
+
+    def _retry(self, *, after_bind: bool) -> None:
+        """Try pods again that were left alone, after a pod was bound, or has gone.
+
+        That a pod has gone helps none that waits for others to be near.
+        """
+        self.left_alone = {
+            name: until_s
+            for name, until_s in self.left_alone.items()
+            if not after_bind and rules.is_near_others(self.pods[name])
+        }
 
     def _bind_alone(self, name: str, names: Sequence[str]) -> bool:
         """Bind a pod that is a job by itself."""
@@ -227,6 +253,7 @@ class GangWorld:
         pod["spec"]["nodeName"] = node
         pod["status"] = {"phase": "Running"}
         self.show(name)
+        self._retry(after_bind=True)
 
     @property
     def waiting(self) -> list[str]:
@@ -236,6 +263,7 @@ class GangWorld:
             name
             for name, pod in self.pods.items()
             if name not in placed
+            and self.left_alone.get(name, 0) <= self.time.now_s
             and not pod["spec"].get("schedulingGates")
             and "deletionTimestamp" not in pod["metadata"]
         ]

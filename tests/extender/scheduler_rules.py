@@ -113,6 +113,12 @@ def _is_beside(
     )
 
 
+def is_near_others(pod: Object) -> bool:
+    """Whether it must be near pods with other labels than its own."""
+    terms = _terms(pod, "podAffinity")
+    return not all(_matches(term["labelSelector"], pod) for term in terms)
+
+
 def _is_spread(
     pod: Object, name: str, nodes: Mapping[str, Object], placed: Placed
 ) -> bool:

@@ -328,6 +328,34 @@ def test_pods_that_must_be_beside_another_kind_are_bound_at_the_first_gate(
         assert w.bound["a"] == w.bound["b"]
 
 
+def test_a_pod_beside_another_kind_that_the_scheduler_leaves_alone_is_bound() -> None:
+    """It is asked about again only when the other is bound, and so is at no gate."""
+    with world(is_patient=True) as w:
+        w.add(
+            beside_lead("c", size=3, npus=2),
+            beside_lead("b", size=3, npus=2),
+            sim_pod("a", size=3, npus=2, role="lead"),
+        )
+
+        took = w.run(30, *"abc")
+
+        assert took is not None
+        assert took <= 25
+        assert len(set(w.bound.values())) == 1
+
+
+def test_nothing_is_bound_for_a_pod_that_may_not_follow() -> None:
+    nodes = [sim_node("n1", pool="a"), sim_node("n2", pool="b")]
+    with world(*nodes, is_patient=True) as w:
+        b = beside_lead("b", nodeSelector={"pool": "b"})
+        w.add(b, sim_pod("a", role="lead", nodeSelector={"pool": "a"}))
+
+        assert w.run(400, "a", "b") is None
+
+        assert not w.bound
+        assert w.held_s(KEY) <= 300
+
+
 def test_each_kind_of_a_chain_is_planned_beside_the_one_before() -> None:
     near = {"podAffinity": rules.term({"job": "j", "role": "work"})}
     with world() as w:

@@ -182,3 +182,26 @@ def test_a_pod_near_others_awaits_them_in_any_domain() -> None:
     assert (demands.together, demands.concern_siblings) == ((), False)
     assert demands.awaits_pod(lead)
     assert not demands.awaits_pod(JOB)
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_unread"),
+    [
+        ({"affinity": {"podAffinity": term(JOB)}}, False),
+        ({"affinity": {"podAffinity": term(JOB, "zone")}}, True),
+        ({"affinity": {"podAntiAffinity": term(JOB, "zone")}}, True),
+        ({"topologySpreadConstraints": [spread(JOB)]}, False),
+        ({"topologySpreadConstraints": [spread(JOB, key="zone")]}, True),
+    ],
+)
+def test_demands_that_no_plan_looks_at_are_known_to_be_there(
+    spec: dict[str, Any], is_unread: bool
+) -> None:
+    assert read(**spec).has_unread is is_unread
+
+
+def test_demands_on_nodes_are_equal_whatever_the_pod_demands_of_others() -> None:
+    assert read(nodeSelector={"a": "b"}).on_nodes
+    assert read(affinity={"podAffinity": term(JOB)}).on_nodes == ""
+    both = read(nodeSelector={"a": "b"}, affinity={"podAffinity": term(JOB)})
+    assert both.on_nodes == read(nodeSelector={"a": "b"}).on_nodes
