@@ -146,7 +146,8 @@ class JobsBetweenNodes(RuleBasedStateMachine):
             )
             for name in names
         ]
-        self.world = GangWorld(nodes)
+        is_patient = data.draw(st.booleans(), "is_patient")
+        self.world = GangWorld(nodes, is_patient=is_patient)
 
     @precondition(lambda self: self.world is not None and len(self.jobs) < 2)
     @rule(data=st.data())
@@ -157,6 +158,7 @@ class JobsBetweenNodes(RuleBasedStateMachine):
         job = f"j{self.number}"
         pods = data.draw(jobs(job), "job")
         hidden = data.draw(st.sampled_from(["", "", "zones", "node"]), "hidden")
+        late = world.is_patient and awaits_others(pods)  # not asked before one is bound
         if awaits_others(pods):
             hidden = ""  # they are asked about on one node at a time: it may take long
         role = data.draw(st.sampled_from(ROLES), "role")
@@ -177,7 +179,7 @@ class JobsBetweenNodes(RuleBasedStateMachine):
             job,
             pods,
             order,
-            limit_s=THREE_GATES_S if hidden else 4,
+            limit_s=THREE_GATES_S if hidden or late else 4,
             gated=order[:gated],
         )
 
