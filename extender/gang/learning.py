@@ -15,7 +15,7 @@ from extender.gang.events import Limits, NodeNotOffered
 from extender.gang.gang import Gang
 from extender.gang.job_plan import Miss
 from extender.gang.membership import Member
-from scheduler_core.placement.siblings import NOTHING_LEARNT, Cap, Learnt
+from scheduler_core.placement.siblings import NOTHING_LEARNT, Cap, Learnt, Level
 
 _HOUR_S = 3600.0
 
@@ -202,6 +202,9 @@ def _read_shown(gang: Gang) -> Iterator[Learnt]:
         refused[kind] = refused.get(kind, frozenset()) | {node}
     apart, caps = frozenset(gang.plan.apart), tuple(gang.plan.caps)
     yield Learnt(apart=apart, caps=caps, refused=refused)
+    levels = _read_levels(gang)
+    if levels:  # more fit where others are fuller: a spread over zones
+        yield Learnt(levels=levels, refused=refused)
     if len(caps) > 1:  # the newest may rest on a scheduler that was late
         yield Learnt(apart=apart, caps=caps[:-1], refused=refused)
     if apart or caps:
@@ -210,3 +213,24 @@ def _read_shown(gang: Gang) -> Iterator[Learnt]:
         yield Learnt(apart=apart, caps=caps)
     if refused:
         yield NOTHING_LEARNT
+
+
+def _read_levels(gang: Gang) -> tuple[Level, ...]:
+    """Return the caps of each kind as a demand to spread its pods over their nodes.
+
+    The first cap of a kind was met while no pod was elsewhere. Later ones may be of
+    parts that overlap, since pods were all around.
+    """
+    plan = gang.plan
+    levels = []
+    for kind in gang.kinds:
+        caps = [cap for cap in plan.caps if cap.kind == kind]
+        parts: list[frozenset[str]] = []
+        for cap in caps:
+            if all(cap.nodes.isdisjoint(part) for part in parts):
+                parts.append(cap.nodes)
+        if caps:
+            levels.append(Level(kind, min(cap.most for cap in caps), tuple(parts)))
+        elif (kind, kind) in plan.apart:
+            levels.append(Level(kind, 1))
+    return tuple(levels)

@@ -97,6 +97,7 @@ class OfferedNodes:
             and not reserved
             and not self.learnt.apart
             and not self.learnt.caps
+            and not self.learnt.levels
         ):
             demands = members[pods[0].uid].demands
             if not demands.concern_siblings:

@@ -177,12 +177,15 @@ class Planner:
         """Give a pod the planned node of a member that has not come; return whether so.
 
         The member is of the same kind and shape, and gets the node of the pod. Where a
-        spread is demanded, the order in which the scheduler asks decides which node it
-        offers. Under leaf switches and in SuperPoDs, the rank of a pod decides.
+        spread is demanded, over zones perhaps, the order in which the scheduler asks
+        decides which node it offers. Under leaf switches and in SuperPoDs, the rank of
+        a pod decides.
         """
         member = gang.members[pod.uid]
         if gang.plan.phase is not Phase.RESERVED or (
-            len(names) > 1 and not member.demands.spreads
+            len(names) > 1
+            and not member.demands.spreads
+            and not (member.demands.has_unread and gang.plan.caps)
         ):
             return False
         if SP_BLOCK in member.traits.annotations or asks_leaves(member.traits.labels):

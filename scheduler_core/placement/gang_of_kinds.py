@@ -175,7 +175,10 @@ class _Servers:
 
 
 class _Level:
-    """Pods that count for one spread demand, on each node that counts for it."""
+    """Pods that count for one spread demand, on each node that counts for it.
+
+    Nodes of one part of the cluster count together.
+    """
 
     def __init__(
         self,
@@ -191,10 +194,11 @@ class _Level:
             names: Nodes that it may have; those that it has are added.
         """
         self._spread = spread
-        self._counts = dict.fromkeys(names, 0)
+        self._part_of = spread.parts.get
+        self._counts = {self._part_of(name, name): 0 for name in names}
         for name, cohorts in siblings.bound.items():
             if number in cohorts:
-                self._counts[name] = 0
+                self._counts[self._part_of(name, name)] = 0
         #: {number of pods: nodes with it}
         self._nodes = Counter(self._counts.values())
         #: least number of pods of a node
@@ -202,10 +206,11 @@ class _Level:
 
     def add(self, name: str, cohort: int, by: int) -> None:
         """Count a pod that is placed on a node, or with -1 taken off it."""
-        if cohort not in self._spread.counted or name not in self._counts:
+        part = self._part_of(name, name)
+        if cohort not in self._spread.counted or part not in self._counts:
             return
-        before = self._counts[name]
-        self._counts[name] = before + by
+        before = self._counts[part]
+        self._counts[part] = before + by
         self._nodes[before] -= 1
         self._nodes[before + by] += 1
         self._nodes += Counter()  # forgets numbers without nodes
@@ -219,7 +224,8 @@ class _Level:
         """
         is_enough = is_level and len(self._counts) >= self._spread.least_nodes
         least = self.least if is_enough else 0
-        return self._counts.get(name, 0) + more <= self._spread.skew + least
+        count = self._counts.get(self._part_of(name, name), 0)
+        return count + more <= self._spread.skew + least
 
 
 class _Board:

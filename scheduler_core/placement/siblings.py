@@ -135,6 +135,17 @@ class Cap(NamedTuple):
     most: int
 
 
+class Level(NamedTuple):
+    """Pods of a kind that the scheduler lets onto parts of the cluster evenly only."""
+
+    kind: str
+    #: most pods of a part beyond those of the part with the fewest
+    skew: int
+    #: nodes of each part, such as a zone; of no node twice. Others are parts by
+    #: themselves
+    parts: tuple[frozenset[str], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
     """Demands that no pod says, but that the scheduler has shown."""
@@ -143,6 +154,7 @@ class Learnt:
     apart: Collection[tuple[str, str]] = ()
     #: nodes that take a number of pods of a kind together, such as those of a zone
     caps: Sequence[Cap] = ()
+    levels: Sequence[Level] = ()
     #: whether the lists of nodes are all that the scheduler offers; a spread demand
     #: counts other nodes, too
     has_whole_lists: bool = True
@@ -170,6 +182,8 @@ class CohortSpread(NamedTuple):
     skew: int
     least_nodes: int
     counted: frozenset[int]
+    #: {node: part of the cluster}; a node without one is a part by itself
+    parts: Mapping[str, str] = _NO_LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +249,7 @@ def group_siblings(
     demands = {pod.demands.kind: pod.demands for pod in pods}
     concerned = any(one.concern_siblings for one in demands.values())
     refused = {learnt.refused.get(kind) or _NONE for kind in demands}
-    is_learnt = bool(learnt.apart or learnt.caps)
+    is_learnt = bool(learnt.apart or learnt.caps or learnt.levels)
     if not concerned and not is_learnt and max(len(lists), len(refused)) < 2:
         return None
     selectors = tuple(
@@ -311,6 +325,9 @@ def _cohorts(
         # Affinity to pods of others is in the lists of nodes.
         return None if number in near and kind in learnt.beside_others else near or None
 
+    def is_of(number: int, kind: str) -> bool:
+        return keys[number][0] == kind
+
     apart: list[set[int]] = [set() for _ in keys]
     for number, (kind, _) in enumerate(keys):
         rivals = set().union(*map(matched, demands[kind].apart))
@@ -329,13 +346,25 @@ def _cohorts(
             refused=learnt.refused.get(kind) or _NONE,
             apart=frozenset(apart[number]),
             together=close_to(number),
-            spreads=tuple(
-                CohortSpread(spread.skew, spread.least_nodes, matched(spread.selector))
-                for spread in demands[kind].spreads
+            spreads=(
+                *(
+                    CohortSpread(s.skew, s.least_nodes, matched(s.selector))
+                    for s in demands[kind].spreads
+                ),
+                *(
+                    _spread_over(level, frozenset(n for n in numbers if is_of(n, kind)))
+                    for level in learnt.levels
+                    if level.kind == kind
+                ),
             ),
         )
         for number, (kind, _) in enumerate(keys)
     )
+
+
+def _spread_over(level: Level, counted: frozenset[int]) -> CohortSpread:
+    parts = {name: min(part) for part in level.parts for name in part}
+    return CohortSpread(level.skew, 1, counted, parts)
 
 
 def _share_a_port(one: Demands, other: Demands) -> bool:

@@ -446,3 +446,31 @@ def test_a_pod_joins_its_job_beside_pods_of_others() -> None:
 
         assert w.run(5, "b") is not None
         assert w.bound["b"] == node_name
+
+
+@pytest.mark.parametrize(
+    ("of_nodes", "count", "npus", "skew", "within_s"),
+    [
+        ("xy", 3, 1, 1, 30),
+        ("xy", 4, 2, 1, 30),
+        ("xxyy", 4, 8, 1, 5),
+        ("xxyy", 5, 2, 1, 5),
+        ("xxyy", 6, 4, 2, 5),
+        ("xxyyzz", 6, 4, 1, 5),
+    ],
+)
+def test_more_pods_than_zones_over_which_they_are_spread_are_bound(
+    of_nodes: str, count: int, npus: int, skew: int, within_s: int
+) -> None:
+    """What a zone takes grows with what is in the others."""
+    found = zones(**{f"n{at}": zone for at, zone in enumerate(of_nodes)})
+    demand: dict[str, Any] = {
+        "topologySpreadConstraints": [rules.spread(JOB, skew, ZONE)]
+    }
+    with world(*found) as w:
+        names = [f"p{number}" for number in range(count)]
+        w.add(*(sim_pod(name, size=count, npus=npus, **demand) for name in names))
+
+        took = w.run(within_s, *names)
+
+        assert took is not None

@@ -4,6 +4,7 @@ import pytest
 
 from scheduler_core.placement.siblings import (
     Cap,
+    CohortSpread,
     Demands,
     HostPort,
     Learnt,
@@ -104,7 +105,7 @@ def test_affinity_and_spread_name_the_cohorts_that_count() -> None:
     siblings = grouped(Sibling("a", demands, LEAD), Sibling("b", demands, WORK))
 
     assert [set(cohort.together or ()) for cohort in siblings.cohorts] == [{0}, {0}]
-    assert siblings.cohorts[0].spreads == ((2, 3, frozenset({0, 1})),)
+    assert siblings.cohorts[0].spreads == (CohortSpread(2, 3, frozenset({0, 1})),)
 
 
 def test_affinity_to_pods_of_others_names_no_cohort() -> None:
