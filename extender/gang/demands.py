@@ -125,9 +125,9 @@ def _has_unread(source: _Source) -> bool:
         term.topology_key != _HOST_NAME or term.namespace_selector is not None
         for term in terms
     ) or any(
-        each.topology_key != _HOST_NAME
-        for each in source.spreads or ()
-        if each.when_unsatisfiable == _REQUIRED
+        spread.topology_key != _HOST_NAME
+        for spread in source.spreads or ()
+        if spread.when_unsatisfiable == _REQUIRED
     )
 
 

@@ -76,7 +76,7 @@ class JobPlan:
     caps: dict[Cap, None] = field(default_factory=dict)
     #: {kind that must be beside pods like itself: until when plans count those of the
     #: job alone}
-    beside: dict[str, float] = field(default_factory=dict)
+    near_own: dict[str, float] = field(default_factory=dict)
     #: {kind: nodes that the scheduler had offered to it when the plan was made}
     lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: members that filter has let go to their planned node

@@ -94,7 +94,7 @@ def _learn_missing(
     plan = gang.plan
     kind, node = gang.kind_of(uid), plan.places[uid]
     if _is_beside_others(gang, uid, miss):
-        plan.beside[kind] = now_s + _HOUR_S
+        plan.near_own[kind] = now_s + _HOUR_S
         return
     missing = miss.withheld | {node}
     alike = frozenset(place for other, place in miss.come if other == kind)
@@ -189,7 +189,7 @@ def read_learnt(gang: Gang) -> Iterator[Learnt]:
     kinds = frozenset(
         kind
         for kind, uids in gang.kinds.items()
-        if kind not in gang.plan.beside
+        if kind not in gang.plan.near_own
         and _is_near_its_like(gang.members[next(iter(uids))])
     )
     if kinds:

@@ -367,7 +367,7 @@ _UNPAUSED_PLANS = 3
 def _ticked(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     plan.refused = {place: end for place, end in plan.refused.items() if now_s < end}
-    plan.beside = {kind: end for kind, end in plan.beside.items() if now_s < end}
+    plan.near_own = {kind: end for kind, end in plan.near_own.items() if now_s < end}
     yield from _follow(gang, now_s, limits)
     if gang.settled_s and now_s >= gang.settled_s:
         gang.settled_s = 0.0
