@@ -180,6 +180,7 @@ async def main(settings: Settings) -> None:
         SettingsError: An address to serve, or its certificate, cannot be used.
             Or the settings give no usable address or credentials of an API server.
     """
+    gc_freeze.collect_less_often()  # until the first lists are complete, all is kept
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     wall = clocks.of_this_machine()

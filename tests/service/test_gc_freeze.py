@@ -10,6 +10,16 @@ class _Own:
     itself: "_Own"
 
 
+def test_young_objects_are_collected_less_often_without_a_freeze() -> None:
+    before = gc.get_threshold()
+    try:
+        gc_freeze.collect_less_often()
+        assert gc.get_threshold() == (gc_freeze.YOUNG_OBJECTS, *before[1:])
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_what_is_there_is_passed_by_and_the_rest_is_looked_at_seldom() -> None:
     before = gc.get_threshold()
     try:
