@@ -14,6 +14,7 @@ sum of an init container and the sidecars before it. What the pod requests as a 
 """
 
 from collections.abc import Collection, Iterable, KeysView, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from kube.objects import Container, Pod, Quantity
@@ -70,17 +71,20 @@ def pod_requests(pod: Pod) -> Resources:
 
     Amounts are rounded up to millicores and bytes.
     """
+    spec = pod.spec
     lasting = peak = NOTHING
-    for container in pod.spec.init_containers or ():
+    for container in spec.init_containers or ():
         amounts = _of_container(container)
         if container.restart_policy == "Always":
             lasting = lasting.plus(amounts)
         else:
             peak = peak.most(lasting.plus(amounts))
-    for container in pod.spec.containers or ():
+    for container in spec.containers or ():
         lasting = lasting.plus(_of_container(container))
-    total = _of_pod(pod, peak.most(lasting)).plus(_amounts(pod.spec.overhead or {}))
-    return total._replace(pods=1)
+    total = _of_pod(pod, peak.most(lasting) if spec.init_containers else lasting)
+    if spec.overhead:
+        total = total.plus(_amounts(spec.overhead))
+    return Resources(total.cpu, total.memory)
 
 
 def _of_pod(pod: Pod, of_containers: Resources) -> Resources:
@@ -210,13 +214,22 @@ def sum_resources(asks: Iterable[Resources]) -> Resources:
 def _of_container(container: Container) -> Resources:
     limits = container.resources.limits or {}
     requests = container.resources.requests or {}
-    return _amounts({**limits, **requests})
+    return _cpu_and_memory(
+        requests.get("cpu", limits.get("cpu", 0)),
+        requests.get("memory", limits.get("memory", 0)),
+    )
 
 
 def _amounts(text: Mapping[str, Quantity]) -> Resources:
     """Return CPU and memory, without pods, from a Kubernetes resource list."""
-    cpu, memory = _amount(text.get("cpu", 0)), _amount(text.get("memory", 0))
-    return Resources(min(cpu.milli, quantities.MOST), memory.rounded_up, 0)
+    return _cpu_and_memory(text.get("cpu", 0), text.get("memory", 0))
+
+
+# The pods of a cluster come from few templates.
+@lru_cache(maxsize=4096)
+def _cpu_and_memory(cpu: Quantity, memory: Quantity) -> Resources:
+    milli = _amount(cpu).milli
+    return Resources(min(milli, quantities.MOST), _amount(memory).rounded_up, 0)
 
 
 def _amount(quantity: Quantity) -> quantities.Quantity:
