@@ -192,6 +192,13 @@ class _Facts:
         return int(text) if text.isascii() and text.isdigit() else None
 
     @property
+    def is_marked(self) -> bool:
+        """Whether a row may match: the pod has a scheduling group, or a mark."""
+        return bool(self.group) or not (
+            _MARKS.isdisjoint(self.labels) and _MARKS.isdisjoint(self.annotations)
+        )
+
+    @property
     def owner(self) -> OwnerReference | None:
         owners = self.meta.owner_references or ()
         return next((owner for owner in owners if owner.controller), None)
@@ -203,8 +210,10 @@ class Row:
 
     #: kind of the job, for sentences and for its key
     kind: str
-    #: returns the job's name; "" if the row does not match
-    name: Callable[[_Facts], str]
+    #: labels or annotations; a pod of this row has one of them, or a scheduling group
+    marks: tuple[str, ...] = ()
+    #: returns the job's name; "" if the row does not match; None: the first of `marks`
+    name: Callable[[_Facts], str] | None = None
     #: labels or annotations that state the number of pods
     size: tuple[str, ...] = ()
     counts_all: bool = False
@@ -230,10 +239,6 @@ def _at(group_version: str, plural: str) -> Callable[[_Facts, str], str]:
         )
 
     return path
-
-
-def _first_text(*keys: str) -> Callable[[_Facts], str]:
-    return lambda facts: facts.text(*keys)
 
 
 def _operators_job(facts: _Facts, name: str) -> str:
@@ -301,13 +306,14 @@ def _indexed_job(facts: _Facts) -> str:
 ROWS: tuple[Row, ...] = (
     Row(
         kind="Job of pods",
-        name=_first_text(JOB),
+        marks=(JOB,),
         size=(JOB_SIZE,),
         numbers=(f"{_BATCH}/job-completion-index",),
         source="docs/jobs.md",
     ),
     Row(
         kind="Minimum",
+        marks=(MIN_AVAILABLE,),
         name=_minimum_of,
         size=(MIN_AVAILABLE,),
         is_least=True,
@@ -317,7 +323,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="Training job",
-        name=_first_text(f"{_KUBEFLOW}/job-name"),
+        marks=(f"{_KUBEFLOW}/job-name",),
         path=_operators_job,
         role=(f"{_KUBEFLOW}/replica-type", f"{_KUBEFLOW}/job-role"),
         numbers=(f"{_KUBEFLOW}/replica-index",),
@@ -326,7 +332,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="JobSet",
-        name=_first_text(f"{_JOBSET}/jobset-name"),
+        marks=(f"{_JOBSET}/jobset-name",),
         path=_at("jobset.x-k8s.io/v1alpha2", "jobsets"),
         role=(f"{_JOBSET}/replicatedjob-name",),
         numbers=(f"{_JOBSET}/job-index", f"{_BATCH}/job-completion-index"),
@@ -334,6 +340,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="LeaderWorkerSet",
+        marks=(f"{_LWS}/name",),
         name=_group_of_set,
         size=(f"{_LWS}/size",),
         counts_all=True,
@@ -345,7 +352,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="Volcano Job",
-        name=_first_text(f"{_VOLCANO}/job-name"),
+        marks=(f"{_VOLCANO}/job-name",),
         path=_at("batch.volcano.sh/v1alpha1", "jobs"),
         role=(f"{_VOLCANO}/task-spec",),
         numbers=(f"{_VOLCANO}/task-index",),
@@ -353,6 +360,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="RayCluster",
+        marks=(f"{_RAY}/cluster",),
         name=_ray_cluster,
         path=_at("ray.io/v1", "rayclusters"),
         role=(f"{_RAY}/group",),
@@ -370,9 +378,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="PodGroup",
-        name=_first_text(
-            "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"
-        ),
+        marks=("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"),
         counts_all=True,
         path=_at("scheduling.x-k8s.io/v1alpha1", "podgroups"),
         numbers=(f"{_BATCH}/job-completion-index",),
@@ -380,9 +386,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="PodGroup of Volcano",
-        name=_first_text(
-            "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
-        ),
+        marks=("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
         counts_all=True,
         path=_at("scheduling.volcano.sh/v1beta1", "podgroups"),
         role=(f"{_VOLCANO}/task-spec",),
@@ -391,6 +395,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="Pod group of Kueue",
+        marks=(_POD_GROUP,),
         name=_group_of_kueue,
         size=(_POD_GROUP_SIZE,),
         counts_all=True,
@@ -403,6 +408,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="Job",
+        marks=(f"{_BATCH}/job-completion-index",),
         name=_indexed_job,
         path=_at("batch/v1", "jobs"),
         numbers=(f"{_BATCH}/job-completion-index",),
@@ -411,14 +417,19 @@ ROWS: tuple[Row, ...] = (
 )
 
 
+_MARKS = frozenset(mark for row in ROWS for mark in row.marks)
+
+
 def membership(pod: Pod) -> Membership | None:
     """Return the job of a pod and the pod's rank; None if the pod is a job by itself.
 
     A pod that states a job size below 2 is a job by itself.
     """
     facts = _Facts(pod)
+    if not facts.is_marked:
+        return None  # most pods of a cluster return here
     for row in ROWS:
-        name = row.name(facts)
+        name = row.name(facts) if row.name else facts.text(*row.marks)
         if not name:
             continue
         size = facts.number(*row.size) if row.size else None
