@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState
 from extender.cache.overlay import ClusterView
-from extender.cache.requests import NOTHING
 from extender.cache.reservations import Claim, Owner, Reservation
 from extender.gang.gang import Gang
 from extender.planning import elastic
@@ -130,31 +129,32 @@ def _reservations(
         pod = unbound.get(place.pod)
         if pod is None:
             continue
-        node, leaf = place.node, None
+        node, shape, leaf = place.node, pod.shape, None
         if has_leaves:
             leaf = _leaf_mark(job, place, is_of_one_leaf=is_of_one_leaf)
-        follower = job.followers.get(pod.uid)
-        resource_state = _resource_state(job.cache, node, pod.shape.resource)
-        times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
+        time = times.get(node)
+        if time is None:
+            time = _resource_state(job.cache, node, shape.resource).next_time(now_ns)
+        times[node] = time + 1
         annotations = _annotations(job, pod, place, leaf, texts)
-        key = times[node], pod.shape, id(annotations)
+        key = time, shape, id(annotations)
         pod_claim = claims.get(key)
         if pod_claim is None:
-            pod_claim = claims[key] = Claim(times[node], pod.shape, annotations)
-        reservations.append(
-            Reservation(
-                kept_for=pod.uid if follower is None else follower.absent,
-                owner=Owner.PLAN,
-                node=node,
-                resource=pod.shape.resource,
-                chips=masks[place.chips],
-                until_s=until_s,
-                claim=pod_claim,
-                text=reasons[place.reason],
-                ask=NOTHING if follower is None else follower.ask,
-            )
+            pod_claim = claims[key] = Claim(time, shape, annotations)
+        made = Reservation(
+            pod.uid,
+            Owner.PLAN,
+            node,
+            shape.resource,
+            masks[place.chips],
+            until_s,
+            pod_claim,
+            reasons[place.reason],
         )
-        times[node] += 1
+        follower = job.followers.get(pod.uid) if job.followers else None
+        if follower is not None:
+            made = made._replace(kept_for=follower.absent, ask=follower.ask)
+        reservations.append(made)
     return tuple(reservations)
 
 
