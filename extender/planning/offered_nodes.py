@@ -106,11 +106,12 @@ class OfferedNodes:
             [
                 Sibling(
                     pod.name,
-                    members[pod.uid].demands,
-                    members[pod.uid].traits.labels,
+                    member.demands,
+                    member.traits.labels,
                     places[pod.name].node if pod.name in places else "",
                 )
                 for pod in pods
+                for member in [members[pod.uid]]
             ]
             + list(reserved),
             self.lists,

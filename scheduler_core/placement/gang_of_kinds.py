@@ -272,6 +272,7 @@ class _Board:
             ]
             for number, cohort in enumerate(siblings.cohorts)
         ]
+        self._has_spreads = any(self._levels)
         #: [cap] = its pods on its nodes
         self._capped = [0] * len(siblings.caps)
         for name, cohorts in siblings.bound.items():
@@ -386,13 +387,13 @@ class _Board:
 
     def _is_apart(self, number: int, name: str) -> bool:
         """Return whether no pod on a node, and no cap, keeps a cohort off it."""
-        here = self._here.get(name)
+        here, caps = self._here.get(name), self._siblings.caps
         apart = self._siblings.cohorts[number].apart
         if here is not None and any(here[other] for other in apart):
             return False
-        return not any(
+        return not caps or not any(
             capped >= cap.most and number in cap.counted and name in cap.nodes
-            for cap, capped in zip(self._siblings.caps, self._capped, strict=True)
+            for cap, capped in zip(caps, self._capped, strict=True)
         )
 
     def _is_even(self, number: int, name: str) -> bool:
@@ -400,6 +401,8 @@ class _Board:
 
         Unless the board is level, this includes demands of the pods that are there.
         """
+        if not self._has_spreads:
+            return True  # the common case: no step for each pod there
         spreads = self._siblings.cohorts[number].spreads
         for level, spread in zip(self._levels[number], spreads, strict=True):
             more = int(number in spread.counted)
@@ -453,7 +456,7 @@ class _Board:
         for at, cap in enumerate(self._siblings.caps):
             if number in cap.counted and name in cap.nodes:
                 self._capped[at] += by
-        for levels in self._levels:
+        for levels in self._levels if self._has_spreads else ():
             for level in levels:
                 level.add(name, number, by)
 

@@ -245,8 +245,8 @@ def group_siblings(
         siblings.
     """
     names = names or {}
-    lists = {names.get(kind) for kind in {pod.demands.kind for pod in pods}}
     demands = {pod.demands.kind: pod.demands for pod in pods}
+    lists = {names.get(kind) for kind in demands}
     concerned = any(one.concern_siblings for one in demands.values())
     refused = {learnt.refused.get(kind) or _NONE for kind in demands}
     is_learnt = bool(learnt.apart or learnt.caps or learnt.levels)
