@@ -164,7 +164,7 @@ class Reservations:
             ):
                 return Conflict(wanted, existing)
         own = self._kept_for.get(wanted.kept_for, ())
-        replaced = tuple(filter(wanted.replaces, own))
+        replaced = tuple(filter(wanted.replaces, own)) if own else ()
         for existing in replaced:
             self.end(existing)
         self._add(wanted)

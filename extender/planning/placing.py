@@ -128,7 +128,7 @@ def _place_in_core(
         return Rejection(job=text, reasons=())
     core_job = job_rules.Job(
         row=row,
-        pods=tuple(job_rules.Pod(name=pod.name, chips=pod.total) for pod in job.pods),
+        pods=tuple([job_rules.Pod(pod.name, pod.shape.total) for pod in job.pods]),
         sp_block=int(block) if block else None,
         superpod_size=job.topology.superpod_size,
         soft_superpods=labels.get(SUPERPOD_AFFINITY) == "soft",

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import compress
+from operator import itemgetter
 from typing import NamedTuple
 
 from scheduler_core.index.buckets import NEVER, NO_SUCH_NPU, Bucket
@@ -273,7 +274,7 @@ def rank_names(
         for name, bucket in zip(names, buckets, strict=True)
         if bucket is not None and (rank := bucket.rank(count)) != NEVER
     ]
-    keyed.sort(key=lambda item: item[:3])
+    keyed.sort(key=itemgetter(0, 1, 2))
     return [(row, rank, name) for _, rank, name, row in keyed]
 
 

@@ -70,9 +70,9 @@ def place_job(
         return Rejection(
             job="; ".join(problem.text for problem in problems), reasons=()
         )
+    present = places or {}
     members = [
-        Member(name=pod.name, chips=pod.chips, place=(places or {}).get(pod.name))
-        for pod in job.npu_pods
+        Member(pod.name, pod.chips, None, present.get(pod.name)) for pod in job.npu_pods
     ]
     if not members:
         return JobPlacement(pods=())
