@@ -107,7 +107,7 @@ class KubeJobs:
             )
             kind = size_source.kind
             return f"its {kind} cannot be read, which says how many pods the job has"
-        size = size_of(size_source.kind, workload, decode.RESOURCES)
+        size = size_of(size_source.kind, workload, decode.RESOURCES, size_source.stated)
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:

@@ -59,6 +59,8 @@ class SizeSource:
     kind: str
     #: versions of the API group that state the number, the best first; else in `path`
     versions: tuple[str, ...] = ()
+    #: number of all its pods as the pod states it; None if it states none
+    stated: int | None = None
 
 
 #: Sort key: leading role, role, and two numbers.
@@ -447,17 +449,17 @@ def membership(pod: Pod) -> Membership | None:
                 if path or size is not None
                 else describe_bad_size(row.size[0], facts.text(*row.size))
             ),
-            size_source=_size_source(row, path),
+            size_source=_size_source(row, path, size if row.counts_all else None),
             rank=facts.number(RANK_INDEX),
             order=_order(row, facts),
         )
     return None
 
 
-def _size_source(row: Row, path: str) -> SizeSource | None:
+def _size_source(row: Row, path: str, stated: int | None) -> SizeSource | None:
     if not path:
         return None
-    return SizeSource(path=path, kind=row.kind, versions=row.versions)
+    return SizeSource(path=path, kind=row.kind, versions=row.versions, stated=stated)
 
 
 def planned_membership(pod: Pod) -> Membership | None:

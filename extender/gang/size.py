@@ -22,18 +22,26 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 #: A decoded object of the API server.
 Object = Mapping[str, Any]
 
-#: Annotation of a LeaderWorkerSet whose groups each get a topology domain of their own.
+#: Annotations of a LeaderWorkerSet whose groups, or of a JobSet whose jobs, each get a
+#: topology domain of their own; and of a JobSet that has no webhook look for it.
 _EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+_JOBS_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_JOBS_BY_LABEL = "alpha.jobset.sigs.k8s.io/node-selector"
 #: Number of a controller's pods that must run together, for any controller.
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 #: Role of the head of a RayCluster.
 RAY_HEAD = "headgroup"
 
+
+#: Of one template, the pods that are listed by number at most. More do not fit one job.
+_LISTED = 10_000
 
 #: Number of a pod in its role, as in `membership.Membership.place`.
 Number = tuple[int, int]
@@ -61,7 +69,7 @@ class Size:
     roles: tuple[tuple[str, int], ...] = ()
     #: whether pods without NPUs are included
     counts_all: bool = False
-    #: pods that have succeeded and may be deleted, as the object counts them
+    #: pods that have succeeded, or failed for good, as the object counts them
     succeeded: int = 0
     #: pods of `count` that are made only when others are ready; all ask for NPUs
     followers: tuple[Followers, ...] = ()
@@ -104,7 +112,9 @@ def whole(count: int, *, counts_all: bool = False) -> Size:
     return Size(count=count, least=count, counts_all=counts_all)
 
 
-def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
+def size_of(
+    kind: str, job: object, resources: Iterable[str], stated: int | None = None
+) -> Size | None:
     """Return the numbers of pods of a job, as the job's API object states them.
 
     The result is None if the object has no pod template that asks for NPUs. PodGroups
@@ -115,11 +125,15 @@ def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
         kind: Kind of the job, as in `membership.ROWS`.
         resources: Resource names of NPUs. If the object has pod templates, only pods
             that ask for one of these resources are counted.
+        stated: Number of pods that a pod of the job states. It counts for a group of a
+            LeaderWorkerSet, which keeps it when the object is edited.
     """
     if kind in _LEAST:
         return Size(count=None, least=_LEAST[kind](job), counts_all=True)
     asked = frozenset(resources)
     read = _READERS.get(kind)
+    if read is _worker_set and stated is not None:
+        read = partial(_worker_set, stated=stated)
     parts = list(read(_inner(job))) if read is not None else []
     ours = [part for part in parts if _asks(part.template, asked)]
     if not ours:
@@ -169,7 +183,7 @@ def _split_stages(
     """Return {name of a stage: its parts}, the first stage first, named "".
 
     A part begins a stage if it is made when a part with NPUs has completed. A part that
-    is made when another is ready is of the same stage.
+    is made when another is ready, or one without NPUs has completed, is of its stage.
 
     Args:
         ours: Names of the parts that ask for NPUs.
@@ -177,7 +191,7 @@ def _split_stages(
     stage_of: dict[str, str] = {}
     stages: dict[str, list[_Part]] = {"": []}
     for part in parts:
-        before = {stage_of.get(name, "") for name in part.after}
+        before = {stage_of.get(name, "") for name in part.after | part.completed}
         stage = part.name if part.completed & set(ours) else max(before, default="")
         stage_of[part.name] = stage
         stages.setdefault(stage, []).append(part)
@@ -185,11 +199,26 @@ def _split_stages(
 
 
 def _succeeded(kind: str, job: object) -> int:
-    """Return how many pods of a Job have succeeded; 0 of other kinds.
+    """Return how many pods of a Job have succeeded or failed for good; 0 of others.
 
-    A Job never begins again, so they stay so. JobSets and others do.
+    A Job never begins again, so they stay so. JobSets and others do. The failed ones
+    are those whose index has used up its `backoffLimitPerIndex`.
     """
-    return _number(_inner(job, "status"), "succeeded", 0) if kind == "Job" else 0
+    if kind != "Job":
+        return 0
+    status = _inner(job, "status")
+    failed = _count_indexes(status.get("failedIndexes"))
+    return _number(status, "succeeded", 0) + failed
+
+
+def _count_indexes(text: object) -> int:
+    """Return how many indexes a text such as "1,3-5,7" lists; 0 if it is malformed."""
+    if not isinstance(text, str):
+        return 0
+    ends = [part.partition("-")[::2] for part in text.split(",")]
+    if not all(map(str.isdecimal, (end for pair in ends for end in pair if end))):
+        return 0
+    return sum(int(last or first) - int(first) + 1 for first, last in ends if first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +226,8 @@ class _Part:
     """A pod template of a job's object, and how many pods are made from it."""
 
     template: Object
-    #: numbers of the pods in their role
+    count: int
+    #: numbers of the first `_LISTED` of the pods in their role
     numbers: tuple[Number, ...]
     #: name of the part among those of the job
     name: str = ""
@@ -210,19 +240,17 @@ class _Part:
     #: names of the parts that must have completed before
     completed: frozenset[str] = frozenset()
 
-    @property
-    def count(self) -> int:
-        return len(self.numbers)
-
 
 def _names_of_later(parts: Sequence[_Part], ours: Collection[str]) -> set[str]:
     """Return the names of the parts that begin when one of the parts `ours` is ready.
 
-    A part begins also when parts are ready that themselves begin so.
+    A part begins also when parts are ready, or have completed, that themselves begin
+    so.
     """
     later: set[str] = set()
     for _ in parts:
-        later |= {part.name for part in parts if part.after & (later | set(ours))}
+        begun = later.union(ours)
+        later |= {p.name for p in parts if (p.after | p.completed) & begun}
     return later
 
 
@@ -250,12 +278,19 @@ def _training(spec: Object) -> Iterator[_Part]:
 
     The templates are in the field `pytorchReplicaSpecs`, `mpiReplicaSpecs`,
     `replicaSpecs` or similar, as {role: template and number of replicas}.
+
+    Source:
+        mpi-operator v2beta1 `LauncherCreationPolicy`: with `WaitForWorkersReady`, the
+        launcher is made when the workers are ready.
     """
+    waits = spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
     for key, roles in spec.items():
         if key.lower().endswith("replicaspecs") and isinstance(roles, Mapping):
             for name, role in roles.items():
                 count = _number(role, "replicas", 1)
-                yield _part(_inner(role, "template"), _count_up(count), name)
+                part = _part(_inner(role, "template"), count, name=name)
+                is_last = waits and part.role == "launcher"
+                yield replace(part, after=frozenset({"Worker"} if is_last else ()))
 
 
 def _jobset(job: Object) -> Iterator[_Part]:
@@ -264,7 +299,9 @@ def _jobset(job: Object) -> Iterator[_Part]:
     Source:
         jobset `reconcileReplicatedJobs`: with `InOrder`, or `dependsOn` with `Ready`,
         a replicated job is made when the pods of those before it are ready; `dependsOn`
-        with `Complete`, when they have succeeded.
+        with `Complete`, when they have succeeded. `podWebhook.ValidateCreate`: with
+        exclusive topology, pods are made when the first of their job has a node.
+        kubernetes v1.36 `manageJob`: no more pods than completions.
     """
     spec = _inner(job, "spec")
     is_in_order = _inner(spec, "startupPolicy").get("startupPolicyOrder") == "InOrder"
@@ -273,41 +310,56 @@ def _jobset(job: Object) -> Iterator[_Part]:
         name = str(replicated_job.get("name"))
         job_spec = _inner(replicated_job, "template", "spec")
         pods = _number(job_spec, "parallelism", 1)
-        numbers = tuple(
-            (job, pod)
-            for job in range(_number(replicated_job, "replicas", 1))
-            for pod in range(pods)
-        )
+        pods = min(pods, _number(job_spec, "completions", pods))
         needed = {
             str(other.get("name")): other.get("status") == "Complete"
             for other in _items(replicated_job, "dependsOn")
         }
         after = frozenset(other for other, completes in needed.items() if not completes)
-        part = _part(_inner(job_spec, "template"), numbers, name)
+        replicas = _number(replicated_job, "replicas", 1)
+        template = _inner(job_spec, "template")
+        is_exclusive = _is_exclusive(job, replicated_job)
+        first = range(min(pods, 1) if is_exclusive else pods)
         yield replace(
-            part,
+            _part(template, replicas, first, name),
             after=after | (before if is_in_order else set()),
             completed=frozenset(needed) - after,
         )
+        others = range(len(first), pods)
+        if others:
+            rest = _part(template, replicas, others, name)
+            yield replace(rest, name=f"{name}/others", after=frozenset({name}))
         before.add(name)
 
 
-def _worker_set(job: Object) -> Iterator[_Part]:
+def _is_exclusive(job: object, replicated_job: Object) -> bool:
+    """Whether a webhook lets only the first pod of each job begin without a node."""
+    levels = _inner(job), _inner(replicated_job, "template")
+    notes = [_inner(level, "metadata", "annotations") for level in levels]
+    own = [texts for texts in notes if _JOBS_EXCLUSIVE in texts]
+    return bool(own) and not any(_JOBS_BY_LABEL in texts for texts in own)
+
+
+def _worker_set(job: Object, stated: int | None = None) -> Iterator[_Part]:
     """Yield leader and workers of one group of a LeaderWorkerSet.
+
+    Args:
+        stated: Number of pods of the group; None is that in the object.
 
     Source:
         lws `PodReconciler.Reconcile`: the workers are made when the leader is ready
-        (`LeaderReady`), or has a node (exclusive topology).
+        (`LeaderReady`), or has a node (exclusive topology), by the revision of the
+        leader: an edited size counts for groups that were updated since.
     """
     spec = _inner(job, "spec")
     group = _inner(spec, "leaderWorkerTemplate")
     worker = _inner(group, "workerTemplate")
     notes = _inner(job, "metadata", "annotations")
     waits = spec.get("startupPolicy") == "LeaderReady" or _EXCLUSIVE in notes
-    numbers = _count_up(_number(group, "size", 1))
-    leader = _part(_inner(group, "leaderTemplate") or worker, numbers[:1])
+    size = _number(group, "size", 1) if stated is None else stated
+    leader = _part(_inner(group, "leaderTemplate") or worker, min(size, 1))
     yield replace(leader, name="leader")
-    workers = _part(worker, numbers[1:])
+    workers = _part(worker, max(size - 1, 0), first=1)
     after = frozenset({"leader"} if waits else ())
     yield replace(workers, name="workers", after=after)
 
@@ -328,7 +380,7 @@ def _volcano(job: Object) -> Iterator[_Part]:
         least = _number(task, "minAvailable", default)
         names = _inner(task, "dependsOn").get("name")
         after = frozenset(map(str, names)) if isinstance(names, list) else frozenset()
-        part = _part(_inner(task, "template"), _count_up(count), task.get("name"))
+        part = _part(_inner(task, "template"), count, name=task.get("name"))
         yield replace(part, least=min(least, count), after=after)
 
 
@@ -342,7 +394,7 @@ def _ray(job: Object) -> Iterator[_Part]:
         kuberay v1.7 `GetWorkerGroupDesiredReplicas`; `calculatePodGroupParams`.
     """
     spec = _inner(job, "spec")
-    yield _part(_inner(spec, "headGroupSpec", "template"), _count_up(1), RAY_HEAD)
+    yield _part(_inner(spec, "headGroupSpec", "template"), 1, name=RAY_HEAD)
     is_scaled = spec.get("enableInTreeAutoscaling") is True
     for group in _items(spec, "workerGroupSpecs"):
         least = _number(group, "minReplicas", 0)
@@ -351,10 +403,8 @@ def _ray(job: Object) -> Iterator[_Part]:
         hosts = _number(group, "numOfHosts", 1)
         if group.get("suspend") is True:
             replicas = 0
-        numbers = tuple(
-            (replica, host) for replica in range(replicas) for host in range(hosts)
-        )
-        part = _part(_inner(group, "template"), numbers, group.get("groupName"))
+        template, name = _inner(group, "template"), group.get("groupName")
+        part = _part(template, replicas, range(hosts), name)
         needed = min(least, replicas) if is_scaled else replicas
         yield replace(part, least=needed * hosts)
 
@@ -371,7 +421,7 @@ def _job(job: Object) -> Iterator[_Part]:
         spec.get("completionMode") == "Indexed"
         and _number(spec, "completions", 0) == pods
     )
-    yield _part(_inner(spec, "template"), _count_up(pods if is_one else 1))
+    yield _part(_inner(spec, "template"), pods if is_one else 1)
 
 
 def _set(job: Object) -> Iterator[_Part]:
@@ -384,27 +434,41 @@ def _set(job: Object) -> Iterator[_Part]:
     spec = _inner(job, "spec")
     template = _inner(spec, "template")
     first = _number(_inner(spec, "ordinals"), "start", 0)
-    numbers = _count_up(_number(spec, "replicas", 1), first)
+    count = _number(spec, "replicas", 1)
     waits = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
-    yield replace(_part(template, numbers[:1]), name="first")
+    yield replace(_part(template, min(count, 1), first=first), name="first")
     after = frozenset({"first"} if waits else ())
-    yield replace(_part(template, numbers[1:]), name="others", after=after)
+    others = _part(template, max(count - 1, 0), first=first + 1)
+    yield replace(others, name="others", after=after)
 
 
-def _part(template: Object, numbers: tuple[Number, ...], name: object = "") -> _Part:
-    """Return a part of a job that needs all its pods."""
-    text = str(name)
+def _part(
+    template: Object,
+    rows: int,
+    columns: range = range(1),
+    name: object = "",
+    *,
+    first: int = 0,
+) -> _Part:
+    """Return a part of a job that needs all its pods.
+
+    Args:
+        rows: How many first numbers its pods have.
+        columns: Second numbers; there is a pod of each for each first number.
+        first: The least of the first numbers.
+    """
+    text, count = str(name), rows * len(columns)
+    numbers = (
+        (row, column) for row in range(first, first + rows) for column in columns
+    )
     return _Part(
         template=template,
-        numbers=numbers,
+        count=count,
+        numbers=tuple(islice(numbers, _LISTED)),
         name=text,
         role=text.lower(),
-        least=len(numbers),
+        least=count,
     )
-
-
-def _count_up(count: int, first: int = 0) -> tuple[Number, ...]:
-    return tuple((number, 0) for number in range(first, first + count))
 
 
 def _native(job: object) -> int:
@@ -488,4 +552,4 @@ def _items(value: Object, key: str) -> list[Object]:
 
 def _number(value: object, key: str, default: int) -> int:
     text = value.get(key) if isinstance(value, Mapping) else None
-    return text if isinstance(text, int) and text >= 0 else default
+    return text if isinstance(text, int) and 0 <= text < 1 << 31 else default

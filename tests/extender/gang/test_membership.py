@@ -180,6 +180,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 path="/apis/leaderworkerset.x-k8s.io/v1/namespaces/ml/"
                 "leaderworkersets/serve",
                 kind="LeaderWorkerSet",
+                stated=4,
             ),
             order=(LAST, "", 2, 0),
         ),

@@ -22,6 +22,16 @@ def group(**spec: Any) -> dict[str, Any]:
     return {"spec": spec}
 
 
+def indexed(completions: int, parallelism: int) -> dict[str, Any]:
+    """A Job with indexes."""
+    return group(
+        completionMode="Indexed",
+        completions=completions,
+        parallelism=parallelism,
+        template=template(8),
+    )
+
+
 def ray(*groups: dict[str, Any], head: int = 0, **spec: Any) -> dict[str, Any]:
     """A RayCluster whose head asks for so many chips, and each worker for eight."""
     workers = [
@@ -45,6 +55,10 @@ def followers(
     return Followers(role=role, numbers=numbers, template=template(8) | dict(of))
 
 
+#: Annotations of a JobSet whose jobs each get a topology domain of their own.
+EXCLUSIVE = {
+    "metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}}
+}
 SCALED = {"enableInTreeAutoscaling": True}
 
 CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
@@ -297,33 +311,61 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
     ),
     "an indexed Job whose pods all run at once": (
         "Job",
-        group(
-            completionMode="Indexed",
-            completions=4,
-            parallelism=4,
-            template=template(8),
-        ),
+        indexed(4, 4),
         whole(4),
     ),
     "a Job that counts pods that succeeded": (
         "Job",
-        group(
-            completionMode="Indexed",
-            completions=4,
-            parallelism=4,
-            template=template(8),
-        )
-        | {"status": {"succeeded": 3}},
+        indexed(4, 4) | {"status": {"succeeded": 3}},
         replace(whole(4), succeeded=3),
+    ),
+    "a Job with indexes that have failed for good": (
+        "Job",
+        indexed(8, 8) | {"status": {"succeeded": 1, "failedIndexes": "0,2-4"}},
+        replace(whole(8), succeeded=5),
+    ),
+    "a Job with indexes that nobody can read": (
+        "Job",
+        indexed(2, 2) | {"status": {"failedIndexes": "0-x"}},
+        whole(2),
+    ),
+    "a JobSet whose jobs complete with fewer pods than may run": (
+        "JobSet",
+        group(
+            replicatedJobs=[
+                {
+                    "name": "w",
+                    "replicas": 2,
+                    "template": {
+                        "spec": {
+                            "completions": 3,
+                            "parallelism": 4,
+                            "template": template(8),
+                        }
+                    },
+                }
+            ]
+        ),
+        whole(6),
+    ),
+    "a JobSet of more pods than any cluster has": (
+        "JobSet",
+        group(
+            replicatedJobs=[
+                {
+                    "name": "w",
+                    "replicas": 40_000,
+                    "template": {
+                        "spec": {"parallelism": 50_000, "template": template(8)}
+                    },
+                }
+            ]
+        ),
+        whole(2_000_000_000),
     ),
     "an indexed Job that works through a list": (
         "Job",
-        group(
-            completionMode="Indexed",
-            completions=100,
-            parallelism=4,
-            template=template(8),
-        ),
+        indexed(100, 4),
         whole(1),
     ),
     "a StatefulSet whose pods come together": (
@@ -386,7 +428,64 @@ def test_what_begins_when_others_have_completed_is_a_stage() -> None:
     assert size == replace(whole(2), stages=(stage,))
 
 
+def test_what_begins_after_one_without_npus_of_a_stage_is_of_that_stage() -> None:
+    """A trains, then B without NPUs converts, then C serves."""
+    found = a_jobset(("a", 8, ""), ("b", 0, ""), ("c", 8, ""))
+    for number, before in ((1, "a"), (2, "b")):
+        found["spec"]["replicatedJobs"][number]["dependsOn"] = [
+            {"name": before, "status": "Complete"}
+        ]
+
+    size = size_of("JobSet", found, OURS)
+
+    stage = Stage(name="b", roles=frozenset("bc"), size=whole(1))
+    assert size == replace(whole(1), stages=(stage,))
+
+
+def test_the_first_pods_of_a_jobset_with_exclusive_topology_come_first() -> None:
+    found = a_jobset(("a", 8, "")) | EXCLUSIVE
+    job = found["spec"]["replicatedJobs"][0]
+    job["replicas"], job["template"]["spec"]["parallelism"] = 2, 3
+
+    size = size_of("JobSet", found, OURS)
+
+    later = followers((0, 1), (0, 2), (1, 1), (1, 2), role="a")
+    assert size == replace(whole(6), followers=(later,))
+
+
+def test_pods_with_exclusive_topology_by_labels_of_nodes_come_together() -> None:
+    found = a_jobset(("a", 8, ""))
+    job = found["spec"]["replicatedJobs"][0]["template"]
+    job["spec"]["parallelism"] = 3
+    job["metadata"] = {
+        "annotations": {
+            **EXCLUSIVE["metadata"]["annotations"],
+            "alpha.jobset.sigs.k8s.io/node-selector": "true",
+        }
+    }
+
+    assert size_of("JobSet", found, OURS) == whole(3)
+
+
+def test_pods_of_a_group_count_if_its_object_was_edited_since() -> None:
+    found = group(
+        startupPolicy="LeaderReady",
+        leaderWorkerTemplate={"size": 8, "workerTemplate": template(8)},
+    )
+
+    size = size_of("LeaderWorkerSet", found, OURS, 3)
+
+    assert size == replace(whole(3), followers=(followers((1, 0), (2, 0)),))
+
+
 IN_ORDER = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
+
+
+def completing(found: dict[str, Any]) -> dict[str, Any]:
+    """A JobSet whose last job begins when that before it has completed."""
+    found["spec"]["replicatedJobs"][-1]["dependsOn"][0]["status"] = "Complete"
+    return found
+
 
 #: {case: (kind, object, roles of the followers)}
 FOLLOWED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
@@ -409,6 +508,32 @@ FOLLOWED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "JobSet",
         a_jobset(("a", 8, ""), ("driver", 0, "a"), ("c", 8, "driver")),
         ["c"],
+    ),
+    "a job that depends on the end of one without NPUs that depends on one": (
+        "JobSet",
+        completing(a_jobset(("a", 8, ""), ("check", 0, "a"), ("c", 8, "check"))),
+        ["c"],
+    ),
+    "a launcher that waits for its workers": (
+        "Training job",
+        group(
+            launcherCreationPolicy="WaitForWorkersReady",
+            mpiReplicaSpecs={
+                "Launcher": {"template": template(8)},
+                "Worker": {"replicas": 2, "template": template(8)},
+            },
+        ),
+        ["launcher"],
+    ),
+    "a launcher that does not": (
+        "Training job",
+        group(
+            mpiReplicaSpecs={
+                "Launcher": {"template": template(8)},
+                "Worker": {"replicas": 2, "template": template(8)},
+            },
+        ),
+        [],
     ),
     "jobs that all begin at once": ("JobSet", a_jobset(("a", 8, ""), ("b", 8, "")), []),
     "tasks that depend on one": (

@@ -101,7 +101,8 @@ async def job_world(
         place = membership(pods[0])
         assert place is not None
         assert place.size_source is not None
-        size = size_of(place.size_source.kind, found, decode.RESOURCES)
+        source = place.size_source
+        size = size_of(source.kind, found, decode.RESOURCES, source.stated)
         assert size is not None
         w.calls.sizes[place.size_source.path] = size
         add(w, *pods)
@@ -238,6 +239,40 @@ async def test_what_begins_when_another_has_completed_is_a_job_of_its_own(
         w.learn(*gone("a0", "a1", "b0", "b1"))
         assert w.cache.gangs == {}
         assert len(w.cache._state.gangs.stages) == 0
+
+
+async def test_the_first_pod_of_a_jobset_with_exclusive_topology_starts() -> None:
+    """Its controller makes the others once that one has a node."""
+    found = a_jobset("a")
+    found["metadata"] = {
+        "annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+    }
+    async with job_world(found, of_jobset("a", 0)) as w:
+        assert await bind(w, "a0") == ["n1"]
+        assert free(w.cache, "n2") == ()
+        add(w, of_jobset("a", 1))
+        assert await bind(w, "a1") == ["n2"]
+
+
+async def test_a_stage_after_one_without_npus_of_a_stage_is_no_part_of_the_first() -> (
+    None
+):
+    """The first would wait for pods that are made once it has completed."""
+    found = a_jobset("b", "check", "a")
+    jobs = found["spec"]["replicatedJobs"]
+    jobs[1]["template"]["spec"]["template"] = template(0)
+    jobs[1]["dependsOn"] = [{"name": "b", "status": "Complete"}]
+    jobs[2]["dependsOn"] = [{"name": "check", "status": "Complete"}]
+    async with job_world(found, of_jobset("b", 0), of_jobset("b", 1)) as w:
+        assert await bind(w, "b0", "b1") == ["n1", "n2"]
+
+
+async def test_a_group_made_again_as_before_its_object_was_edited_starts() -> None:
+    """Groups above the partition of a rolling update keep the size that they had."""
+    found = a_worker_set()
+    found["spec"]["leaderWorkerTemplate"]["size"] = 4
+    async with job_world(found, *map(of_group, range(3))) as w:
+        assert await bind(w, "w0", "w1", "w2") == ["n1", "n2", "n3"]
 
 
 async def test_a_stage_after_one_without_npus_is_the_job() -> None:
