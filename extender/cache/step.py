@@ -190,7 +190,7 @@ def _move_to_stage(state: State, uid: str, now_s: float, draft: _Draft) -> None:
     gang = state.gangs.jobs[state.gangs.job_of[uid]]
     member = _restage(state, gang.members[uid])
     bound, succeeded = uid in gang.bound, uid in gang.succeeded
-    ending, node = uid in gang.ending, gang.nodes.get(uid, "")
+    ending, node = uid in gang.ending - gang.outdated, gang.nodes.get(uid, "")
     _leave(state, uid, now_s, draft)
     state.gangs.put(
         uid,

@@ -140,8 +140,9 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
     if gang is not None:
         bound = bool(pod.node) or pod.terminal
         yield "bound in its job", bound, pod.uid in gang.bound
-        yield "ending in its job", pod.deleting, pod.uid in gang.ending
-        is_absent = pod.deleting or (member is not None and member.is_gated)
+        is_ending = pod.deleting or pod.uid in gang.outdated
+        yield "ending in its job", is_ending, pod.uid in gang.ending
+        is_absent = is_ending or (member is not None and member.is_gated)
         yield "absent from its job", is_absent, pod.uid in gang.absent
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if resource_state is not None:

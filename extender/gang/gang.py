@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 
 from extender.gang import needed_members
 from extender.gang.job_plan import JobPlan, Phase
@@ -30,8 +31,14 @@ class Gang:
     succeeded: set[str] = field(default_factory=set)
     #: {name: role and number} of members that succeeded and were deleted since
     collected: dict[str, tuple[str, Number]] = field(default_factory=dict)
-    #: members that are being deleted
+    #: members that are being deleted, or are of an earlier job of this name
     ending: set[str] = field(default_factory=set)
+    #: those of `ending` that are not being deleted yet
+    outdated: set[str] = field(default_factory=set)
+    #: which of the jobs of this name its members are of; "" if that is not known
+    generation: str = ""
+    #: creation time of the first pod of that generation which was seen
+    generation_created: str = ""
     #: members that no plan has: being deleted, or behind a scheduling gate
     absent: set[str] = field(default_factory=set)
     #: UIDs of its pods without NPUs
@@ -144,6 +151,51 @@ class Gang:
             self.collected = {
                 name: other for name, other in self.collected.items() if other != place
             }
+
+    def see(self, uid: str, member: Member) -> None:
+        """Let the job begin again if a pod is of another job of its name.
+
+        That is so if no pod is left that stays. What was read of the earlier job is
+        forgotten then.
+        """
+        generation = member.membership.generation
+        before = self.members.get(uid)
+        if before is not None and before.membership.generation == generation:
+            return
+        is_newer = member.created >= self.generation_created
+        if is_newer and generation not in {"", self.generation}:
+            self._begin_generation(member)
+        had_pods = bool(self.members or self.others)
+        if had_pods and len(self.ending) == len(self.members):
+            self.collected.clear()
+            if self.size_source is not None:
+                self.size, self.problem, self.size_source = None, "", None
+
+    def is_outdated(self, member: Member) -> bool:
+        """Whether a member is known to be of an earlier job of this name."""
+        return member.membership.generation not in {"", self.generation}
+
+    def keep_outdated(self) -> None:
+        """If no other members stay, let the newest of the outdated ones be the job."""
+        if self.outdated and len(self.ending) == len(self.members):
+            outdated = [self.members[uid] for uid in self.outdated]
+            self._begin_generation(max(outdated, key=attrgetter("created")))
+
+    def _begin_generation(self, member: Member) -> None:
+        """Let this member and those of its generation be the job, and no others."""
+        self.generation = member.membership.generation
+        self.generation_created = member.created
+        for uid in self.outdated:
+            self.ending.discard(uid)
+            if not self.members[uid].is_gated:
+                self.absent.discard(uid)
+        self.outdated = {
+            uid
+            for uid, other in self.members.items()
+            if uid not in self.ending and self.is_outdated(other)
+        }
+        self.ending |= self.outdated
+        self.absent |= self.outdated
 
     def is_growing(self, now_s: float) -> bool:
         """Whether the plan of an elastic job waits, because more pods may come.

@@ -58,6 +58,9 @@ class Gangs:
             node: Name of its node; "" if it has none.
         """
         gang = self._gang(uid, member.membership.job)
+        gang.see(uid, member)
+        is_outdated = gang.is_outdated(member) and not ending
+        ending = ending or is_outdated
         _drop_kind(gang, uid)
         gang.kinds.setdefault(member.demands.kind, set()).add(uid)
         if node and not succeeded:
@@ -80,6 +83,7 @@ class Gangs:
         (gang.bound.add if bound else gang.bound.discard)(uid)
         (gang.succeeded.add if succeeded else gang.succeeded.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
+        (gang.outdated.add if is_outdated else gang.outdated.discard)(uid)
         (gang.absent.add if is_absent else gang.absent.discard)(uid)
         return is_news
 
@@ -121,11 +125,13 @@ class Gangs:
             gang.bound,
             gang.succeeded,
             gang.ending,
+            gang.outdated,
             gang.absent,
             gang.others,
         ):
             uids.discard(uid)
         gang.plan.open_binds.discard(uid)
+        gang.keep_outdated()
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
             if self.stages:

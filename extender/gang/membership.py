@@ -92,6 +92,8 @@ class Membership:
     rank: int | None = None
     #: sort key among pods without a rank
     order: Order = (0, "", 0, 0)
+    #: which of the jobs with this name, one after the other; "" if that is not known
+    generation: str = ""
 
     @property
     def role(self) -> str:
@@ -130,6 +132,8 @@ class Member:
     priority: int = 0
     #: kind of the pod's controller; "" if it has none
     owner_kind: str = ""
+    #: creationTimestamp of the pod
+    created: str = ""
     #: whether a scheduling gate keeps schedulers from looking at the pod
     is_gated: bool = False
     #: whether the scheduler may ask about its PodGroup as a whole, until it is refused
@@ -158,6 +162,7 @@ def member_of(pod: Pod, place: Membership) -> Member:
         ),
         priority=pod.spec.priority or 0,
         owner_kind=owner.kind if owner else "",
+        created=pod.metadata.creation_timestamp or "",
         is_gated=bool(pod.spec.scheduling_gates),
         is_in_group=pod.spec.scheduling_group is not None,
         demands=read_demands(pod),
@@ -230,6 +235,8 @@ class Row:
     #: labels or annotations with the pod's role, and with its indexes in order
     role: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    #: returns what differs between jobs of one name; "" if nothing tells them apart
+    generation: Callable[[_Facts], str] = lambda _facts: ""
     #: definition of these marks
     source: str
 
@@ -254,6 +261,26 @@ def _operators_job(facts: _Facts, name: str) -> str:
     if owner is None or not owner.api_version.startswith(_OPERATORS):
         return _at("kubeflow.org/v2beta1", "mpijobs")(facts, name)
     return _at(owner.api_version, f"{owner.kind.lower()}s")(facts, name)
+
+
+def _uid_of_owner(facts: _Facts) -> str:
+    return facts.owner.uid if facts.owner else ""
+
+
+def _uid_of_training_job(facts: _Facts) -> str:
+    """Return the UID of a pod's training job; "" of a launcher, which a Job owns."""
+    owner = facts.owner
+    is_own = owner is not None and owner.api_version.startswith(_OPERATORS)
+    return _uid_of_owner(facts) if is_own else ""
+
+
+def _attempt_of_jobset(facts: _Facts) -> str:
+    """Return the JobSet of a pod and how often that has begun again.
+
+    The jobs of a JobSet begin again one by one, beside those that did not end yet.
+    """
+    attempt = facts.text(f"{_JOBSET}/restart-attempt")
+    return f"{facts.text(f'{_JOBSET}/jobset-uid')}/{attempt}" if attempt else ""
 
 
 def _minimum_of(facts: _Facts) -> str:
@@ -321,6 +348,7 @@ ROWS: tuple[Row, ...] = (
         is_least=True,
         path=_set_of,
         numbers=("apps.kubernetes.io/pod-index",),
+        generation=_uid_of_owner,
         source="MindCluster ascend-for-volcano, schedule_minAvailable",
     ),
     Row(
@@ -329,6 +357,7 @@ ROWS: tuple[Row, ...] = (
         path=_operators_job,
         role=(f"{_KUBEFLOW}/replica-type", f"{_KUBEFLOW}/job-role"),
         numbers=(f"{_KUBEFLOW}/replica-index",),
+        generation=_uid_of_training_job,
         source="kubeflow/training-operator pkg/apis/kubeflow.org/v1/common_types.go; "
         "kubeflow/mpi-operator; MindCluster ascend-operator",
     ),
@@ -338,6 +367,7 @@ ROWS: tuple[Row, ...] = (
         path=_at("jobset.x-k8s.io/v1alpha2", "jobsets"),
         role=(f"{_JOBSET}/replicatedjob-name",),
         numbers=(f"{_JOBSET}/job-index", f"{_BATCH}/job-completion-index"),
+        generation=_attempt_of_jobset,
         source="kubernetes-sigs/jobset api/jobset/v1alpha2/jobset_types.go",
     ),
     Row(
@@ -358,6 +388,7 @@ ROWS: tuple[Row, ...] = (
         path=_at("batch.volcano.sh/v1alpha1", "jobs"),
         role=(f"{_VOLCANO}/task-spec",),
         numbers=(f"{_VOLCANO}/task-index",),
+        generation=_uid_of_owner,
         source="volcano-sh/apis pkg/apis/batch/v1alpha1/labels.go",
     ),
     Row(
@@ -367,6 +398,7 @@ ROWS: tuple[Row, ...] = (
         path=_at("ray.io/v1", "rayclusters"),
         role=(f"{_RAY}/group",),
         numbers=(f"{_RAY}/worker-group-replica-index", f"{_RAY}/replica-host-index"),
+        generation=_uid_of_owner,
         source="ray-project/kuberay v1.7 ray-operator/controllers/ray/common/pod.go",
     ),
     Row(
@@ -414,6 +446,7 @@ ROWS: tuple[Row, ...] = (
         name=_indexed_job,
         path=_at("batch/v1", "jobs"),
         numbers=(f"{_BATCH}/job-completion-index",),
+        generation=_uid_of_owner,
         source="kubernetes/api v0.36 batch/v1 JobCompletionIndexAnnotation",
     ),
 )
@@ -452,6 +485,7 @@ def membership(pod: Pod) -> Membership | None:
             size_source=_size_source(row, path, size if row.counts_all else None),
             rank=facts.number(RANK_INDEX),
             order=_order(row, facts),
+            generation=row.generation(facts),
         )
     return None
 

@@ -164,6 +164,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="JobSet",
             ),
             order=(LAST, "workers", 1, 2),
+            generation="/0",
         ),
     ),
     "LeaderWorkerSet": (

@@ -13,7 +13,7 @@ from extender.cache import decode, events
 from extender.cache.requests import Resources
 from extender.cache.verify import find_drift
 from extender.gang.membership import membership
-from extender.gang.size import size_of
+from extender.gang.size import size_of, whole
 from extender.planning.plan_input import TopologySnapshot
 from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import snapshot
@@ -239,6 +239,80 @@ async def test_what_begins_when_another_has_completed_is_a_job_of_its_own(
         w.learn(*gone("a0", "a1", "b0", "b1"))
         assert w.cache.gangs == {}
         assert len(w.cache._state.gangs.stages) == 0
+
+
+def of_attempt(number: int, attempt: int) -> Pod:
+    """A pod of a JobSet that has begun again so many times."""
+    pod = of_jobset("b", number)
+    labels = dict(pod.metadata.labels or {}) | {
+        f"{JOBSET}/restart-attempt": f"{attempt}"
+    }
+    name = f"b{number}.{attempt}"
+    created = f"2026-11-01T00:0{attempt}:00Z"
+    return made(name, labels=labels, creationTimestamp=created)
+
+
+async def test_pods_of_an_earlier_attempt_let_no_pod_through() -> None:
+    """A JobSet makes each job anew as soon as its own pods have gone."""
+    before = [of_attempt(0, 0), of_attempt(1, 0)]
+    async with job_world(a_jobset("b"), *before, nodes=NODES[:2]) as w:
+        await bind(w, "b0.0", "b1.0")
+        w.learn(*gone("b0.0"))
+        add(w, of_attempt(0, 1))
+        await w.tick()
+
+        assert w.why("b0.1") == ("waits for 1 of the 2 pods of its job",)
+
+        w.learn(*map(decode.pod_change, [on_node(before[1], "n2")]))
+        assert find_drift(w.cache, decode.pod_change(on_node(before[1], "n2"))) == ""
+        assert w.why("b0.1") == ("waits for 1 of the 2 pods of its job",)
+        w.learn(*gone("b1.0"))
+        add(w, of_attempt(1, 1))
+        assert sorted(await bind(w, "b0.1", "b1.1")) == ["n1", "n2"]
+
+
+async def test_an_earlier_attempt_that_stays_alone_is_the_job() -> None:
+    async with job_world(a_jobset("b"), of_attempt(0, 0), of_attempt(0, 1)) as w:
+        w.learn(*gone("b0.1"))
+        add(w, of_attempt(1, 0))
+
+        assert sorted(await bind(w, "b0.0", "b1.0")) == ["n1", "n2"]
+
+
+async def test_an_earlier_attempt_that_is_listed_later_is_not_the_job() -> None:
+    pods = [of_attempt(1, 1), of_attempt(0, 0), of_attempt(0, 1)]
+    async with job_world(a_jobset("b"), *pods) as w:
+        assert sorted(await bind(w, "b1.1", "b0.1")) == ["n1", "n2"]
+
+
+async def test_pods_that_another_object_adopts_stay_the_job() -> None:
+    before = [of_attempt(number, 0) for number in range(2)]
+    async with job_world(a_jobset("b"), *before) as w:
+        nodes = await bind(w, "b0.0", "b1.0")
+        for pod, node in zip(before, nodes, strict=True):
+            labels = {**(pod.metadata.labels or {}), f"{JOBSET}/jobset-uid": "new"}
+            meta = msgspec.structs.replace(pod.metadata, labels=labels)
+            adopted = msgspec.structs.replace(pod, metadata=meta)
+            w.learn(decode.pod_change(on_node(adopted, node)))
+            assert find_drift(w.cache, decode.pod_change(on_node(adopted, node))) == ""
+
+        assert only_gang(w.cache).ending == set()
+
+
+async def test_a_size_is_read_anew_for_another_job_of_the_same_name() -> None:
+    async with job_world(a_jobset("b"), of_attempt(0, 0), of_attempt(1, 0)) as w:
+        await bind(w, "b0.0", "b1.0")
+        (path,) = w.calls.sizes
+        w.calls.sizes[path] = whole(3)
+        add(w, of_attempt(0, 1), of_attempt(1, 1))
+        await w.tick()
+
+        assert w.why("b0.1") == ("waits for 1 of the 3 pods of its job",)
+
+
+def on_node(pod: Pod, name: str) -> Pod:
+    spec = msgspec.structs.replace(pod.spec, node_name=name)
+    return msgspec.structs.replace(pod, spec=spec)
 
 
 async def test_the_first_pod_of_a_jobset_with_exclusive_topology_starts() -> None:
