@@ -55,10 +55,17 @@ class JobCalls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request_size(self, gang: Gang) -> None:
-        """Start to read the size of a job, unless that is under way already."""
+        """Start to read the size of a job, unless that is under way already.
+
+        A read that has failed is left to `tick`: each filter call may ask for it.
+        """
+        if not gang.problem:
+            self._read_size(gang)
+
+    def _read_size(self, gang: Gang) -> None:
         if gang.size_source is not None and gang.job not in self._size_reads:
             self._size_reads.add(gang.job)
-            self._start(self._learn_size(gang.job, gang.size_source))
+            self._start(self._learn_size(gang, gang.size_source))
 
     def tick(self, now_s: float) -> None:
         """Start to read the sizes that may have been edited; called each second.
@@ -80,7 +87,7 @@ class JobCalls:
         due.sort(key=lambda gang: (self._again_s.get(gang.job, 0.0), gang.job))
         for gang in due[:_READS_PER_TICK]:
             self._again_s[gang.job] = now_s + READ_EACH_S
-            self.request_size(gang)
+            self._read_size(gang)
 
     def carry_out(self, effect: events.Effect) -> None:
         """Emit events on members of a job, evict them, or read the size of a job.
@@ -112,14 +119,17 @@ class JobCalls:
     def _pods(self, uids: tuple[str, ...]) -> list[NpuPod]:
         return [pod for pod in map(self._cache.pods.get, uids) if pod is not None]
 
-    async def _learn_size(self, job: str, source: SizeSource) -> None:
+    async def _learn_size(self, gang_before: Gang, source: SizeSource) -> None:
+        job, generation = gang_before.job, gang_before.generation
         try:
             outcome = await self._api.size(source)
         finally:
             self._size_reads.discard(job)
         size, problem = (outcome, "") if isinstance(outcome, Size) else (None, outcome)
         gang = self._cache.gangs.get(job)
-        if gang is not None and (size is not None or gang.size is None):
+        if gang is not None and gang.generation != generation:
+            self._read_size(gang)  # it was made anew since
+        elif gang is not None and (size is not None or gang.size is None):
             # a read that fails does not take back what an earlier one has said
             self._apply(events.SizeRead(job=job, size=size, problem=problem))
 

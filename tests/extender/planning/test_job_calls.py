@@ -37,6 +37,22 @@ async def test_the_size_is_read_before_anybody_asks() -> None:
     assert w.calls.sizes_read == 1
 
 
+async def test_an_object_that_cannot_be_read_is_not_read_at_each_question() -> None:
+    w = World(cluster(nodes=("n1", "n2", "n3")))
+    w.learn(sized("a"), sized("b"))
+    for _ in range(60):
+        assert w.why("a")
+        assert w.why("b")
+        await w.settled()
+        w.pass_s(1)
+
+    assert w.calls.sizes_read <= 7
+
+    w.calls.sizes[PATH] = whole(2)
+    await w.tick(11)
+    assert w.filter("a") == ["n1"]
+
+
 async def test_of_many_jobs_that_come_at_once_each_is_read_in_its_turn() -> None:
     w = World(cluster())
     w.pass_s(1)
