@@ -145,10 +145,10 @@ def _texts(nodes: Iterable[ast.expr | None]) -> Iterator[str]:
 
 
 class _Asked(dict[str, str]):
-    """Labels that remember which keys somebody looked up."""
+    """Labels with a mark of each row, that remember which keys somebody looked up."""
 
     def __init__(self) -> None:
-        super().__init__({"asked": ""})
+        super().__init__({mark: "" for row in membership.ROWS for mark in row.marks})
         self.keys_asked: set[str] = set()
 
     def get(self, key: str, default: object = None) -> str:
