@@ -70,6 +70,7 @@ class PodResourcesClient:
         resource: str,
         activity: AllocateActivity,
         rate_limit: RateLimit | None = None,
+        list_call_s: float = LIST_CALL_S,
     ) -> None:
         """Construct the client without connecting; the first call connects.
 
@@ -80,8 +81,10 @@ class PodResourcesClient:
                 be called.
             rate_limit: Rate limit for all calls, shared by all clients of this kubelet.
                 If None, this client makes one of its own.
+            list_call_s: Deadline of List, in seconds.
         """
         self._socket = socket
+        self._list_call_s = list_call_s
         self._channel = grpc.aio.insecure_channel(
             f"unix://{socket}",
             options=(
@@ -184,7 +187,7 @@ class PodResourcesClient:
             try:
                 return _message(
                     await self._stub.List(
-                        api_pb2.ListPodResourcesRequest(), timeout=LIST_CALL_S
+                        api_pb2.ListPodResourcesRequest(), timeout=self._list_call_s
                     )
                 )
             except grpc.aio.AioRpcError as error:

@@ -98,7 +98,9 @@ def activity() -> AllocateActivity:
 async def resources(
     kubelet: FakePodResources, tmp_path: Path, activity: AllocateActivity
 ) -> AsyncIterator[PodResourcesClient]:
-    made = PodResourcesClient(tmp_path / "r.sock", resource=RESOURCE, activity=activity)
+    made = PodResourcesClient(
+        tmp_path / "r.sock", resource=RESOURCE, activity=activity, list_call_s=10.0
+    )
     yield made
     await made.close()
 
