@@ -293,10 +293,15 @@ class Node(_Partial, frozen=True):
         return self.status.capacity or {}
 
     @property
+    def internal_ips(self) -> tuple[str, ...]:
+        """All InternalIPs, in the order of the Node."""
+        addresses = self.status.addresses or ()
+        return tuple(a.address for a in addresses if a.type == "InternalIP")
+
+    @property
     def internal_ip(self) -> str:
         """First InternalIP; empty for none."""
-        addresses = self.status.addresses or ()
-        return next((a.address for a in addresses if a.type == "InternalIP"), "")
+        return next(iter(self.internal_ips), "")
 
 
 class ConfigMap(_Partial, frozen=True):

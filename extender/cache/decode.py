@@ -112,7 +112,7 @@ def node_change(node: objects.Node) -> events.NodeUpdated:
         ),
         inventory=node.annotations.get(inventory.BASE_DEVICE_INFOS, ""),
         allocatable_resources=requests.node_allocatable(node.allocatable),
-        address=node.internal_ip,
+        internal_ips=node.internal_ips,
         superpod=_superpod(node.annotations.get(SUPERPOD_ID, "")),
         marks=_marks(node),
     )

@@ -45,8 +45,8 @@ class NodeUpdated:
     inventory: str = ""
     #: CPU, memory and pod places of the node
     allocatable_resources: Resources = UNBOUNDED
-    #: InternalIP of the node; the ConfigMap of leaf switches uses it
-    address: str = ""
+    #: InternalIPs of the node; the ConfigMap of leaf switches uses one of them
+    internal_ips: tuple[str, ...] = ()
     #: SuperPoD id from an annotation; -1: none
     superpod: int = -1
     #: stands for labels and taints, another number if they differ; 0: there are none

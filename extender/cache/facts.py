@@ -71,7 +71,7 @@ class Facts:
         node_info = self._ensure_node(change.name)
         node_info.inventory_text = change.inventory
         node_info.allocatable_resources = change.allocatable_resources
-        node_info.address = change.address
+        node_info.internal_ips = change.internal_ips
         node_info.superpod = change.superpod
         node_info.marks = change.marks
         offers = {offer.product.resource: offer for offer in change.offers}

@@ -80,8 +80,8 @@ class NodeInfo:
     superpod: int = -1
     #: CPU, memory and pod places of the node
     allocatable_resources: Resources = UNBOUNDED
-    #: InternalIP; "" if unknown
-    address: str = ""
+    #: InternalIPs, the one that others use for the node first
+    internal_ips: tuple[str, ...] = ()
     #: stands for labels and taints, by which schedulers choose nodes
     marks: int = 0
     #: (DeviceInfoCfg, AscendAffinity) of the ConfigMap; "" if absent

@@ -99,7 +99,7 @@ def _of_node(cache: Cache, change: NodeUpdated) -> _Pairs:
         return  # nothing else of it is cached
     yield "inventory", change.inventory, node_info.inventory_text
     yield "room", change.allocatable_resources, node_info.allocatable_resources
-    yield "address", change.address, node_info.address
+    yield "addresses", change.internal_ips, node_info.internal_ips
     yield "SuperPoD", change.superpod, node_info.superpod
     yield "labels and taints", change.marks, node_info.marks
     for product, line in held.items():

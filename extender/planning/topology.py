@@ -8,7 +8,7 @@ agent, the Node object says so.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
@@ -48,9 +48,9 @@ class Rules:
     shared_leaves: int = 2
 
 
-#: What the leaf switches are parsed from: (tor_info, tor_level); {InternalIP: node};
+#: What the leaf switches are parsed from: (tor_info, tor_level); {node: InternalIPs};
 #: version of switch affinity; leaf switches of a job that others may share.
-_Source = tuple[tuple[str, str], Mapping[str, str], Version, int]
+_Source = tuple[tuple[str, str], Mapping[str, Sequence[str]], Version, int]
 
 
 class NetworkTopology:
@@ -133,9 +133,9 @@ class NetworkTopology:
         """
         texts, rules = self._cache.switch_texts, self._rules
         nodes = {
-            node_info.address: node_info.name
+            node_info.name: node_info.internal_ips
             for node_info in self._cache.nodes.values()
-            if node_info.address
+            if node_info.internal_ips
         }
         source = texts, nodes, rules.switches, rules.shared_leaves
         if source != self._source:
@@ -185,7 +185,7 @@ class NetworkTopology:
 
 def _parse(
     texts: tuple[str, str],
-    nodes: Mapping[str, str],
+    nodes: Mapping[str, Sequence[str]],
     version: Version,
     shared_leaves: int,
 ) -> Network | None:

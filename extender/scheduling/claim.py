@@ -73,12 +73,12 @@ def _of_whole_node(
     addresses = resource_state.addresses()
     if addresses is None or chips.mask_of(addresses.chips) != reservation.chips:
         return {}
-    if not resource_state.node_info.address:
+    if not resource_state.node_info.internal_ips:
         return {}
     text = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,
-        host_ip=resource_state.node_info.address,
+        host_ip=resource_state.node_info.internal_ips[0],
         chips=chips.ids_of(reservation.chips),
         addresses=addresses,
     )

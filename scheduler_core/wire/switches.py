@@ -8,6 +8,7 @@
     tor_level   "single_layer", or nothing
 
 `tor_count` is not read, since programs disagree on its meaning and the lists suffice.
+A server is the node that has its address among its InternalIPs, however it is written.
 A server whose address no node has keeps its position, so that all positions are right.
 
 `tor-share-cm` is written, under `nslb-version` 2.0, for clusterd and for people:
@@ -17,8 +18,9 @@ A server whose address no node has keeps its position, so that all positions are
                         "JobName": ["train"]}, …]}, …}
 """
 
+import ipaddress
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.topology.leaves import Leaf, Network, Server, Version
@@ -43,7 +45,7 @@ SHARE_KEY = "global-tor-info"
 
 def parse(
     tor_info: str,
-    nodes: Mapping[str, str],
+    nodes: Mapping[str, Sequence[str]],
     *,
     tor_level: str = "",
     version: Version = Version.ONE,
@@ -53,7 +55,8 @@ def parse(
 
     Args:
         tor_info: Text of the key `tor_info`.
-        nodes: {InternalIP: name of the node}.
+        nodes: {name of the node: its InternalIPs}. An address of several nodes names
+            none of them.
         tor_level: Text of the key `tor_level`; "" when it is missing.
         version: Version of the settings; a single layer overrides it.
         shared_leaves: As in `Network`.
@@ -63,8 +66,9 @@ def parse(
     """
     root = as_object(parse_json(tor_info, TOR_INFO_KEY), TOR_INFO_KEY)
     path = f"{TOR_INFO_KEY}.server_list"
+    node_at = _node_at(nodes)
     leaves = tuple(
-        _leaf(item, nodes, f"{path}[{index}]")
+        _leaf(item, node_at, f"{path}[{index}]")
         for index, item in enumerate(as_array(root.get("server_list"), path))
     )
     names: set[str] = set()
@@ -109,7 +113,26 @@ def render_share(network: Network, jobs: Mapping[str, Collection[str]]) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
-def _leaf(item: object, nodes: Mapping[str, str], path: str) -> Leaf:
+def _node_at(nodes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return {address: node}; "" for an address that several nodes have."""
+    node_at: dict[str, str] = {}
+    for node, addresses in nodes.items():
+        for address in {*map(_canonical, addresses)}:
+            node_at[address] = "" if address in node_at else node
+    return node_at
+
+
+def _canonical(address: str) -> str:
+    """Return the one spelling of an IP address; a text that is none stays as it is."""
+    try:
+        parsed = ipaddress.ip_address(address.strip())
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
+
+
+def _leaf(item: object, node_at: Mapping[str, str], path: str) -> Leaf:
     fields = as_object(item, path)
     servers = as_array(fields.get("server"), f"{path}.server")
     use = as_integer(fields.get("IsSharedTor", 0), f"{path}.IsSharedTor")
@@ -118,7 +141,7 @@ def _leaf(item: object, nodes: Mapping[str, str], path: str) -> Leaf:
     return Leaf(
         name=str(as_integer(fields.get("tor_id"), f"{path}.tor_id")),
         servers=tuple(
-            _server(server, nodes, f"{path}.server[{index}]")
+            _server(server, node_at, f"{path}.server[{index}]")
             for index, server in enumerate(servers)
         ),
         use=LeafUse(use),
@@ -127,11 +150,11 @@ def _leaf(item: object, nodes: Mapping[str, str], path: str) -> Leaf:
     )
 
 
-def _server(item: object, nodes: Mapping[str, str], path: str) -> Server:
+def _server(item: object, node_at: Mapping[str, str], path: str) -> Server:
     fields = as_object(item, path)
     address = as_string(fields.get("server_ip"), f"{path}.server_ip")
     return Server(
-        node=nodes.get(address, ""),
+        node=node_at.get(_canonical(address), ""),
         slice_id=as_integer(fields.get("slice_id"), f"{path}.slice_id"),
         address=address,
     )

@@ -197,7 +197,7 @@ def test_a_node_whose_addresses_cannot_be_read_has_a_configuration_later() -> No
     told = '{"Ascend910-0":{"IP":7}}'
     offer = events.Offer(product=ATLAS_800_TRAINING, allocatable=1)
     seen = events.NodeUpdated(
-        name="n1", offers=(offer,), inventory=told, address="10.0.0.5"
+        name="n1", offers=(offer,), inventory=told, internal_ips=("10.0.0.5",)
     )
     apply(cache, seen)
 

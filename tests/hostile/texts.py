@@ -215,7 +215,7 @@ ROWS: tuple[Row, ...] = (
             ),
             "ConfigMap: as the extender reads it": (_report, [_INFO]),
             "ConfigMap: basic-tor-node-cm": (
-                _of_text(switches.parse, {"1.1.0.0": "node-1"}),
+                _of_text(switches.parse, {"node-1": ("1.1.0.0",)}),
                 [dumped(TORS)],
             ),
         },

@@ -72,7 +72,7 @@ def node(  # the parts of a node
         offers=offers
         or (events.Offer(product=ATLAS_800_TRAINING, allocatable=allocatable),),
         inventory=joined(listed),
-        address=address,
+        internal_ips=(address,) if address else (),
     )
 
 

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -26,7 +27,7 @@ TWO = {
         },
     ],
 }
-NODES = {"1.1.0.0": "node-a", "1.1.0.1": "node-b"}
+NODES = {"node-a": ("1.1.0.0",), "node-b": ("1.1.0.1",)}
 
 
 @pytest.mark.seed("003-05")
@@ -54,6 +55,39 @@ def test_servers_keep_their_positions_also_those_without_a_node() -> None:
         version=Version.TWO,
     )
     assert found.width == 2
+
+
+def servers(addresses: list[str], nodes: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The node of each of these servers of one leaf."""
+    leaf = {"tor_id": 0, "server": [server(each, 0) for each in addresses]}
+    (found,) = switches.parse(json.dumps({"server_list": [leaf]}), nodes).leaves
+    return [each.node for each in found.servers]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["10.0.0.1", " 10.0.0.1", "::ffff:10.0.0.1", "fd00::a", "FD00:0:0::000A"],
+)
+def test_d6_a_server_is_named_by_any_internal_ip_of_its_node(written: str) -> None:
+    nodes = {"node-a": ("192.168.0.1", "fd00::a", "10.0.0.1"), "node-b": ("fd00::b",)}
+
+    assert servers([written, "fd00::b"], nodes) == ["node-a", "node-b"]
+
+
+def test_d6_an_address_that_several_nodes_have_names_none_of_them() -> None:
+    bridge = "192.168.122.1"
+    nodes = {
+        name: (bridge, own) for name, own in (("a", "10.0.0.1"), ("b", "10.0.0.2"))
+    }
+
+    assert servers([bridge, "10.0.0.2", "10.0.0.1"], nodes) == ["", "b", "a"]
+    assert servers(["10.0.0.1"], {"a": ("10.0.0.1", "10.0.0.1")}) == ["a"]
+    assert servers([bridge], dict.fromkeys("abc", (bridge,))) == [""]
+
+
+def test_d6_what_is_no_address_is_compared_as_a_text() -> None:
+    assert servers(["rack-1"], {"node-a": ("rack-1",)}) == ["node-a"]
+    assert servers(["rack-1"], {"node-a": ("rack-2",)}) == [""]
 
 
 def test_a_single_layer_has_no_version() -> None:
