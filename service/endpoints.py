@@ -7,9 +7,11 @@ while the process is not ready. `/metrics` has Prometheus' text format.
 import asyncio
 import os
 import re
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from ssl import SSLContext
 from typing import NoReturn
 
 from aiohttp import web
@@ -74,7 +76,8 @@ class Endpoints:
         """Serve while the context lasts; yield the address as `host:port`.
 
         Args:
-            listen: `host:port`; port 0 takes a free one.
+            listen: `host:port`; port 0 takes a free one. Without a host, or with
+                `[::]`, it listens on every address of IPv4 and IPv6.
             address_file: Has the address while the server listens; removed at the end.
             certificates: For TLS; None for plain HTTP.
 
@@ -87,14 +90,13 @@ class Endpoints:
         tasks: list[asyncio.Task[NoReturn]] = []
         try:
             context = certificates.context if certificates is not None else None
-            site = web.TCPSite(runner, host, port, ssl_context=context)
             try:
-                await site.start()
+                await _site(runner, host, port, context).start()
             except OSError as error:
                 text = f"listen {listen}: expected a free address, found {error}"
                 raise SettingsError([text]) from error
             tasks += _start_tasks(runner, self.request_timeouts, certificates)
-            address = f"{host}:{runner.addresses[0][1]}"
+            address = _render_address(*runner.addresses[0][:2])
             with _write_address_file(address, address_file):
                 yield address
         finally:
@@ -134,11 +136,33 @@ def _start_tasks(
     return tasks
 
 
+def _site(
+    runner: web.AppRunner, host: str, port: int, context: SSLContext | None
+) -> web.BaseSite:
+    """Return a listener on `host`, on one port for both families if it is every one.
+
+    A socket for each family, as asyncio opens them, would get two ports for port 0.
+
+    Raises:
+        OSError: The address is in use.
+    """
+    if host not in {"", "::"}:
+        return web.TCPSite(runner, host, port, ssl_context=context)
+    has_both = socket.has_dualstack_ipv6()  # not where the kernel has no IPv6
+    family = socket.AF_INET6 if has_both else socket.AF_INET
+    listener = socket.create_server(("", port), family=family, dualstack_ipv6=has_both)
+    return web.SockSite(runner, listener, ssl_context=context)
+
+
+def _render_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def parse_listen(listen: str) -> tuple[str, int]:
     """Return host and port of `host:port`; the host may be `[v6]`.
 
     Args:
-        listen: From the settings; `:8080` is every address.
+        listen: From the settings; `:8080` has the host "", which is every address.
 
     Raises:
         SettingsError: `listen` is malformed.
@@ -149,7 +173,7 @@ def parse_listen(listen: str) -> tuple[str, int]:
         value = quote_value(listen)
         text = f"listen: expected host:port with a port up to 65535, found {value}"
         raise SettingsError([text])
-    return address or "0.0.0.0", int(port)  # noqa: S104  # an empty host means every address
+    return address, int(port)
 
 
 @contextmanager

@@ -71,6 +71,39 @@ async def test_the_address_is_in_its_file_while_we_listen(tmp_path: Path) -> Non
     assert names_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("listen", [":0", "[::]:0"])
+async def test_d3_without_a_host_both_families_are_answered(listen: str) -> None:
+    endpoints = Endpoints(CollectorRegistry(), lambda: None)
+
+    async with endpoints.serving(listen) as address:
+        port = address.rpartition(":")[2]
+        assert await get(f"127.0.0.1:{port}", "/healthz") == (200, "ok\n")
+        assert await get(f"[::1]:{port}", "/healthz") == (200, "ok\n")
+        assert await get(address, "/healthz") == (200, "ok\n")
+
+
+async def test_d3_one_address_is_listened_on_alone() -> None:
+    endpoints = Endpoints(CollectorRegistry(), lambda: None)
+
+    async with endpoints.serving("[::1]:0") as address:
+        port = address.rpartition(":")[2]
+        assert address == f"[::1]:{port}"
+        assert await get(address, "/healthz") == (200, "ok\n")
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await get(f"127.0.0.1:{port}", "/healthz")
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:{}", ":{}", "[::]:{}"])
+async def test_a_port_that_is_taken_on_every_address_is_a_wrong_setting(
+    listen: str,
+) -> None:
+    async with Endpoints(CollectorRegistry(), lambda: None).serving(":0") as address:
+        taken = listen.format(address.rpartition(":")[2])
+        with pytest.raises(SettingsError, match="expected a free address"):
+            async with Endpoints(CollectorRegistry(), lambda: None).serving(taken):
+                raise AssertionError("two servers on one port")
+
+
 async def test_an_address_that_is_taken_is_a_wrong_setting() -> None:
     endpoints = Endpoints(CollectorRegistry(), lambda: None)
     async with endpoints.serving("127.0.0.1:0") as address:
@@ -83,7 +116,7 @@ async def test_an_address_that_is_taken_is_a_wrong_setting() -> None:
     ("listen", "parsed"),
     [
         ("127.0.0.1:0", ("127.0.0.1", 0)),
-        (":8080", ("0.0.0.0", 8080)),  # noqa: S104  # as asked for
+        (":8080", ("", 8080)),
         ("[::1]:65535", ("::1", 65535)),
     ],
 )
