@@ -11,7 +11,7 @@ from agent import app, mindcluster_flags
 from agent.settings import Settings, verify
 from agent.settings_reload import SettingsReload, has_file
 from agent.status import socket
-from service import logs, process, settings
+from service import console, logs, process, settings
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ def main() -> int:
     Returns:
         Exit code of the process.
     """
+    console.fit_stdout()
     if sys.argv[1:2] == ["status"]:
         return socket.main(sys.argv[2:], os.environ)
     return process.run(_run)

@@ -8,7 +8,7 @@ import sys
 
 from extender import app
 from extender.settings import Settings
-from service import logs, process, settings
+from service import console, logs, process, settings
 
 
 async def _run() -> None:
@@ -19,6 +19,7 @@ async def _run() -> None:
 
 def main() -> int:
     """Run the extender until a signal or an error; return the exit code."""
+    console.fit_stdout()
     return process.run(_run)
 
 

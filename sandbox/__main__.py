@@ -29,6 +29,7 @@ from sandbox.world import (  # after the signal
     ProgramDiedError,
     running,
 )
+from service.console import fit_stdout  # after the signal
 
 #: What a shell expects of a program that Ctrl-C has ended: 128 + SIGINT.
 _INTERRUPTED = 130
@@ -40,6 +41,7 @@ Play = Callable[[Terminal], Awaitable[int]]
 
 def main() -> int:
     """Run one of the two; the exit code says how it went."""
+    fit_stdout()
     words = sys.argv[1:]
     if words[:1] in (["fault"], ["faults"]):
         return parse.main(words, os.environ, sys.stdout, sys.stderr)

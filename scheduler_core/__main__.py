@@ -34,6 +34,8 @@ _DEFAULT_STRANDED = (1, 2, 4, 8)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, print its result, and return the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what a terminal lacks, by number
+        sys.stdout.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:

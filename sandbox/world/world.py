@@ -45,10 +45,15 @@ class ExtenderPlace:
     listen: str = "127.0.0.1:0"
 
 
+def _python(*words: str) -> Sequence[str]:
+    """Return how a module is run, and not a file of its name in the working folder."""
+    return sys.executable, "-P", "-m", *words
+
+
 def agent_command(node: Node) -> Sequence[str]:
     """Return how our own agent is started."""
     return (
-        *(sys.executable, "-m", "sandbox.clock", str(node.clock_file), "agent"),
+        *_python("sandbox.clock", str(node.clock_file), "agent"),
         *("--node-name", node.name),
         *("--kubelet-dir", str(node.kubelet_dir)),
         *("--pod-resources-socket", str(node.pod_resources_socket)),
@@ -66,7 +71,7 @@ def agent_command(node: Node) -> Sequence[str]:
 def extender_command(place: ExtenderPlace) -> Sequence[str]:
     """Return how our own extender is started."""
     return (
-        *(sys.executable, "-m", "sandbox.clock", str(place.clock_file), "extender"),
+        *_python("sandbox.clock", str(place.clock_file), "extender"),
         *("--api-server", place.api_url),
         *("--service-account-dir", str(place.service_account_dir)),
         *("--listen", place.listen),

@@ -9,8 +9,10 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import agent
 from agent.devices.dcmi import frames
 from agent.devices.dcmi.progress import Call, Progress
 from service import clock
@@ -82,13 +84,14 @@ class Worker:
         try:
             process = subprocess.Popen(  # noqa: S603  # our own program
                 [
-                    *(sys.executable, "-m", "agent.devices.dcmi"),
+                    # -P: a file of that name in the working folder is another's.
+                    *(sys.executable, "-P", "-m", "agent.devices.dcmi"),
                     *(str(worker_socket.fileno()), str(page)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # drivers print there unasked
                 pass_fds=(worker_socket.fileno(), page),
-                env=dict(environment),
+                env={**environment, "PYTHONPATH": _python_path(environment)},
             )
             progress = Progress(page)
         except BaseException:
@@ -226,3 +229,9 @@ class Worker:
                 break
             await asyncio.sleep(0.01)
         return code
+
+
+def _python_path(environment: Mapping[str, str]) -> str:
+    """Return the PYTHONPATH of a worker: our packages, then what it has anyway."""
+    paths = [str(Path(agent.__file__).parents[1]), environment.get("PYTHONPATH", "")]
+    return os.pathsep.join(filter(None, paths))

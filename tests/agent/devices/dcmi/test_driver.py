@@ -63,6 +63,18 @@ async def test_everything_that_an_atlas_800_says(build: Build) -> None:
     )
 
 
+async def test_d11_a_file_with_a_packages_name_in_the_working_folder_is_not_ours(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("agent", "service", "kube"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')\n")
+    monkeypatch.chdir(tmp_path)
+
+    reading = await read_once(build(fake_machine.training_910a))
+
+    assert reading.chips == tuple(range(8))
+
+
 async def test_the_check_of_the_network_is_not_asked_for(build: Build) -> None:
     machine = build(fake_machine.training_910a)
     machine.say(3, 0, network=3)
