@@ -99,6 +99,15 @@ def describe_bad_size(key: str, text: str) -> str:
     return f"annotation {key}: expected a whole number of pods, found {found}"
 
 
+def describe_missing_job(key: str) -> str:
+    """Return what a pod lacks that says how many pods its job has, but not which job.
+
+    Args:
+        key: Annotation that should have the name.
+    """
+    return f"annotation {key}: expected the name of the job, found none"
+
+
 ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 #: Refusals of a bind, apart from those of its chips.
 STOPPING = Refusal(reason=ExtenderReason.STOPPING, text="the extender is stopping")

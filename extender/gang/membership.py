@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from extender.gang.demands import read_demands
 from extender.gang.size import MIN_AVAILABLE, RAY_HEAD, Number
-from extender.refusals import describe_bad_size
+from extender.refusals import describe_bad_size, describe_missing_job
 from kube.objects import OwnerReference, Pod
 from kube.workloads import VERSION
 from scheduler_core.placement.siblings import FREE, Demands
@@ -237,6 +237,8 @@ class Row:
     numbers: tuple[str, ...] = ()
     #: returns what differs between jobs of one name; "" if nothing tells them apart
     generation: Callable[[_Facts], str] = lambda _facts: ""
+    #: returns why no job can be read from the marks that the pod has; "" if one can
+    problem: Callable[[_Facts], str] = lambda _facts: ""
     #: definition of these marks
     source: str
 
@@ -326,6 +328,16 @@ def _is_admitted_early(facts: _Facts) -> bool:
     return facts.annotations.get(_POD_GROUP_IS_FAST) == "true"
 
 
+def _name_of_pair(facts: _Facts) -> str:
+    """Return the job's name; "?" for a size without a name; "" without both."""
+    return facts.text(JOB) or ("?" if facts.text(JOB_SIZE) else "")
+
+
+def _problem_of_pair(facts: _Facts) -> str:
+    """Return why a pod with one of our two annotations is of no job; "" if it is."""
+    return "" if facts.text(JOB) else describe_missing_job(JOB)
+
+
 def _indexed_job(facts: _Facts) -> str:
     if facts.number(f"{_BATCH}/job-completion-index") is None:
         return ""
@@ -335,7 +347,9 @@ def _indexed_job(facts: _Facts) -> str:
 ROWS: tuple[Row, ...] = (
     Row(
         kind="Job of pods",
-        marks=(JOB,),
+        marks=(JOB, JOB_SIZE),
+        name=_name_of_pair,
+        problem=_problem_of_pair,
         size=(JOB_SIZE,),
         numbers=(f"{_BATCH}/job-completion-index",),
         source="docs/jobs.md",
@@ -470,18 +484,16 @@ def membership(pod: Pod) -> Membership | None:
         size = facts.number(*row.size) if row.size else None
         if size is not None and size < 2:
             return None
-        path = row.path(facts, name)
+        path, problem = row.path(facts, name), row.problem(facts)
+        if not problem and not path and size is None:
+            problem = describe_bad_size(row.size[0], facts.text(*row.size))
         return Membership(
             job=f"{row.kind}/{pod.metadata.namespace}/{name}",
-            size=size,
+            size=None if problem else size,
             counts_all=row.counts_all,
             is_least=row.is_least,
             can_begin_with_one=row.can_begin_with_one(facts),
-            problem=(
-                ""
-                if path or size is not None
-                else describe_bad_size(row.size[0], facts.text(*row.size))
-            ),
+            problem=problem,
             size_source=_size_source(row, path, size if row.counts_all else None),
             rank=facts.number(RANK_INDEX),
             order=_order(row, facts),

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from extender.gang.membership import (
+    JOB_SIZE,
     ROWS,
     Membership,
     SizeSource,
@@ -387,6 +388,24 @@ def test_a_job_whose_pods_state_no_number_says_what_it_expects(
         "annotation ascend-affinity/job-size: expected a whole number of pods, "
         f"found {found}"
     )
+
+
+@pytest.mark.parametrize("size", ["2", "4", "three"])
+@pytest.mark.parametrize("others", [{}, LABELS["pytorch"]])
+def test_d12_a_size_without_a_name_is_no_job(size: str, others: dict[str, str]) -> None:
+    """Also beside the marks of a controller: what a person writes goes first."""
+    found = membership(pod(others, {JOB_SIZE: size}))
+
+    assert found is not None
+    assert (found.size, found.size_source, found.problem) == (
+        None,
+        None,
+        "annotation ascend-affinity/job: expected the name of the job, found none",
+    )
+
+
+def test_d12_a_size_of_one_needs_no_name() -> None:
+    assert membership(pod(annotations={JOB_SIZE: "1"})) is None
 
 
 def test_a_rank_that_is_no_number_is_none() -> None:
