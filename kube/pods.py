@@ -234,7 +234,7 @@ def _env(variable: Env) -> wire.RawEnv:
     source = variable.value_from and variable.value_from.field_ref
     return wire.RawEnv(
         name=variable.name,
-        value=variable.value or "",
+        value=(variable.value or "") if variable.value_from is None else None,
         field_path=source.field_path if source else "",
     )
 

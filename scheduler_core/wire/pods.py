@@ -5,7 +5,7 @@ So the agent, which also reads pods from the kubelet, and the extender always ag
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -20,6 +20,8 @@ from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 CHOICE_KEYS = ("huawei.com/schedule_policy", "sp-block")
 #: environment variable by which a container tells the runtime which chips to mount
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
+#: values with which the runtime mounts no chip
+_NO_DEVICES = frozenset({"", "void"})
 
 #: resources of whole chips
 _RESOURCES = tuple(dict.fromkeys(row.resource for row in PRODUCTS))
@@ -27,10 +29,11 @@ _COUNT = re.compile("[0-9]{1,9}")
 
 
 class RawEnv(NamedTuple):
-    """Environment variable of a container; `value` is "" if it comes from a source."""
+    """Environment variable of a container."""
 
     name: str
-    value: str = ""
+    #: None if a source gives it, such as an annotation or a ConfigMap
+    value: str | None = ""
     #: `valueFrom.fieldRef.fieldPath`, else ""
     field_path: str = ""
 
@@ -214,16 +217,38 @@ def _mixed_lines_problem(containers: Iterable[RawContainer], dra: Iterable[str])
 
 
 def _container_problem(
-    containers: Iterable[RawContainer], asking: Iterable[RawContainer], resource: str
+    containers: Iterable[RawContainer], asking: Collection[RawContainer], resource: str
 ) -> str:
     """Return the problem of a specification that can work on no node, or ""."""
     for container in asking:
         if not _COUNT.fullmatch(container.limits[resource]):
             return f"{resource} must be a whole number of chips"
     for container in containers:
-        for env in container.env:
-            if env.name == VISIBLE_DEVICES and env.field_path != _annotation_field_path(
-                resource
-            ):
-                return f"{VISIBLE_DEVICES} is set by the pod: leave it out"
+        name = container.name
+        if container in asking and _sets_devices(container, resource, ()):
+            return f"container {name} sets {VISIBLE_DEVICES}: leave it out"
+        if _sets_devices(container, resource, _NO_DEVICES):
+            return (
+                f"container {name} sets {VISIBLE_DEVICES}: "
+                "leave it out or set it to void"
+            )
     return ""
+
+
+def _sets_devices(
+    container: RawContainer, resource: str, harmless: Collection[str]
+) -> bool:
+    """Return whether a container would mount other chips than those of its pod.
+
+    Its own variable goes before what the device plugin answers. So a container with
+    chips must not set it, and one without chips would mount those of other pods.
+
+    Args:
+        harmless: Values that it may have.
+    """
+    return any(
+        env.name == VISIBLE_DEVICES
+        and env.field_path != _annotation_field_path(resource)
+        and env.value not in harmless
+        for env in container.env
+    )

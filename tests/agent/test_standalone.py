@@ -206,7 +206,7 @@ async def test_the_kubelet_is_told_numa_nodes_by_setting() -> None:
         ),
         (
             {"name": "ASCEND_VISIBLE_DEVICES", "value": "0"},
-            "default/named: ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            "default/named: container c0 sets ASCEND_VISIBLE_DEVICES: leave it out",
         ),
     ],
 )

@@ -151,7 +151,7 @@ def test_a_confirmed_pod_is_no_conflict() -> None:
                     env=(RawEnv(name="ASCEND_VISIBLE_DEVICES", value="0"),),
                 ),
             ),
-            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            "container c sets ASCEND_VISIBLE_DEVICES: leave it out",
         ),
         (
             (RawContainer(name="c", is_init=True, limits={RESOURCE: "1"}),),

@@ -157,7 +157,14 @@ def test_a_container_without_npus_may_read_the_annotation_too() -> None:
     assert pod_of(container("a", "2"), watcher).shape.reads_annotation
 
 
-IS_SET = "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out"
+IS_SET = "container a sets ASCEND_VISIBLE_DEVICES: leave it out"
+MAY_BE_VOID = "container b sets ASCEND_VISIBLE_DEVICES: leave it out or set it to void"
+
+
+def without_chips(value: str | None) -> RawContainer:
+    return RawContainer(name="b", env=(RawEnv("ASCEND_VISIBLE_DEVICES", value),))
+
+
 NOT_WHOLE = "huawei.com/Ascend910 must be a whole number of chips"
 
 
@@ -168,8 +175,16 @@ NOT_WHOLE = "huawei.com/Ascend910 must be a whole number of chips"
             (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES", "0,1")),),
             IS_SET,
         ),
-        "empty, or from a ConfigMap": (
+        "empty": (
             (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES")),),
+            IS_SET,
+        ),
+        "void": (
+            (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES", "void")),),
+            IS_SET,
+        ),
+        "from a ConfigMap": (
+            (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES", None)),),
             IS_SET,
         ),
         "from an annotation that comes later": (
@@ -185,12 +200,40 @@ NOT_WHOLE = "huawei.com/Ascend910 must be a whole number of chips"
             ),
             IS_SET,
         ),
-        "in a container without NPUs": (
+        "D5: in a container without NPUs": (
+            (container("a"), without_chips("all")),
+            MAY_BE_VOID,
+        ),
+        "D5: in one without NPUs, from a ConfigMap": (
+            (container("a"), without_chips(None)),
+            MAY_BE_VOID,
+        ),
+        "D5: in one without NPUs, not quite void": (
+            (container("a"), without_chips("void ")),
+            MAY_BE_VOID,
+        ),
+        "D5: in an init container without NPUs": (
+            (container("a"), without_chips("0")._replace(is_init=True)),
+            MAY_BE_VOID,
+        ),
+        "D5: empty in one without NPUs": ((container("a"), without_chips("")), ""),
+        "D5: void in one without NPUs": ((container("a"), without_chips("void")), ""),
+        "D5: void in an init container without NPUs": (
+            (container("a"), without_chips("void")._replace(is_init=True)),
+            "",
+        ),
+        "D5: one of several values of a container without NPUs": (
             (
                 container("a"),
-                RawContainer(name="b", env=(RawEnv("ASCEND_VISIBLE_DEVICES", "all"),)),
+                RawContainer(
+                    name="b",
+                    env=(
+                        RawEnv("ASCEND_VISIBLE_DEVICES", "void"),
+                        RawEnv("ASCEND_VISIBLE_DEVICES", "0"),
+                    ),
+                ),
             ),
-            IS_SET,
+            MAY_BE_VOID,
         ),
         "part of a chip": ((container("a", "1500m"),), NOT_WHOLE),
         "negative": ((container("a", "-1"),), NOT_WHOLE),
