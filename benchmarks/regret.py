@@ -220,5 +220,5 @@ def _of_a_replay() -> Counter[int]:
         return places
 
     for seed in trace.SEEDS:
-        replay(trace.read(seed), _LOAD, watched)
+        replay(trace.make(seed), _LOAD, watched)
     return excess

@@ -1,4 +1,4 @@
-"""Committed traces replayed: what our choices of node and chips leave, against others.
+"""Traces replayed: what our choices of node and chips leave, against others.
 
 Time is simulated. A job that does not find room when it comes is rejected and does
 not come again, so that what a way of choosing costs shows as jobs, not as a queue.
@@ -131,7 +131,7 @@ class _Figure:
 
 
 def _figures() -> tuple[_Figure, ...]:
-    sizes = sorted({job.size for job in trace.read(0)})
+    sizes = sorted({job.size for job in trace.make(0)})
 
     def rejected(size: int) -> Callable[[Outcome], float]:
         return lambda outcome: 100 * outcome.rejected[size]
@@ -196,7 +196,7 @@ def run() -> Runs:
     """Every way, load and seed. Takes about half a minute."""
     found: dict[tuple[str, float], list[Outcome]] = {}
     for seed, load in every(trace.SEEDS, LOADS):
-        jobs = trace.read(seed)
+        jobs = trace.make(seed)
         for name, way in ways(seed).items():
             found.setdefault((name, load), []).append(replay(jobs, load, way))
     return found
