@@ -32,7 +32,9 @@ class Dispatcher:
         """
         self._cache = cache
         self._clock = clock
+        #: carries out one effect
         self._carry_out: CarryOut = ignore
+        #: empty after each event; after an error the next event carries the rest out
         self._effects: deque[Effect] = deque()
         self._is_busy = False
 

@@ -51,6 +51,7 @@ class SchedulerWaker:
         """
         self._any_node = any_node
         self._mark = mark
+        #: nodes to annotate; after a failed write they stay
         self._improved: set[str] = set()
         self._is_pod_waiting = False
         self._woken = asyncio.Event()

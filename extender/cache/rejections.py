@@ -47,6 +47,7 @@ class OwnerBackoff:
     """
 
     def __init__(self) -> None:
+        #: {owner: its rejections in a row}; a restart forgets them
         self._rows: dict[str, _Row] = {}
 
     def record_rejection(self, owner: str, now_s: float) -> None:

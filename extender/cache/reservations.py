@@ -1,23 +1,31 @@
 """Chips that are kept for someone: for whom, by which part of the extender, how long.
 
 Every reservation has an owner, the part of the extender that decides over it, and an
-end. All reservations are made, confirmed, released and expired here.
+end. All reservations are made, confirmed, released and expired here:
 
-    owner       kept for                  made                  at its end
-    ----------  ------------------------  --------------------  ------------------------
-    PLAN        a pod of a planned job    when filter plans     renewed while the plan
-                                          the job               has the pod; released
-    PLAN        a job (whole nodes)       when it has waited    released
-                                          long
-    BIND        a pod                     before its bind       renewed; the binder
-                                          is sent               reads the pod
-    VOLCANO     a pod                     when Volcano          renewed; the allocation
-                                          allocates it          is undone
-    PREEMPTION  a pod or a job, while     when victims are      released
-                its chips are freed       chosen
-    PREEMPTION  a pod whose chips are     when filter takes     released
-                free now                  them up, or a bind
-                                          with them fails
+* PLAN, for a pod of a planned job, or a member whose pod is made later. Made by
+  `Planner._reserve`; ends with the plan (`permit.step`), when a bind or an allocation
+  takes the chips over, or the pod is bound or gone. After 60 s renewed while the plan
+  has the pod on that node, else ended, logged and counted.
+* BIND, for a pod. Made by `Binder._reserve_and_bind`, before the bind is sent; ended by
+  the pod watch, which shows the pod bound or gone, or by `SentBinds._void` when the
+  bind has certainly not happened: a plan that still has the pod gets the chips back,
+  and so does preemption that freed them less than 60 s ago. After 65 s, then each 60 s,
+  renewed: `SentBinds._review` reads the pod.
+* VOLCANO, for a pod. Made by `Sessions.choose`, at the start by `VolcanoVerbs.adopt`;
+  ended by the pod watch, deallocateFunc, a claim that could not be written, or a
+  predicate at least 65 s after the allocation. After 660 s `VolcanoVerbs.carry_out`
+  undoes the allocation.
+* PREEMPTION without a claim (nominated), for a pod or a job while its chips are freed.
+  Made by `Preemptor._nominate`, once a second; ends with the attempt, or the pod is
+  bound or gone. After 380 s ended, and the attempt with it.
+* PREEMPTION with a claim, for a pod whose chips are free now. Made by
+  `Preemptor.reserve_freed_chips`, or by `step._void_bind` when a bind with them has not
+  happened; ends when a bind takes the chips over, or the pod is bound or gone, or turns
+  out to be of a job. After 60 s ended; the pod gets no new attempt for 5 min.
+* No owner, but a job that has waited long: whole nodes (`NodeReservation`). Made by
+  `reservation.reserve_nodes`; ended by `step._review_nodes`, once a second, when the
+  job is planned, bound or gone. After 30 min ended.
 
 A reservation of a pod that has chips of its own is *assigned*: it has a `Claim`, and
 the pod can only be bound with it. A pod has at most one. A reservation with a claim is

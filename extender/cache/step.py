@@ -45,7 +45,9 @@ class State:
     self_maintain: bool
     #: jobs of several pods: their pods are facts, their plans decisions
     gangs: Gangs = field(default_factory=Gangs)
+    #: decisions; a restart drops them, and each has an owner and an end
     reservations: Reservations = field(default_factory=Reservations)
+    #: learnt from phases of pods; a restart forgets it
     backoff: OwnerBackoff = field(default_factory=OwnerBackoff)
     #: free chips; follows from facts and reservations
     index: Cluster = field(default_factory=Cluster)
@@ -72,9 +74,11 @@ class Outcome:
 class _Draft:
     """Effects of the step in progress, and what it has to compute again."""
 
+    #: in the order in which they are carried out
     effects: list[events.Effect] = field(default_factory=list)
     #: (node, resource), in the order in which they were touched
     touched: dict[tuple[str, str], None] = field(default_factory=dict)
+    #: nodes that offer more than before
     improved: set[str] = field(default_factory=set)
 
     def touch(self, resource_states: Iterable[ResourceState | None]) -> None:

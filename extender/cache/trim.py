@@ -55,11 +55,17 @@ class PodTrimmer:
             most: Largest number of stored values of each kind. When it is reached, all
                 values of the kind are removed.
         """
+        #: labels, stored once for all pods that have equal ones
         self._labels: _Once[dict[str, str]] = _Once(most)
+        #: lists of owners, likewise
         self._owners: _Once[list[OwnerReference]] = _Once(most)
+        #: lists of containers, likewise
         self._containers: _Once[list[Container]] = _Once(most)
+        #: affinities, likewise
         self._affinities: _Once[Affinity] = _Once(most)
+        #: lists of tolerations, likewise
         self._tolerations: _Once[list[Toleration]] = _Once(most)
+        #: lists of spread constraints, likewise
         self._spreads: _Once[list[TopologySpreadConstraint]] = _Once(most)
 
     def pod(self, pod: Pod) -> Pod:

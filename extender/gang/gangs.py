@@ -21,6 +21,7 @@ class Gangs:
     """
 
     def __init__(self) -> None:
+        #: {job: its pods and its plan}
         self.jobs: dict[str, Gang] = {}
         #: {uid: job}
         self.job_of: dict[str, str] = {}

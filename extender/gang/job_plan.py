@@ -1,6 +1,8 @@
 """The plan of a job, and the phase that it is in; a restart of the extender loses both.
 
-`permit.step` changes it.
+Only steps of the cache change it: `permit.py` the phase, `learning.py` what the
+scheduler's answers teach, `gangs.py` what ends with a pod or a node, and `step.py` of
+the cache the nodes of two pods that swap them and the time of a node reservation.
 """
 
 from collections.abc import Mapping
@@ -39,10 +41,7 @@ class Miss:
 
 @dataclass(slots=True, kw_only=True)
 class JobPlan:
-    """What the extender has decided for a job; a restart drops it.
-
-    `permit.step` changes it, and of the rest of the cache only what ends reservations.
-    """
+    """What the extender has decided for a job; a restart drops it."""
 
     phase: Phase = Phase.GATHERING
     #: {uid: planned node} of members without a node

@@ -174,7 +174,9 @@ class _Facts:
 
     def __init__(self, pod: Pod) -> None:
         self.meta = pod.metadata
+        #: empty if the pod has none
         self.labels: Mapping[str, str] = pod.metadata.labels or {}
+        #: empty if the pod has none
         self.annotations: Mapping[str, str] = pod.metadata.annotations or {}
         group = pod.spec.scheduling_group
         self.group = group.pod_group_name if group else ""

@@ -28,6 +28,7 @@ class WaitingBinds:
     """All waiting bind calls, by number. Each call is answered at most once."""
 
     def __init__(self) -> None:
+        #: {number: call}; callers that have gone are found each second
         self._waiting: dict[int, _Waiting] = {}
         self._numbers = count(1)
 

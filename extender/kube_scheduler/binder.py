@@ -101,6 +101,7 @@ class Binder:
         self._why_not_leading = why_not_leading
         #: UIDs of pods with a bind call in progress
         self._under_way: set[str] = set()
+        #: tasks of bind calls; each ends with its call
         self._binds: set[asyncio.Task[BindOutcome]] = set()
         self._is_stopping = False
         #: whether a call was cut off that may still be executed

@@ -140,7 +140,10 @@ class SentBinds:
         self._unconfirmed: dict[str, BindArgs] = {}
         #: {uid: finished bind} of pods to be read, because no watch shows them
         self._unseen: dict[str, BindArgs] = {}
+        #: reads `_unseen`; after a failed read it starts when a reservation is due
+        #: again
         self._unseen_reading: asyncio.Task[None] | None = None
+        #: all tasks that read pods; those of `_open_binds` until the outcome is clear
         self._read_tasks: set[asyncio.Task[None]] = set()
 
     def known_outcome(self, args: BindArgs, pod: NpuPod) -> BindOutcome | None:

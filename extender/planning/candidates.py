@@ -90,6 +90,7 @@ class CandidateNodes:
         self._lists: dict[frozenset[str], tuple[frozenset[str], tuple[str, ...]]] = {}
         #: {job: version on which it was refused}
         self._refused_at: dict[str, Version] = {}
+        #: version of `_refusals`; none is used for another version
         self._version: Version = (-1, -1)
         #: {question: why the pod does not fit}, all on `_version`
         self._refusals: dict[Question, Refusal] = {}

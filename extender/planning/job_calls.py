@@ -52,6 +52,7 @@ class JobCalls:
         self._again_s: dict[str, float] = {}
         #: when `tick` was called last
         self._ticked_s = 0.0
+        #: open requests; each ends by itself
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request_size(self, gang: Gang) -> None:

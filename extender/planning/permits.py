@@ -33,6 +33,7 @@ class BindPermits:
         self._clock = clock
         self._metrics = metrics
         self._waiting_binds = WaitingBinds()
+        #: tasks that let bind calls go on; each ends by itself
         self._releases: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 

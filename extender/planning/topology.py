@@ -67,6 +67,7 @@ class NetworkTopology:
         self._superpods_version = -1
         #: inputs of the last parse, and its result
         self._source: _Source | None = None
+        #: result of that parse
         self._leaves: Network | None = None
 
     @property

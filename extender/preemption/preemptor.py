@@ -107,6 +107,7 @@ class Preemptor:
         self._refused_nodes: dict[str, tuple[str, ...]] = {}
         #: {job: {kind of its members: {node: when it refused one, in s}}}
         self._kinds: dict[str, dict[str, dict[str, float]]] = {}
+        #: evictions without an answer
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- calls of filter and preempt --------------------------------------------

@@ -28,6 +28,7 @@ class LastDecisions:
     """The last decision for each pod, by UID, for at most `REMEMBERED` pods."""
 
     def __init__(self) -> None:
+        #: {uid: last decision}, the oldest first
         self._decisions: dict[str, LastDecision] = {}
 
     def get(self, uid: str) -> LastDecision | None:

@@ -116,8 +116,11 @@ class Shadow:
         self._wall_s = wall_s
         self._topology = topology
         self._on_finding = on_finding
+        #: {rule: findings} since the start of the term
         self.counts: Counter[Rule] = Counter()
+        #: the newest findings that differ, the oldest first
         self.latest: deque[Finding] = deque(maxlen=REMEMBERED)
+        #: {job bound in part: our plan from before}; ends with the bind of the last pod
         self._jobs: dict[str, _Watched] = {}
 
     def compare_bound(self, change: Change) -> None:

@@ -46,6 +46,7 @@ class ClaimWriter:
         self._annotate = annotate
         #: {uid: annotations that may be on the pod}
         self._marks: dict[str, _Mark] = {}
+        #: removals in progress; a failed one is tried again each second
         self._tasks: set[asyncio.Task[None]] = set()
 
     def record_existing(self, pod: NpuPod, keys: set[str]) -> None:

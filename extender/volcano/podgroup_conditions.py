@@ -69,7 +69,9 @@ class PodGroupConditions:
         self._clock = clock
         #: {UID of a PodGroup: time of the last write}
         self._written: dict[str, float] = {}
+        #: {UID of a PodGroup: condition to be removed}
         self._removals: dict[str, _Removal] = {}
+        #: writes in progress; each ends by itself
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_forbidden = False
 
