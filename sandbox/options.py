@@ -29,7 +29,7 @@ examples:
       node-1 an Atlas A3 with 16 chips, the other three Atlas A2 with 8
   ascend-sandbox up --nodes 1 --product atlas-800-training+atlas-310p:2
       a server with eight Ascend910 and two Ascend310P
-  ascend-sandbox up --driver-file node-2=broken.yaml --port 8001
+  ascend-sandbox up --driver-file node-2=docs/examples/broken.yaml --port 8001
       node-2 begins with the faults in that file; kubectl finds port 8001
   ascend-sandbox up --fault 'chip-broken node=node-1 chips=0,3' --fault api-slow
       chips that have failed, and each request to the API server waits for a second
@@ -39,8 +39,8 @@ products (key, chips, resource that its pods ask for, how many a pod may have):
 _LIMITS = """
 Rows that are told by what a job asks for alone are not there: no label of a node
 means them. A pod says by its resource and count what it wants; what it says else
-about its kind of server (annotation huawei.com/schedule_policy …) the extender
-does not read yet.
+about its kind of server (annotation huawei.com/schedule_policy …) counts where its
+job is planned as a whole; a pod by itself is served by the row of its node.
 """
 
 

@@ -14,11 +14,15 @@ LINK = re.compile(r"\]\(([^)#:]+)\)")
 PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md"))
 
 
+@pytest.mark.parametrize(("page", "number"), [("", 3), ("scheduler_core", 2)])
 def test_the_examples_answer_as_the_readme_says(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    page: str,
+    number: int,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    shown = COMMAND.findall((ROOT / "README.md").read_text())
+    shown = COMMAND.findall((ROOT / page / "README.md").read_text())
 
     answers = []
     for arguments, _ in shown:
@@ -26,7 +30,7 @@ def test_the_examples_answer_as_the_readme_says(
         answers.append(capsys.readouterr().out.strip())
 
     assert answers == [answer.strip() for _, answer in shown]
-    assert len(shown) == 3
+    assert len(shown) == number
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

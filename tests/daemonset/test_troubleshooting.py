@@ -54,6 +54,13 @@ PARTS = {
 FOREIGN = re.compile(
     r"kubectl |Post |0/60 |Allocate failed |Pod was rejected|requested number of dev"
     r"|Readiness probe failed|hostPath type check|--kubelet-dir: expected"
+    r"|no healthy devices present|previously allocated devices|python -m "
+)
+#: What the device manager of a kubelet refuses a pod with, as the sandbox's says it.
+KUBELETS = (
+    "no healthy devices present; ",
+    "previously allocated devices are no longer healthy; ",
+    "requested number of devices unavailable for ",
 )
 #: Written like the reason of an event, but no event of ours.
 NOT_OURS = {
@@ -69,6 +76,13 @@ NOT_OURS = {
 def test_every_sentence_has_its_entry() -> None:
     assert sorted(sentences.spoken() - QUOTED - OF_THE_DRIVER - PARTS) == []
     assert sorted(sentences.of_policies() - QUOTED) == []
+
+
+def test_what_the_kubelet_refuses_a_pod_with_has_its_entry() -> None:
+    kubelet = (ROOT / "sandbox" / "kubelet" / "devices.py").read_text()
+
+    assert [text for text in KUBELETS if text not in kubelet] == []
+    assert [text for text in KUBELETS if f"* `{text}" not in PAGE] == []
 
 
 def test_every_event_has_its_entry() -> None:

@@ -1,4 +1,5 @@
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,14 @@ from sandbox.options import Options, OptionsError, parse
 from sandbox.world import Cards, Machine, MachineError
 from sandbox.world.machines import check, labels_of, served
 from scheduler_core.products import lookup, table
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+#: Arguments of `ascend-sandbox up`
+SHOWN = [
+    *re.findall(r'^make sandbox ARGS="(.+)"$', README, re.MULTILINE),
+    *re.findall(r"^  ascend-sandbox up (.+)$", options._EXAMPLES, re.MULTILINE),
+]
 
 
 def _products(*words: str) -> list[tuple[str, str]]:
@@ -32,6 +41,15 @@ def test_the_last_product_is_that_of_all_remaining_nodes() -> None:
         ("node-2", "atlas-a2-8"),
         ("node-3", "atlas-a2-8"),
     ]
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_what_pages_and_help_show_can_be_said(
+    shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+
+    assert parse(["up", *shlex.split(shown)]).machines
 
 
 def test_the_port_is_the_servers() -> None:

@@ -1,5 +1,7 @@
 """The file of a simulated machine: what it can say, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from agent.devices.reading import ChipFault, Level, Process, Reading, VirtualDevice
@@ -88,6 +90,12 @@ def test_numa_nodes_are_said_for_each_chip_or_for_none() -> None:
         "numa[3]: expected a NUMA node from 0 to 1023, found 'x'",
         "numa: expected a NUMA node for each of 8 chips, found 2 of them",
     ]
+
+
+def test_the_file_that_ships_as_an_example_has_faults_and_no_flaw() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "examples" / "broken.yaml").read_text()
+
+    assert [fault.chip for fault in file.parse(text).faults] == [0, 3]
 
 
 def test_empty_lists_may_be_left_blank() -> None:
