@@ -8,7 +8,7 @@
 
 Works on a copy of the tree below build/, and remembers there what it has tried: after
 a change, only functions that differ are tried again. What came out, and why some may
-survive, is in docs/mutation.md.
+survive, is in tests/mutation.md.
 """
 
 import argparse

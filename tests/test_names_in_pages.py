@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 #: {page: where its short references lead}
 PAGES = {
     "scheduler_core/README.md": ("scheduler_core",),
-    "docs/mutation.md": ("agent/claims", "scheduler_core"),
+    "tests/mutation.md": ("agent/claims", "scheduler_core"),
 }
 #: `module.name`, `Class.method`, or `scheduler_core.package`; in prose only.
 DOTTED = re.compile(r"`([A-Za-z_]\w*)\.([A-Za-z_]\w*)`")
@@ -68,8 +68,8 @@ def test_the_readme_of_the_core_names_each_of_its_packages() -> None:
 
 
 def how_tos() -> dict[str, str]:
-    """The sections of CONTRIBUTING.md that say how to add something, by title."""
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    """The sections of docs/extending.md that say how to add something, by title."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     sections = (each.partition("\n") for each in page.split("\n## "))
     return {title: text for title, _, text in sections if title.startswith("A new ")}
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "pairing-rules.md"
+PAGE = TESTS / "pairing-rules.md"
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 

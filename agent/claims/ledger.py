@@ -1,6 +1,6 @@
 """Apply one event to a ledger: return the next ledger and the effects to carry out.
 
-The rules that the ledger follows are in docs/pairing-rules.md. No function of this
+The rules that the ledger follows are in tests/pairing-rules.md. No function of this
 module decides by the length of a time: the plugin decides how long to wait for a claim.
 The time of an event only tells which looks of the driver began after it.
 """
