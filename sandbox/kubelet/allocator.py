@@ -145,6 +145,8 @@ class Allocator:
             if self._switches.after_allocate is not None:
                 self._switches.after_allocate()
             return Allocated(responses=responses)
+        if self._switches.before_preference is not None:
+            self._switches.before_preference()
         ids = await plugin.preferred(
             question.available, question.must_include, question.size
         )

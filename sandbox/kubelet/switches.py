@@ -36,6 +36,8 @@ class Switches:
     restart_backoff_s: float = 10.0
     #: pause before a container is created again whose creation failed
     retry_s: float = 1.0
+    #: called when a GetPreferredAllocation is about to be sent to a plugin
+    before_preference: Callable[[], None] | None = None
     #: called when an Allocate is about to be sent to a plugin, and when it has answered
     before_allocate: Callable[[], None] | None = None
     after_allocate: Callable[[], None] | None = None
