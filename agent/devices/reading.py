@@ -193,7 +193,8 @@ class Reading:
     #: "" if nothing is. The rows may be too small then.
     missing: str = field(default="", compare=False)
     #: When the look at every chip of the node began that this reading is from; None:
-    #: not all were looked at together. Unit: seconds of the event loop's clock.
+    #: not all were looked at together, or this is one of `lines`. Unit: seconds of the
+    #: event loop's clock.
     looked_s: float | None = field(default=None, compare=False)
     #: Host device that containers get instead of each chip's own; "" where the
     #: container runtime mounts the chips.
@@ -201,11 +202,16 @@ class Reading:
 
     @property
     def lines(self) -> tuple["Reading", ...]:
-        """Readings of all product lines of the node, with this reading first."""
-        return (
-            replace(self, other_lines=()) if self.other_lines else self,
-            *self.other_lines,
-        )
+        """Readings of all product lines of the node, with this reading first.
+
+        They have no `looked_s`: the date is a part of the node's reading alone.
+        """
+        return (replace(self, other_lines=(), looked_s=None), *self.other_lines)
+
+    def line_of(self, resource: str) -> "Reading | None":
+        """Return the reading of one product line; None if the line has vanished."""
+        lines = (line for line in self.lines if line.product.resource == resource)
+        return next(lines, None)
 
     @property
     def is_old(self) -> bool:

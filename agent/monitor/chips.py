@@ -104,11 +104,12 @@ class ChipMonitor:
     # Inputs
 
     def observe(self, observation: Observation) -> bool:
-        """Judge the health of this product line's chips by a new observation.
+        """Judge the health of this product line's chips by an observation of the node.
 
-        An observation is not judged if it is stale or has no reading. An unchanged
-        reading is not judged either, unless the health can change without a new one.
-        But the ledger gets it if a pod with chips has ended: it shows what is left.
+        An observation is not judged if it is stale or lacks this product line. An
+        unchanged reading is not judged either, unless the health can change without a
+        new one. But the ledger gets it if a pod with chips has ended: it shows what is
+        left.
 
         Returns:
             Whether another observation is needed soon, even if the driver reports no
@@ -116,14 +117,16 @@ class ChipMonitor:
             observation, another one is needed too, and while the ledger does not know
             what an ended pod has left on its chips.
         """
-        if observation.read_at is None or observation.is_stale:
+        node_reading = observation.reading
+        if node_reading is None or observation.is_stale:
             return True
-        if observation.reading is None:  # a product line that has vanished
+        reading = node_reading.line_of(self.product.resource)
+        if reading is None:  # a product line that has vanished
             return True
-        looked_s = observation.reading.looked_s
-        self._looked_s = self._looked_s if looked_s is None else looked_s
-        if observation.reading != self._raw or not self._is_at_rest:
-            self._raw = observation.reading
+        if node_reading.looked_s is not None:
+            self._looked_s = node_reading.looked_s
+        if reading != self._raw or not self._is_at_rest:
+            self._raw = reading
             self.judge_again()
         else:
             self._tell_ledger(is_news=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from agent.devices.poller import Observation
 from agent.health.conditions import UNREAD_S
@@ -48,7 +47,8 @@ class DriverMonitor:
     def observe(self, observation: Observation) -> bool:
         """Pass one result of reading the driver to the metrics and the chip monitors.
 
-        Each chip monitor gets only the chips of the product line that it monitors.
+        Each chip monitor gets the whole observation, and takes the chips of its product
+        line from it: a part of an observation has no date.
 
         Returns:
             Whether a chip monitor needs another result soon, even if the driver reports
@@ -68,14 +68,7 @@ class DriverMonitor:
         if self.why_not_ready() is not None:
             for monitor in self._chip_monitors:
                 monitor.lose_driver()
-        lines = reading.lines if reading is not None else ()
-        readings = {line.product.resource: line for line in lines}
-        needs_more = [
-            monitor.observe(
-                replace(observation, reading=readings.get(monitor.product.resource))
-            )
-            for monitor in self._chip_monitors
-        ]
+        needs_more = [monitor.observe(observation) for monitor in self._chip_monitors]
         return any(needs_more)
 
     def wrong_row(self) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.site import Site, running_site
+from tests.agent.two_lines import WORLDS
 
 SOURCE = Path(__file__).parent / "devices" / "fake_dcmi"
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,10 +46,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    """A node with an agent; the mark `site` says what it differs in."""
+    """A node with an agent; the mark `site` says what it differs in.
+
+    Its parameter is what stands beside the chips: see `tests.agent.two_lines`.
+    """
     mark = request.node.get_closest_marker("site") or pytest.mark.site().mark
-    async with running_site(*mark.args, **mark.kwargs) as site:
+    beside = getattr(request, "param", "")
+    async with running_site(*mark.args, beside=beside, **mark.kwargs) as site:
         yield site
+
+
+@pytest.fixture(params=[False, True], ids=WORLDS)
+def is_second(request: pytest.FixtureRequest) -> bool:
+    """Whether the line of a test is the second of its node: `tests.agent.two_lines`."""
+    return bool(request.param)
 
 
 @pytest.fixture(scope="session")

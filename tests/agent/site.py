@@ -269,6 +269,7 @@ async def page_of(address_file: Path, page: str) -> str:
 async def running_site(  # what nodes may differ in
     *more: str,
     machine: str = "",
+    beside: str = "",
     count: int | None = 8,
     starts: bool = True,
     of: type[Site] = Site,
@@ -279,6 +280,7 @@ async def running_site(  # what nodes may differ in
     Args:
         more: What the agent is told besides; `{root}` is the folder of the node.
         machine: What the driver shows, in place of the product, as YAML.
+        beside: What it shows behind that.
         count: Chips that are waited for; None: nothing is.
         starts: Whether there is an agent at first.
         of: The site's class.
@@ -288,8 +290,8 @@ async def running_site(  # what nodes may differ in
         site = of(root, *(each.format(root=root) for each in more), **kinds)
         await site.start()
         try:
-            if machine:
-                (root / "npu.yaml").write_text(machine)
+            shown = machine or (root / "npu.yaml").read_text()
+            (root / "npu.yaml").write_text(shown + beside)
             if starts:
                 site.start_agent()
                 if count is not None:

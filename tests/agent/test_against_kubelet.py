@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 
 from sandbox.apiclient import Object
 from tests.agent.site import NODE, Site
+from tests.agent.two_lines import BESIDE
 from tests.support.objects import PODS, container, pod
 
 #: Examples of a run in CI; each starts an API server, a kubelet and an agent.
@@ -39,6 +40,7 @@ class AgainstKubelet(RuleBasedStateMachine):
     """Bind, admit in any order, ignore preferences, reject, delete, restart."""
 
     told: tuple[str, ...] = ()
+    beside = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +60,8 @@ class AgainstKubelet(RuleBasedStateMachine):
 
     async def start_site(self) -> None:
         await self.site.start()
+        with (self.root / "npu.yaml").open("a") as shown:  # a line
+            shown.write(self.beside)
         self.site.kubelet.switches.hold_admission = True
         self.site.start_agent()
         await self.site.until_allocatable()
@@ -138,6 +142,12 @@ class Standalone(AgainstKubelet):
         self.waiting.append(name)
 
 
+class SecondLine(AgainstKubelet):
+    """The same where the chips are the second line of the node."""
+
+    beside = BESIDE
+
+
 def standalone_pod(name: str, counts: list[int], has_init: bool) -> Object:
     """A pod that some scheduler has put onto the node."""
     asking = [container(f"c{index}", count) for index, count in enumerate(counts)]
@@ -147,7 +157,10 @@ def standalone_pod(name: str, counts: list[int], has_init: bool) -> Object:
 
 @pytest.mark.property
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("machine", [AgainstKubelet, Standalone])
+@pytest.mark.parametrize(
+    "machine",
+    [AgainstKubelet, Standalone, pytest.param(SecondLine, marks=pytest.mark.long)],
+)
 def test_mounts_annotations_and_holds_agree_whatever_the_kubelet_does(
     machine: type[AgainstKubelet],
 ) -> None:

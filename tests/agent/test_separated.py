@@ -1,8 +1,10 @@
 """A chip that is separated by name, from the ConfigMap to the kubelet and back."""
 
 from tests.agent.site import Site
+from tests.agent.two_lines import on_both_nodes
 
 
+@on_both_nodes
 async def test_a_separated_chip_is_kept_from_the_kubelet_until_its_name_goes(
     site: Site,
 ) -> None:

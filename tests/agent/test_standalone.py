@@ -9,6 +9,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.node import ids
 from tests.agent.plugin.conftest import plugin_at
 from tests.agent.site import NODE, RESOURCE, Site, running_site
+from tests.agent.two_lines import on_both_nodes_long
 from tests.support import objects
 from tests.support.objects import PODS, container
 from tests.support.until import equal
@@ -70,6 +71,7 @@ def union(masks: dict[str, int]) -> int:
     return chip_sets.mask_of(c for m in masks.values() for c in chip_sets.ids_of(m))
 
 
+@on_both_nodes_long
 async def test_pods_of_any_scheduler_get_what_the_core_would_choose(site: Site) -> None:
     await run(site, pod("one", 1))
     await run(site, pod("four", 4))
@@ -80,6 +82,7 @@ async def test_pods_of_any_scheduler_get_what_the_core_would_choose(site: Site) 
     assert await klt_dev(site, "four") == ",".join(ids(4, 5, 6, 7))
 
 
+@on_both_nodes_long
 async def test_a_kubelet_that_ignores_the_preference_changes_nothing_but_ids(
     site: Site,
 ) -> None:
@@ -92,6 +95,7 @@ async def test_a_kubelet_that_ignores_the_preference_changes_nothing_but_ids(
     assert await klt_dev(site, "four") == ",".join(ids(0, 3, 4, 7))
 
 
+@on_both_nodes_long
 async def test_ids_that_are_as_good_as_any_are_followed(site: Site) -> None:
     site.kubelet.switches.scripted_ids.append(["Ascend910-5", "Ascend910-6"])
 
@@ -101,6 +105,7 @@ async def test_ids_that_are_as_good_as_any_are_followed(site: Site) -> None:
     assert site.mounted() == {"two": (5, 6)}
 
 
+@on_both_nodes_long
 async def test_the_containers_of_a_pod_are_legal_together(site: Site) -> None:
     await run(site, pod("first", 1), pod("team", 1, 1, sidecar=2))
 
@@ -113,6 +118,7 @@ async def test_the_containers_of_a_pod_are_legal_together(site: Site) -> None:
     assert chip_sets.is_legal(PRODUCT, union(parts))
 
 
+@on_both_nodes_long
 async def test_an_init_container_hands_its_chips_on(site: Site) -> None:
     await run(site, pod("staged", 1, 1, init=2))
 
@@ -127,6 +133,7 @@ async def test_an_init_container_hands_its_chips_on(site: Site) -> None:
     )
 
 
+@on_both_nodes_long
 async def test_many_at_once_share_the_node_without_overlap(site: Site) -> None:
     await run(site, *(pod(f"p{i}", 1) for i in range(8)))
 
@@ -135,6 +142,7 @@ async def test_many_at_once_share_the_node_without_overlap(site: Site) -> None:
     assert sorted(site.mounted().values()) == [(chip,) for chip in range(8)]
 
 
+@on_both_nodes_long
 async def test_another_agent_goes_on_where_the_last_one_was(site: Site) -> None:
     await run(site, pod("old", 2))
     await site.settle()
@@ -146,6 +154,7 @@ async def test_another_agent_goes_on_where_the_last_one_was(site: Site) -> None:
     assert site.mounted() == {"old": (0, 1), "new": (2, 3)}
 
 
+@on_both_nodes_long
 async def test_chips_come_back_when_a_pod_has_ended(site: Site) -> None:
     await run(site, pod("all", 8))
     await site.settle()
@@ -158,6 +167,7 @@ async def test_chips_come_back_when_a_pod_has_ended(site: Site) -> None:
     assert site.mounted() == {"next": tuple(range(8))}
 
 
+@on_both_nodes_long
 async def test_an_unusual_count_is_served_close_together(site: Site) -> None:
     await run(site, pod("two", 2), pod("three", 3))
 
@@ -166,6 +176,7 @@ async def test_an_unusual_count_is_served_close_together(site: Site) -> None:
     assert site.mounted() == {"two": (0, 1), "three": (4, 5, 6)}
 
 
+@on_both_nodes_long
 async def test_a_pod_whose_chips_are_apart_runs_and_is_told_so(site: Site) -> None:
     site.kubelet.switches.scripted_ids.extend([["Ascend910-0"], ["Ascend910-4"]])
     await run(site, pod("a", 1))
@@ -197,6 +208,7 @@ async def test_the_kubelet_is_told_numa_nodes_by_setting() -> None:
     ] * 4 + [[1]] * 4
 
 
+@on_both_nodes_long
 @pytest.mark.parametrize(
     ("variable", "says"),
     [

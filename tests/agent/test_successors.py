@@ -16,6 +16,7 @@ from scheduler_core.wire import annotations
 from tests.agent.devices import fake_machine
 from tests.agent.devices.fake_machine import FakeMachine
 from tests.agent.site import NODE, Site, running_site
+from tests.agent.two_lines import add_other_line, on_both_nodes, on_both_nodes_long
 from tests.support import objects
 from tests.support.objects import PODS, container
 
@@ -120,9 +121,11 @@ class NodeWithEvents(Node):
 
 @pytest.fixture
 async def with_events(
-    libdcmi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    libdcmi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_second: bool
 ) -> AsyncIterator[NodeWithEvents]:
     machine = fake_machine.training_910a(tmp_path / "machine")
+    if is_second:
+        add_other_line(machine)
     for name, value in machine.environment.items():
         monkeypatch.setenv(name, value)
     told = ("--driver", "dcmi", "--dcmi-library", str(libdcmi))
@@ -130,6 +133,7 @@ async def with_events(
         yield NodeWithEvents(site, machine, tmp_path / "pids")
 
 
+@on_both_nodes
 async def test_no_successor_is_rejected(site: Site) -> None:
     assert await Node(site).follow_one_another(_COUNT) == []
 
@@ -141,6 +145,7 @@ async def test_no_successor_is_rejected_where_chips_are_seldom_looked_at(
     assert await with_events.follow_one_another(_COUNT) == []
 
 
+@on_both_nodes_long
 async def test_ids_are_unhealthy_for_as_long_as_processes_end_late(
     site: Site,
 ) -> None:
@@ -157,6 +162,7 @@ async def test_ids_are_unhealthy_for_as_long_as_processes_end_late(
     await site.until_allocatable(8)
 
 
+@on_both_nodes_long
 async def test_no_successor_is_rejected_of_a_pod_that_ended_before_it_was_known(
     site: Site,
 ) -> None:
@@ -166,6 +172,7 @@ async def test_no_successor_is_rejected_of_a_pod_that_ended_before_it_was_known(
     assert await node.follow_one_another(5) == []
 
 
+@on_both_nodes_long
 async def test_exactly_the_ids_of_a_process_that_is_left_are_unhealthy(
     site: Site,
 ) -> None:

@@ -10,12 +10,17 @@ from scheduler_core.wire import deviceinfo
 from tests.agent.devices import fake_machine
 from tests.agent.devices.fake_machine import FakeMachine
 from tests.agent.site import Site, running_site
+from tests.agent.two_lines import add_other_line
 from tests.support.until import equal
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+def machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_second: bool
+) -> FakeMachine:
     machine = fake_machine.training_910a(tmp_path / "machine")
+    if is_second:
+        add_other_line(machine)
     for name, value in machine.environment.items():
         monkeypatch.setenv(name, value)
     return machine

@@ -17,6 +17,7 @@ from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.announcing import Announced
 from tests.agent.devices.scripted_library import ScriptedLibrary
 from tests.agent.node import current
+from tests.agent.two_lines import reading_of_node
 
 CHIP = 3
 
@@ -24,8 +25,11 @@ CHIP = 3
 class FaultyNode(Announced):
     """Worker and agent in one, at times that the test gives."""
 
-    def __init__(self, config: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, config: dict[str, str] | None = None, *, is_second: bool = False
+    ) -> None:
         super().__init__()
+        self._is_second = is_second
         self.now = 1000.0
         self.library = ScriptedLibrary()
         self.chip_reader = ChipReader(
@@ -58,7 +62,8 @@ class FaultyNode(Announced):
         self.chip_reader.add_event(CHIP, event, is_over=is_over)
 
     def look(self) -> None:
-        self.chip_monitor.observe(Observation(reading=self._read(), read_at=self.now))
+        reading = reading_of_node(self._read(), is_second=self._is_second)
+        self.chip_monitor.observe(Observation(reading=reading, read_at=self.now))
 
     def _read(self) -> Reading:
         survey = self.chip_reader.read_chips()

@@ -14,6 +14,7 @@ from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
 from tests.agent.announcing import Announced
 from tests.agent.node import TRAIN, current, ids
+from tests.agent.two_lines import reading_of_node
 
 GOOD = file.parse("product: atlas-800-training\n")
 HBM = "80E01801"
@@ -22,8 +23,9 @@ HBM = "80E01801"
 class World(Announced):
     """A monitor of chips at work, at times that the test gives."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_second: bool) -> None:
         super().__init__()
+        self._is_second = is_second
         self.now = 1000.0
         self.store = current()
         self.chip_monitor = ChipMonitor(
@@ -38,12 +40,17 @@ class World(Announced):
 
     def see(self, reading: Reading) -> bool:
         self.now += 10.0
-        seen = Observation(reading=reading, read_at=self.now)
-        return self.chip_monitor.observe(seen)
+        return self._observe(reading, read_at=self.now)
 
     def look(self, reading: Reading, *, read_at: float, took_s: float) -> bool:
         """Take in a reading that ended at `read_at`, after so many seconds."""
         reading = replace(reading, looked_s=read_at - took_s)
+        return self._observe(reading, read_at=read_at, took_s=took_s)
+
+    def _observe(
+        self, reading: Reading, *, read_at: float, took_s: float | None = None
+    ) -> bool:
+        reading = reading_of_node(reading, is_second=self._is_second)
         seen = Observation(reading=reading, read_at=read_at, took_s=took_s)
         return self.chip_monitor.observe(seen)
 
@@ -70,8 +77,8 @@ class World(Announced):
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world(*, is_second: bool) -> World:
+    return World(is_second=is_second)
 
 
 def test_the_next_look_is_wanted_soon_while_something_may_come_of_time(

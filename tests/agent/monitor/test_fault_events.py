@@ -23,8 +23,12 @@ OFTEN = {
 }
 
 
-def test_each_one_off_event_counts() -> None:
-    node = FaultyNode()
+@pytest.fixture
+def node(*, is_second: bool) -> FaultyNode:
+    return FaultyNode(is_second=is_second)
+
+
+def test_each_one_off_event_counts(node: FaultyNode) -> None:
     raised = []
     for _ in range(10):
         node.now += 0.8
@@ -36,8 +40,7 @@ def test_each_one_off_event_counts() -> None:
     assert node.out == (CHIP,)
 
 
-def test_a_code_that_flaps_between_two_looks_counts_each_time() -> None:
-    node = FaultyNode()
+def test_a_code_that_flaps_between_two_looks_counts_each_time(node: FaultyNode) -> None:
     for _ in range(3):
         node.send(HBM)
         node.send(HBM, is_over=True)
@@ -47,9 +50,10 @@ def test_a_code_that_flaps_between_two_looks_counts_each_time() -> None:
 
 
 @pytest.mark.parametrize("times", [2, 3])
-def test_events_of_a_chip_whose_codes_cannot_be_read_count_once(times: int) -> None:
+def test_events_of_a_chip_whose_codes_cannot_be_read_count_once(
+    node: FaultyNode, times: int
+) -> None:
     """MindCluster counts them without reading codes."""
-    node = FaultyNode()
     node.library.mute = {CHIP}
     for _ in range(times):
         node.now += 1.0
@@ -64,8 +68,7 @@ def test_events_of_a_chip_whose_codes_cannot_be_read_count_once(times: int) -> N
     assert node.raised == raised
 
 
-def test_a_reading_that_is_judged_twice_counts_once() -> None:
-    node = FaultyNode()
+def test_a_reading_that_is_judged_twice_counts_once(node: FaultyNode) -> None:
     for _ in range(2):
         node.now += 5.0
         node.send(HBM)
@@ -78,9 +81,8 @@ def test_a_reading_that_is_judged_twice_counts_once() -> None:
 
 @pytest.mark.parametrize("is_event_first", [True, False])
 def test_an_event_and_the_list_of_codes_tell_of_one_fault(
-    *, is_event_first: bool
+    node: FaultyNode, *, is_event_first: bool
 ) -> None:
-    node = FaultyNode()
     for _ in range(2):
         node.now += 100.0
         if is_event_first:
@@ -106,8 +108,7 @@ def test_an_event_and_the_list_of_codes_tell_of_one_fault(
     assert node.raised == {"FaultFrequency"}
 
 
-def test_without_events_each_appearance_in_the_list_counts() -> None:
-    node = FaultyNode()
+def test_without_events_each_appearance_in_the_list_counts(node: FaultyNode) -> None:
     for is_listed in (True, False, True, False, True):
         node.now += 1.0
         node.list_code(HBM, is_listed=is_listed)
