@@ -338,7 +338,7 @@ class Agent:
             # driver, still needs all of the other tasks
             async with asyncio.TaskGroup() as serving:
                 for line in self._lines:
-                    serving.create_task(line.server.run(), name=line.product.key)
+                    line.serve(serving)
                 await self._driver_monitor.begins_anew.wait()
                 raise RowChangedError
 

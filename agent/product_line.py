@@ -202,14 +202,17 @@ class ProductLine:
         await self._reconciler.run_once(thorough=True)
 
     def start_tasks(self, tasks: asyncio.TaskGroup) -> None:
-        """Start this product line's tasks, except the device plugin for whole chips.
-
-        The caller starts that plugin (`server.run`). The plugins for virtual devices
-        (parts of chips) are started here.
-        """
+        """Start this product line's tasks, except its device plugins."""
         tasks.create_task(self._reconciler.run(), name="reconciler")
         tasks.create_task(self._annotator.run(), name="annotator")
         tasks.create_task(self.stray_processes.run(), name="stray processes")
+
+    def serve(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the device plugins for whole chips and for virtual devices.
+
+        A virtual device is a part of a chip.
+        """
+        tasks.create_task(self.server.run(), name=self.product.key)
         for row in vnpu.rows_of(self.chip_monitor.reading):
             make_servicer = partial(
                 VirtualServicer,

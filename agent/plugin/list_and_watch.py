@@ -7,14 +7,15 @@ change of the list.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import NoReturn
 
 import grpc
 
 from agent.claims.store import LedgerStore
 from agent.plugin import translate
+from agent.plugin.allocate_activity import NEXT_WITHIN_S, AllocateActivity
 from agent.plugin.translate import ListedDevice
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 
@@ -23,13 +24,18 @@ log = logging.getLogger(__name__)
 #: Device lists that the kubelet may still have, since it has not read later ones.
 _MOST_EARLIER = 16
 
+#: Pause between two looks whether the kubelet still asks. Unit: seconds.
+_LOOK_EACH_S = 0.02
+#: Looks in a row that show no request: after one, and if none has come for a while.
+_LOOKS, _FEWEST_LOOKS = round(NEXT_WITHIN_S / _LOOK_EACH_S), 3
+
 Context = grpc.aio.ServicerContext[object, object]
 
 
 class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     """Base class that sends a device plugin's options and device list to the kubelet.
 
-    It also counts the open ListAndWatch streams and the requests being answered.
+    It also counts the open ListAndWatch streams and the requests.
     """
 
     def __init__(
@@ -37,6 +43,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         store: LedgerStore,
         devices: Callable[[], tuple[ListedDevice, ...]],
         *,
+        activity: AllocateActivity,
         steers: bool,
     ) -> None:
         """Construct the servicer of one resource; the kubelet has not connected yet.
@@ -45,6 +52,8 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
             store: Ledger of the product line. After a change of the ledger, the device
                 list is sent to the kubelet if it differs from the list sent last.
             devices: Returns the device list as it is now.
+            activity: Records each running request, so that the agent neither calls List
+                of pod-resources nor ends meanwhile.
             steers: Whether the kubelet shall call GetPreferredAllocation.
         """
         self.options = api_pb2.DevicePluginOptions(
@@ -52,10 +61,8 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         )
         self._store = store
         self._devices = devices
+        self._activity = activity
         self._closing = False
-        self._running_count = 0
-        self._all_answered = asyncio.Event()
-        self._all_answered.set()
         self.streams = 0
         self._followers = 0
         self._frozen = False
@@ -89,27 +96,27 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         self._store.wake()
 
     async def wait_until_answered(self, within_s: float) -> None:
-        """Wait until no GetPreferredAllocation or Allocate is being answered.
+        """Wait until the kubelet asks no plugin of this node for anything.
+
+        Without a stream there is nothing to wait for: the kubelet has hung up. Looks
+        are counted, not seconds: if this process gets no time, a request may have come.
 
         Args:
             within_s: Longest wait. After it, the method returns without an error. Unit:
                 seconds.
         """
+        activity = self._activity
+        needed, count = _FEWEST_LOOKS if activity.is_idle else _LOOKS, 0
+        mark = activity.mark()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._all_answered.wait()
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        self._running_count += 1
-        self.request_count += 1
-        self._all_answered.clear()
-        try:
-            yield
-        finally:
-            self._running_count -= 1
-            if not self._running_count:
-                self._all_answered.set()
+                while self.streams and count < needed:
+                    await asyncio.sleep(_LOOK_EACH_S)
+                    if activity.was_quiet_since(mark):
+                        count += 1
+                    else:
+                        needed, count = _LOOKS, 0
+                    mark = activity.mark()
 
     async def GetDevicePluginOptions(
         self, request: api_pb2.Empty, context: object

@@ -6,6 +6,10 @@ socket, register, wait for a sign that the registration has ended, stop serving.
 ends its stream before the next round registers. If the old stream ended after the new
 registration, the kubelet would drop the new registration.
 
+A round answers the kubelet's requests before it ends its stream. When a stream ends,
+the kubelet closes the connection. Calls under way are cancelled then, and their pods
+are rejected for good. `Server._stop` has the order.
+
 A rival is another plugin that serves the same resource. While there is a rival, no
 round begins, and a running round sends no device list: see `agent.plugin.rivals`.
 """
@@ -51,7 +55,7 @@ STREAMLESS_LOOK_EACH_S = 0.5
 STREAM_WITHIN_S = 10.0
 #: Longest time of one Register call. Unit: seconds.
 REGISTER_WITHIN_S = 5.0
-#: How long a running Allocate may go on when the agent stops. Unit: seconds.
+#: How long the kubelet's questions are answered still when a round ends. Unit: seconds.
 DRAIN_S = 20.0
 #: How long the last answers may take to be sent. Unit: seconds.
 FLUSH_S = 0.5
@@ -207,10 +211,23 @@ class Server:
             self._problem = (
                 "stopping" if _is_cancelled() else "registering with the kubelet again"
             )
-            self._observer.unregistered()
-            await asyncio.shield(asyncio.ensure_future(_stop(server, servicer)))
+            await asyncio.shield(asyncio.ensure_future(self._stop(server, servicer)))
             if rivals.inode_of(self._socket) == inode:
                 self._socket.unlink(missing_ok=True)
+
+    async def _stop(
+        self, server: grpc.aio.Server, servicer: ListAndWatchServicer
+    ) -> None:
+        """Answer what the kubelet asks, then end the stream, then stop `server`.
+
+        With the stream the kubelet ends all calls to this plugin, so the stream ends
+        last. New questions are answered until then: the kubelet asks for one pod after
+        the other, and fails each that finds no plugin.
+        """
+        await servicer.wait_until_answered(DRAIN_S)
+        self._observer.unregistered()
+        servicer.close()
+        await server.stop(FLUSH_S)
 
     async def _serve(self, server: grpc.aio.Server) -> int:
         """Start a gRPC server at the plugin's socket; return the inode of the socket.
@@ -349,19 +366,6 @@ class Server:
         if rival != self.rival:
             self.rival = rival
             self._observer.rival(rival)
-
-
-async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None:
-    """End the streams of `servicer`, wait for its running requests, and stop `server`.
-
-    The wait takes at most `DRAIN_S` seconds. `server.stop(DRAIN_S)` alone would also
-    wait for idle connections.
-    """
-    servicer.close()
-    stopping = asyncio.ensure_future(server.stop(DRAIN_S))
-    await servicer.wait_until_answered(DRAIN_S)
-    await server.stop(FLUSH_S)
-    await stopping
 
 
 @asynccontextmanager

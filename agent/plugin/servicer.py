@@ -90,8 +90,8 @@ class Servicer(ListAndWatchServicer):
 
         Args:
             store: Ledger of the product line.
-            activity: Records each running request, so that the agent does not call List
-                of pod-resources meanwhile.
+            activity: Records each running request, so that the agent neither calls List
+                of pod-resources nor ends meanwhile.
             pods: Source of the pods that have claims.
             find_stray_processes: Asks the kernel for running processes of ended pods.
             write_journal: Writes the ledger's holds to disk, bounded in time; returns
@@ -105,9 +105,13 @@ class Servicer(ListAndWatchServicer):
                 chips this request needs.
         """
         devices = translate.DeviceList()
-        super().__init__(store, lambda: devices.of(store.ledger, numa()), steers=True)
+        super().__init__(
+            store,
+            lambda: devices.of(store.ledger, numa()),
+            activity=activity,
+            steers=True,
+        )
         self._mounts = mounts
-        self._activity = activity
         self._pods = pods
         self._find_stray_processes = find_stray_processes
         self._write_journal = write_journal
@@ -126,8 +130,8 @@ class Servicer(ListAndWatchServicer):
         one, at most CLAIM_WAIT_S. If a pod has just ended on these chips, it waits for
         a look of the driver. The kubelet may ignore the ids and give others.
         """
-        with self._answering():
-            await self._activity.prefer()
+        self.request_count += 1
+        async with self._activity.preferring():
             answers = [
                 api_pb2.ContainerPreferredAllocationResponse(
                     deviceIDs=await self._prefer(
@@ -154,7 +158,8 @@ class Servicer(ListAndWatchServicer):
         cannot be served, the call fails with FAILED_PRECONDITION.
         """
         started = time.perf_counter()
-        with self._answering(), self._activity.allocating():
+        self.request_count += 1
+        with self._activity.allocating():
             answers = []
             for container in request.container_requests:
                 problem = self._mounts.problem()

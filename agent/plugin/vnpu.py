@@ -70,9 +70,8 @@ class VirtualServicer(ListAndWatchServicer):
                 out.
             mounts: Renders the answer to Allocate.
         """
-        super().__init__(store, self._list_devices, steers=False)
+        super().__init__(store, self._list_devices, activity=activity, steers=False)
         self._row = row
-        self._activity = activity
         self._monitor = monitor
         self._mounts = mounts
 
@@ -90,7 +89,8 @@ class VirtualServicer(ListAndWatchServicer):
         A virtual device is a part of a chip. If a container cannot be served, the call
         fails with FAILED_PRECONDITION.
         """
-        with self._answering(), self._activity.allocating():
+        self.request_count += 1
+        with self._activity.allocating():
             answers = []
             for container in request.container_requests:
                 device = self._device_of(tuple(container.devices_ids))

@@ -348,7 +348,7 @@ class EndingAgent(Agent):
                     chip_monitor=SimpleNamespace(judge_again=lambda: None),
                     confirm_holds=nothing,
                     start_tasks=lambda _tasks: None,
-                    server=SimpleNamespace(run=self._serve),
+                    serve=lambda tasks: tasks.create_task(self._serve()),
                 )
             ],
         }

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from sandbox.apiclient import Object
 from scheduler_core.wire import annotations
@@ -68,7 +66,6 @@ class Asking:
             before += len(chips)
 
 
-@pytest.mark.xfail(reason="the stream ends first, and the kubelet hangs up")
 async def test_d22_pods_that_wait_for_their_claims_are_served_by_an_agent_that_ends(
     site: Site,
 ) -> None:

@@ -4,6 +4,11 @@ from agent.plugin.allocate_activity import PREFERENCE_LASTS_S, AllocateActivity
 from tests.support.clock import Time
 
 
+async def prefer(activity: AllocateActivity) -> None:
+    async with activity.preferring():
+        pass
+
+
 def test_it_is_quiet_when_nothing_was_asked() -> None:
     activity = AllocateActivity(Time())
 
@@ -33,7 +38,7 @@ def test_a_mark_of_a_disturbed_moment_never_proves_quiet() -> None:
 async def test_a_preference_disturbs_until_its_allocate_has_ended() -> None:
     activity = AllocateActivity(Time())
 
-    await activity.prefer()
+    await prefer(activity)
     pending = activity.is_quiet
     with activity.allocating():
         pass
@@ -46,7 +51,7 @@ async def test_a_preference_without_an_allocate_stops_counting() -> None:
     clock = Time()
     activity = AllocateActivity(clock)
 
-    await activity.prefer()
+    await prefer(activity)
     clock.now_s += PREFERENCE_LASTS_S
 
     assert activity.is_quiet
@@ -55,7 +60,7 @@ async def test_a_preference_without_an_allocate_stops_counting() -> None:
 async def test_no_listing_begins_while_a_preference_waits_for_another() -> None:
     activity = AllocateActivity(Time())
     with activity.listing():
-        asking = asyncio.create_task(activity.prefer())
+        asking = asyncio.create_task(prefer(activity))
         await asyncio.sleep(0)
         may_another_begin = activity.is_quiet
     await asking
@@ -69,7 +74,7 @@ async def test_a_preference_waits_for_every_listing_that_is_under_way() -> None:
     with first:
         with second:
             pass
-        asking = asyncio.create_task(activity.prefer())
+        asking = asyncio.create_task(prefer(activity))
         await asyncio.sleep(0)
         was_waiting = not asking.done()
     await asking

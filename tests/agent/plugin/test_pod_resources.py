@@ -177,8 +177,12 @@ async def test_nothing_is_listed_while_devices_are_given_out(
 async def test_a_preference_waits_for_a_listing_to_end(
     activity: AllocateActivity,
 ) -> None:
+    async def prefer() -> None:
+        async with activity.preferring():
+            pass
+
     with activity.listing():
-        waiting = asyncio.create_task(activity.prefer())
+        waiting = asyncio.create_task(prefer())
         await asyncio.sleep(0.01)
         during = waiting.done()
     await waiting

@@ -54,6 +54,8 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
         self.story: list[str] = []
         self.requests: asyncio.Queue[api_pb2.RegisterRequest] = asyncio.Queue()
         self.dials_back = True
+        #: where the kubelet asks: it hangs up there when the stream ends
+        self.asks: api_pb2_grpc.DevicePluginAsyncStub | None = None
         self.streams: list[asyncio.Task[None]] = []
         self._serving = AsyncExitStack()
 
@@ -71,6 +73,7 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
 
     async def _follow(self, endpoint: str) -> None:
         async with plugin_at(self.directory / endpoint) as plugin:
+            self.asks = plugin
             with suppress(grpc.aio.AioRpcError):
                 async for _ in plugin.ListAndWatch(api_pb2.Empty()):
                     self.story.append("list")
@@ -305,15 +308,13 @@ async def test_an_allocate_that_runs_is_answered_however_long_the_disk_takes(
         writes.set()
         await may_go.wait()
 
-    async with (
-        plugin_at(kubelet.plugin) as plugin,
-        AsyncExitStack() as agent,
-    ):
+    async with AsyncExitStack() as agent:
         await agent.enter_async_context(
             serving(kubelet, pods=[pod("train", [0])], write_journal=slow)
         )
-        await kubelet.registration()
-        call = plugin.Allocate(allocate_request(0))
+        await until(lambda: "list" in kubelet.story)
+        assert kubelet.asks is not None
+        call = kubelet.asks.Allocate(allocate_request(0))
         await writes.wait()
         stopping = asyncio.create_task(agent.pop_all().aclose())
         await asyncio.sleep(2 * FLUSH_S)  # real: gRPC's own clock runs

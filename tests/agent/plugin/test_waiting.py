@@ -1,14 +1,17 @@
 """Nothing that the kubelet asks waits for long: rules 12 and 13, in simulated time."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from agent.claims.events import PodUpdated
+from agent.plugin.allocate_activity import NEXT_WITHIN_S
 from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
+from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from service.clock import loop_s
 from tests.agent.node import (
     EVERY_ID,
@@ -53,6 +56,14 @@ async def prefer(asked: Servicer, size: int) -> tuple[str, ...]:
     request = preference_request(EVERY_ID, size)
     answer = await asked.GetPreferredAllocation(request, Call())
     return tuple(answer.container_responses[0].deviceIDs)
+
+
+async def followed(asked: Servicer) -> AsyncGenerator[object, None]:
+    """The stream of a kubelet that follows the device list."""
+    stream = asked.ListAndWatch(api_pb2.Empty(), Call())
+    await anext(stream)
+    assert isinstance(stream, AsyncGenerator)
+    return stream
 
 
 async def test_without_a_claim_allocate_is_refused_after_a_second() -> None:
@@ -140,13 +151,15 @@ async def test_a_running_allocate_is_let_finish_for_twenty_seconds_at_most() -> 
         await asyncio.Event().wait()
 
     asked = servicer_of(current(pod("train", [0])), write_journal=never)
+    stream = await followed(asked)
     call = asyncio.create_task(allocate(asked, 0))
     await asyncio.sleep(0)
 
     await asked.wait_until_answered(DRAIN_S)
 
-    assert loop_s() == pytest.approx(20.0, abs=0.01)
+    assert loop_s() == pytest.approx(20.0, abs=0.03)
     call.cancel()
+    await stream.aclose()
 
 
 async def test_a_running_allocate_is_not_waited_for_longer_than_it_takes() -> None:
@@ -154,13 +167,45 @@ async def test_a_running_allocate_is_not_waited_for_longer_than_it_takes() -> No
         await asyncio.sleep(0.2)
 
     asked = servicer_of(current(pod("train", [0])), write_journal=slow)
+    stream = await followed(asked)
     call = asyncio.create_task(allocate(asked, 0))
     await asyncio.sleep(0)
 
     await asked.wait_until_answered(DRAIN_S)
 
-    assert loop_s() == pytest.approx(0.2, abs=0.01)
+    assert loop_s() == pytest.approx(0.2 + NEXT_WITHIN_S, abs=0.1)
     assert await call == "0"
+    await stream.aclose()
+
+
+async def test_the_allocate_that_follows_a_preference_is_waited_for() -> None:
+    now = current(pod("train", [0]))
+    asked = servicer_of(now)
+    stream = await followed(asked)
+    await prefer(asked, 1)
+    asyncio.get_running_loop().call_later(1.0, asyncio.create_task, allocate(asked, 0))
+
+    await asked.wait_until_answered(DRAIN_S)
+
+    assert loop_s() == pytest.approx(1.0 + NEXT_WITHIN_S, abs=0.1)
+    assert len(now.ledger.holds) == 1
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+async def test_a_kubelet_that_asks_nothing_or_has_hung_up_is_not_waited_for(
+    *, is_followed: bool
+) -> None:
+    asked = servicer_of(current(pod("train", [0])))
+    stream = await followed(asked)
+    if not is_followed:
+        await prefer(asked, 1)
+        await stream.aclose()
+
+    await asked.wait_until_answered(DRAIN_S)
+
+    assert loop_s() < 0.1
+    await stream.aclose()
 
 
 def ended() -> NodeLedger:
