@@ -65,7 +65,12 @@ class ApiClient:
                 client_credentials, user_agent=COMPONENT, count=metrics.count_request
             )
         )
-        recorder = Recorder(client, component=COMPONENT, host=settings.node_name)
+        recorder = Recorder(
+            client,
+            component=COMPONENT,
+            host=settings.node_name,
+            count_dropped=metrics.events_dropped.inc,
+        )
         return cls(
             client, recorder, credentials=client_credentials, url=settings.kubelet_url
         )

@@ -82,7 +82,6 @@ class ProcessParts:
         metrics = Metrics(registry)
         metrics.build.labels(version(), settings.mode).set(1)
         api = await ApiClient.open(stack, settings, metrics)
-        metrics.events_dropped.set_function(lambda: api.recorder.dropped_count)
         await stack.enter_async_context(_sending_events(api))
         return cls(stack, settings, api, registry=registry, metrics=metrics)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 
 from extender import clocks, wiring
 from extender.apiserver.live_settings import DynamicSettings
@@ -24,6 +23,7 @@ from extender.wiring import COMPONENT, Callbacks, Environment
 from kube import credentials
 from kube.client import Client
 from service import clock, gc_freeze
+from service.metrics import open_registry
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ async def main(settings: Settings) -> None:
             Or the settings give no usable address or credentials of an API server.
     """
     gc_freeze.collect_less_often()  # until the first lists are complete, all is kept
-    registry = CollectorRegistry()
+    registry = open_registry("ascend_extender")
     metrics = Metrics(registry)
     wall = clocks.of_this_machine()
     async with Client(

@@ -1,6 +1,6 @@
 """Prometheus metrics of the extender; each label has a closed set of values."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -8,43 +8,46 @@ from prometheus_client.registry import Collector
 
 from extender.cache.cache import Cache
 from extender.gang.job_plan import Phase
+from extender.refusals import ExtenderReason
 from scheduler_core.explain import fragmentation
+from scheduler_core.node.reasons import Reason
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the server.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 #: Seconds; a permit ends once the scheduler has sent all binds of a job, or expires.
 _WAITS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60)
 #: Value of the label `resource` of reservations without a bind or a plan.
-RESERVATIONS = "promises"
+RESERVATIONS = "reservations"
+#: Values of the label `reason` of refused nodes and binds.
+_REASONS = (*Reason, *ExtenderReason)
+#: Values of the label `rule`; `extender.shadow.compare.Rule` has their meaning.
+_SHADOW_RULES = (
+    *("agrees", "job-agrees", "unknown", "node-refused", "node-worse"),
+    *("chips-taken", "chips-apart", "chips-worse"),
+    *("job-unschedulable", "job-nodes", "job-leaves"),
+)
 #: Gauges of the cache: {name, a key of `Cache.counts`: help text}.
 _CACHE = {
-    "assumed_binds": "Binds that the pod watch does not show yet.",
+    "sent_binds": "Binds that the pod watch does not show yet.",
     "planned_pods": "Pods of planned jobs with reserved chips.",
-    "rooms": "Pods and jobs for which chips are being freed.",
+    "nominations": "Pods and jobs for which chips are being freed.",
     "cached_nodes": "Nodes with NPUs.",
     "cached_pods": "Pods that ask for NPUs.",
-    "waiting_shapes": "Shapes with unserved claims.",
-    "rejected_owners": "Owners with rejected pods.",
+    "unconfirmed_shapes": "Shapes of pods with unconfirmed claims.",
+    "backoff_owners": "Owners that back off, because the kubelet rejects their pods.",
 }
 #: Gauges whose values other parts give: {name: help text}.
 WATCHED = {
-    "events_dropped": "Events dropped before they were sent.",
     "leading": "1: this extender decides; 0: another does.",
     "settings_unusable": "1 while the ConfigMap of settings is wrong and takes no "
     "effect.",
 }
-#: {phase of a job: value of the label `phase`}
-_JOB_PHASES = {
-    Phase.GATHERING: "idle",
-    Phase.RESERVED: "held",
-    Phase.BINDING: "open",
-}
-#: Gauges by kind of server, which is a closed set: {name: help text}.
-_POOLS = {
-    "pool_nodes": "Nodes, by kind of server.",
-    "pool_healthy_chips": "Healthy chips.",
-    "pool_free_chips": "Free chips of nodes that take pods.",
-    "pool_fragmentation": "Free chips in pieces too small for requests.",
+#: Gauges by product, which is a closed set: {name: help text}.
+_PRODUCTS = {
+    "nodes": "Nodes with chips of the product.",
+    "healthy_chips": "Healthy chips.",
+    "free_chips": "Free chips of nodes that take pods.",
+    "fragmentation": "Free chips in pieces too small for requests.",
 }
 
 
@@ -61,7 +64,7 @@ class Metrics(Collector):
         #: {name without prefix: gauge} of gauges that `watch` has made
         self._gauges: dict[str, Gauge] = {}
         self.request_s = Histogram(
-            "ascend_extender_request_seconds",
+            "ascend_extender_request_duration_seconds",
             "Time from the body of a request to its response.",
             ["verb"],
             buckets=_BUCKETS,
@@ -70,43 +73,49 @@ class Metrics(Collector):
         self.errors = self._counter(
             "requests_failed",
             "Requests that the extender answered with an error.",
-            "verb",
+            verb=(),
         )
         self.decisions = self._counter(
-            "filter_decisions", "Filter requests, by whether any node fits.", "result"
+            "filter_decisions",
+            "Filter requests, by whether any node fits.",
+            result=("fits", "unschedulable"),
         )
-        self.refused_nodes = self._counter(
-            "refused_nodes",
+        self.nodes_refused = self._counter(
+            "nodes_refused",
             "Nodes that filter refused, by reason, of the calls in which none fits.",
-            "reason",
+            reason=_REASONS,
         )
         self.conflicts = self._counter(
             "conflicts",
             "Nodes refused for an unlike pod; by filter only if no node fits.",
-            "verb",
+            verb=("filter", "bind"),
         )
         self.bind_refused = self._counter(
-            "binds_refused", "Binds refused, by reason.", "reason"
+            "binds_refused", "Binds refused, by reason.", reason=_REASONS
         )
         self.evictions = self._counter(
-            "evictions", "Evictions for pods of higher priority, by outcome.", "outcome"
+            "evictions",
+            "Evictions for pods of higher priority, by result.",
+            result=("evicted", "gone", "budget", "failed"),
         )
         self.shadow = self._counter(
-            "shadow",
-            "Decisions of another scheduler, by outcome of the comparison with ours.",
-            "rule",
+            "shadow_comparisons",
+            "Decisions of another scheduler, by rule of the comparison with ours.",
+            rule=_SHADOW_RULES,
         )
         self.bound = self._counter("pods_bound", "Pods bound.")
         self.binds_failed = self._counter(
             "binds_failed",
             "Binds that the API server refused or did not answer.",
-            "why",
+            reason=("conflict", "gone", "refused", "unclear"),
         )
         self.plans = self._counter(
-            "plans", "Plans of jobs: made, without place, and released.", "result"
+            "plans",
+            "Plans of jobs: made, without a place, and given up.",
+            result=("made", "unschedulable", "unreserved"),
         )
         self.permit_wait_s = Histogram(
-            "ascend_extender_gate_wait_seconds",
+            "ascend_extender_permit_wait_duration_seconds",
             "Time for which a bind waited for the other pods of its job.",
             ["result"],
             buckets=_WAITS,
@@ -115,21 +124,34 @@ class Metrics(Collector):
         self.allocated = self._counter(
             "volcano_allocations", "Pods that Volcano has allocated."
         )
-        self.volcano_returns = self._counter(
-            "volcano_returns", "Pods whose allocation Volcano has revoked."
+        self.deallocated = self._counter(
+            "volcano_deallocations", "Pods whose allocation Volcano has revoked."
         )
         self.api_requests = self._counter(
-            "api_requests", "Requests to the API server.", "verb", "resource", "code"
+            "api_requests",
+            "Requests to the API server.",
+            verb=(),
+            resource=(),
+            code=(),
         )
-        self.sweeps = self._counter(
-            "sweeps", "Comparisons of a watch with the API server.", "result"
+        self.resyncs = self._counter(
+            "resyncs",
+            "Comparisons of a watch with the API server.",
+            result=("done", "inconclusive"),
         )
         self.repairs = self._counter(
             "cache_repairs",
             "Objects that were wrong in the cache and are repaired.",
-            "resource",
+            resource=(
+                *("nodes", "pods", "reports", "switches", "settings"),
+                RESERVATIONS,
+            ),
         )
-        self.repairs.labels(RESERVATIONS)  # shown as 0 from the beginning
+        self.events_dropped = self._counter(
+            "events_dropped", "Events dropped before they were sent."
+        )
+        for result in ("permitted", "refused", "abandoned"):
+            self.permit_wait_s.labels(result)
         registry.register(self)
 
     def watch_cache(self, cache: Cache) -> None:
@@ -146,7 +168,7 @@ class Metrics(Collector):
         gauge.set_function(value)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield gauges of the cache, of jobs by phase, and of nodes and chips by kind.
+        """Yield gauges of the cache, jobs by phase, nodes and chips by product.
 
         Cost:
             One pass over all nodes, jobs and reservations.
@@ -159,33 +181,33 @@ class Metrics(Collector):
         phases = [
             gang.plan.phase for gang in self._cache.gangs.values() if gang.is_several
         ]
-        for phase, label in _JOB_PHASES.items():
-            jobs.add_metric([label], phases.count(phase))
+        for phase in Phase:
+            jobs.add_metric([phase.name.lower()], phases.count(phase))
         counts = self._cache.counts()
         for name, text in _CACHE.items():
             yield GaugeMetricFamily(
                 f"ascend_extender_{name}", text, value=float(counts[name])
             )
-        pools = {
-            name: GaugeMetricFamily(f"ascend_extender_{name}", text, labels=["pool"])
-            for name, text in _POOLS.items()
+        families = {
+            name: GaugeMetricFamily(f"ascend_extender_{name}", text, labels=["product"])
+            for name, text in _PRODUCTS.items()
         }
-        for pool, sums in self._pools().items():
-            for family, value in zip(pools.values(), sums, strict=True):
-                family.add_metric([pool], value)
+        for product, sums in self._products().items():
+            for family, value in zip(families.values(), sums, strict=True):
+                family.add_metric([product], value)
         yield jobs
-        yield from pools.values()
+        yield from families.values()
 
-    def _pools(self) -> dict[str, list[int]]:
-        """Return {kind of server: values of its metrics, in the order of `_POOLS`}."""
-        pools: dict[str, list[int]] = {}
+    def _products(self) -> dict[str, list[int]]:
+        """Return {product: values of its metrics, in the order of `_PRODUCTS`}."""
+        products: dict[str, list[int]] = {}
         for node in self._cache.index:
-            sums = pools.setdefault(node.product.key, [0] * len(_POOLS))
+            sums = products.setdefault(node.product.key, [0] * len(_PRODUCTS))
             sums[0] += 1
             sums[1] += node.healthy.bit_count()
             sums[2] += node.free.bit_count() * (not node.barred)
             sums[3] += fragmentation.measure_node(node)
-        return pools
+        return products
 
     def count_request(self, verb: str, resource: str, code: int) -> None:
         """Count a request to the API server.
@@ -197,7 +219,18 @@ class Metrics(Collector):
         """
         self.api_requests.labels(verb, resource, str(code)).inc()
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(
+    def _counter(self, name: str, text: str, **labels: Iterable[str]) -> Counter:
+        """Return a new counter, which shows 0 for each known value of its label.
+
+        Args:
+            name: Without prefix and `_total`.
+            text: Help text.
+            labels: {label: its values; empty if they are known only as they come}.
+        """
+        counter = Counter(
             f"ascend_extender_{name}_total", text, labels, registry=self._registry
         )
+        for values in labels.values():
+            for value in values:
+                counter.labels(value)
+        return counter

@@ -13,14 +13,17 @@ class ExtenderReason(StrEnum):
     """
 
     POD = "pod"
-    BACK_OFF = "storm"
+    BACK_OFF = "back-off"
     OPEN_BIND = "open-bind"
     NOT_BEST = "not-best"
     JOB = "job"
-    LOST = "lost"
-    ROOM = "room"
+    WATCH_DOWN = "watch-down"
+    #: the chips are kept for others
+    RESERVED = "reserved"
+    #: chips of this or another node are being freed for the pod
+    NOMINATED = "nominated"
     #: each node refuses a pod, for several reasons
-    NOWHERE = "nowhere"
+    UNSCHEDULABLE = "unschedulable"
     #: the bind's outcome is not known yet, or another call for the pod is under way
     UNCLEAR = "unclear"
     #: the pod is deleted, or bound to another node
@@ -70,18 +73,18 @@ RESERVED_NODE = refuse_for_job("kept for a large job that has waited long")
 UNSEEN = refuse_for_job("the pod is of a job and has not been seen yet")
 #: Refusal of nodes whose chips preemption still frees for the pod or its job.
 LEAVING = Refusal(
-    reason=ExtenderReason.ROOM, text="pods are leaving to make room for it"
+    reason=ExtenderReason.NOMINATED, text="pods are leaving to make room for it"
 )
 #: Refusal of nodes other than the one where preemption freed chips for the pod.
 FREED = Refusal(
-    reason=ExtenderReason.ROOM, text="chips of another node were freed for the pod"
+    reason=ExtenderReason.NOMINATED, text="chips of another node were freed for the pod"
 )
 
 
 def kept_for_others(node: str) -> Refusal:
     """Return the refusal of chips that were reserved for others in the meantime."""
     text = f"chips of {node} are kept for others"
-    return Refusal(reason=ExtenderReason.ROOM, text=text)
+    return Refusal(reason=ExtenderReason.RESERVED, text=text)
 
 
 #: Text of a refusal while the size of the pod's job is being read.

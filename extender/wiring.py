@@ -117,7 +117,12 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         bare_nodes=settings.bare_nodes,
     )
     dispatcher = Dispatcher(cache, wall)
-    recorder = Recorder(client, component=COMPONENT, spacing_s=_EVENT_SPACING_S)
+    recorder = Recorder(
+        client,
+        component=COMPONENT,
+        spacing_s=_EVENT_SPACING_S,
+        count_dropped=metrics.events_dropped.inc,
+    )
     decisions = LastDecisions()
     announcer = Announcer(recorder, decisions, wall, is_mute=settings.shadow)
     waker = _make_waker(client, cache, wall)
@@ -193,7 +198,6 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         synced=callbacks.synced,
     )
     metrics.watch_cache(cache)
-    metrics.watch("events_dropped", lambda: recorder.dropped_count)
     metrics.watch("settings_unusable", lambda: dynamic.is_unusable)
     namespace = settings.tor_share_namespace
     return Parts(

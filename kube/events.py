@@ -70,7 +70,7 @@ class _Occurrences:
 class Recorder:
     """Queue of one component's events, and the events that it has sent."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # tests set the clock and the pauses
         self,
         client: Client,
         *,
@@ -79,6 +79,7 @@ class Recorder:
         wall_s: Callable[[], float] = clock.wall_s,
         backoff: Backoff | None = None,
         spacing_s: float = 0.0,
+        count_dropped: Callable[[int], None] | None = None,
     ) -> None:
         """Start with an empty queue.
 
@@ -90,6 +91,8 @@ class Recorder:
             backoff: Pauses while the API server cannot be reached.
             spacing_s: Pause after each event; seconds. Above 0 where bursts of events
                 must not delay other requests.
+            count_dropped: Called with the number of events that were dropped: the queue
+                was full, or the API server refused them. None: no call.
         """
         self._client = client
         self._source = {"component": component} | ({"host": host} if host else {})
@@ -100,8 +103,7 @@ class Recorder:
         #: {event that the API server has: (its name, its count)}
         self._posted_events: OrderedDict[_EventKey, tuple[str, int]] = OrderedDict()
         self._wake = asyncio.Event()
-        #: Events that were dropped: queue full, or refused by the API server.
-        self.dropped_count = 0
+        self._count_dropped = count_dropped or _ignore
 
     def record(
         self,
@@ -133,7 +135,7 @@ class Recorder:
             self._pending[key] = _Occurrences(first_s=now, last_s=now)
             if len(self._pending) > _MAX_PENDING:
                 self._pending.popitem(last=False)
-                self.dropped_count += 1
+                self._count_dropped(1)
         self._wake.set()
 
     async def run(self) -> NoReturn:
@@ -161,7 +163,7 @@ class Recorder:
         self, key: _EventKey, occurrences: _Occurrences, error: KubeError
     ) -> float:
         if isinstance(error, ApiError) and error.status in _FINAL_STATUSES:
-            self.dropped_count += occurrences.count
+            self._count_dropped(occurrences.count)
             log.warning(
                 "event refused", extra={"reason": key.reason, "error": str(error)}
             )
@@ -233,6 +235,10 @@ class Recorder:
         self._posted_events.move_to_end(key)
         if len(self._posted_events) > _MAX_POSTED:
             self._posted_events.popitem(last=False)
+
+
+def _ignore(_count: int) -> None:
+    """Count nothing."""
 
 
 def _event_name(key: _EventKey, first_s: float) -> str:

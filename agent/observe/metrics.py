@@ -113,7 +113,7 @@ class Metrics:
         )
 
     def _outside(self) -> None:
-        self.events_dropped = self._gauge(
+        self.events_dropped = self._counter(
             "events_dropped", "Events that the API server did not get since the start"
         )
         self.watch_restarts = self._gauge(

@@ -71,8 +71,6 @@ class Resync:
         self._learn = learn
         self._every_s = every_s
         self._rng = random.Random()  # noqa: S311  # jitter, not a secret
-        for name in informers.watches():
-            metrics.repairs.labels(name)  # shown as 0 from the beginning
         self._logged = 0
 
     async def run(self) -> None:
@@ -119,8 +117,8 @@ class Resync:
         except KubeError as error:
             log.info("watch not compared", extra={"what": name, "why": str(error)})
             differences = None
-        result = "given up" if differences is None else "done"
-        self._metrics.sweeps.labels(result).inc()
+        result = "inconclusive" if differences is None else "done"
+        self._metrics.resyncs.labels(result).inc()
         self._logged = 0
         for difference in differences or ():
             self._report(

@@ -237,13 +237,13 @@ class Cache:
             if reservation.claim is None
         }
         return {
-            "assumed_binds": kinds["sent"],
+            "sent_binds": kinds["sent"],
             "planned_pods": kinds["planned"],
-            "rooms": len(freed),
+            "nominations": len(freed),
             "cached_nodes": len(state.index),
             "cached_pods": len(state.facts.pods),
-            "waiting_shapes": len(state.unconfirmed),
-            "rejected_owners": len(state.backoff),
+            "unconfirmed_shapes": len(state.unconfirmed),
+            "backoff_owners": len(state.backoff),
         }
 
 

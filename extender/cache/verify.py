@@ -98,7 +98,7 @@ def _of_node(cache: Cache, change: NodeUpdated) -> _Pairs:
     if node_info is None or not offered:
         return  # nothing else of it is cached
     yield "inventory", change.inventory, node_info.inventory_text
-    yield "room", change.allocatable_resources, node_info.allocatable_resources
+    yield "resources", change.allocatable_resources, node_info.allocatable_resources
     yield "addresses", change.internal_ips, node_info.internal_ips
     yield "SuperPoD", change.superpod, node_info.superpod
     yield "labels and taints", change.marks, node_info.marks

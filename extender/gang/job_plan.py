@@ -17,7 +17,7 @@ class Phase(StrEnum):
     """How far a job is: without a plan, planned, or being bound.
 
     A job whose pods are all bound has no plan any more. Sentences for people show the
-    value. Metrics call the phases idle, held and open.
+    value. Metrics show the name in lower case.
     """
 
     #: no chips are reserved

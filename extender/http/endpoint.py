@@ -57,9 +57,10 @@ class VerbHandlers:
                 the verb fails or the extender is not ready.
         """
         duration_s = self._metrics.request_s.labels(name)
+        errors = self._metrics.errors.labels(name)
 
         def render_error(text: str) -> bytes:
-            self._metrics.errors.labels(name).inc()
+            errors.inc()
             return on_error(text)
 
         async def serve(request: web.Request) -> web.Response:

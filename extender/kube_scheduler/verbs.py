@@ -228,10 +228,10 @@ class KubeSchedulerVerbs:
         return protocol.error_answer("" if isinstance(outcome, Bound) else outcome.text)
 
     def _count(self, filter_result: FilterResult) -> None:
-        result = "fits" if filter_result.fitting else "nowhere"
+        result = "fits" if filter_result.fitting else "unschedulable"
         self._metrics.decisions.labels(result).inc()
         for refusal, names in filter_result.refused:
-            self._metrics.refused_nodes.labels(refusal.reason).inc(len(names))
+            self._metrics.nodes_refused.labels(refusal.reason).inc(len(names))
             if refusal.reason is Reason.CONFLICT:
                 self._metrics.conflicts.labels("filter").inc(len(names))
 

@@ -65,10 +65,10 @@ class BindPermits:
         self._apply(
             gang_events.BindArrived(uid=caller.uid, node=caller.node, call=number)
         )
-        start_s, result = time.perf_counter(), "left"
+        start_s, result = time.perf_counter(), "abandoned"
         try:
             refusal = await self._waiting_binds.wait(number)
-            result = "opened" if refusal is None else "refused"
+            result = "permitted" if refusal is None else "refused"
         finally:
             waited_s = time.perf_counter() - start_s
             self._metrics.permit_wait_s.labels(result).observe(waited_s)

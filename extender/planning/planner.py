@@ -396,7 +396,7 @@ class Planner:
         refusal = (
             outcome if isinstance(outcome, Refusal) else self._reserve(gang, outcome)
         )
-        self._metrics.plans.labels("made" if refusal is None else "no room").inc()
+        self._metrics.plans.labels("made" if refusal is None else "unschedulable").inc()
         if refusal is not None:
             if is_firm:
                 self._keep_refusal(gang, question, refusal)
@@ -498,7 +498,7 @@ class Planner:
         """
         match effect:
             case gang_events.Unreserve():
-                self._metrics.plans.labels("given back").inc()
+                self._metrics.plans.labels("unreserved").inc()
             case ReservationEnded(reservation=forgotten, why=Ended.EXPIRED):
                 self._metrics.repairs.labels(RESERVATIONS).inc()
                 log.warning(

@@ -252,7 +252,7 @@ def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
         return Refusal(reason=ExtenderReason.BACK_OFF, text=back_off)
     if lost:
         text = f"the extender waits until it sees the cluster's {lost} again"
-        return Refusal(reason=ExtenderReason.LOST, text=text)
+        return Refusal(reason=ExtenderReason.WATCH_DOWN, text=text)
     return None
 
 

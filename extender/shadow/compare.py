@@ -49,7 +49,7 @@ class Rule(StrEnum):
     CHIPS_TAKEN = "chips-taken"
     CHIPS_APART = "chips-apart"
     CHIPS_WORSE = "chips-worse"
-    JOB_NO_ROOM = "job-no-room"
+    JOB_UNSCHEDULABLE = "job-unschedulable"
     JOB_NODES = "job-nodes"
     JOB_LEAVES = "job-leaves"
 
@@ -150,7 +150,7 @@ class Shadow:
             "by_rule": {rule.value: self.counts[rule] for rule in Rule},
             "latest": [
                 {
-                    "of": finding.of,
+                    "name": finding.of,
                     "rule": finding.rule.value,
                     "text": finding.text,
                     "at": clock.rfc3339(finding.at_s),
@@ -165,7 +165,7 @@ class Shadow:
         lines = [f"{report['different']} of {report['decisions']} decided otherwise"]
         lines += [f"  {number:6} {rule}" for rule, number in report["by_rule"].items()]
         lines += [
-            f"{finding['at']} {finding['of']}: {finding['rule']}: {finding['text']}"
+            f"{finding['at']} {finding['name']}: {finding['rule']}: {finding['text']}"
             for finding in report["latest"]
         ]
         return "\n".join(lines) + "\n"
@@ -275,7 +275,7 @@ def compare_job(
         The outcome, and a text that explains it.
     """
     if isinstance(ours, str):
-        return Rule.JOB_NO_ROOM, ours
+        return Rule.JOB_UNSCHEDULABLE, ours
     if len(ours) < len(theirs):
         text = f"on {len(theirs)} nodes, {len(ours)} had been enough"
         return Rule.JOB_NODES, text

@@ -257,7 +257,7 @@ class Sessions:
         if result.fitting or not result.counts:
             return None
         text = ", ".join(f"{count} {text}" for text, count in result.counts)
-        return Refusal(reason=ExtenderReason.NOWHERE, text=text)
+        return Refusal(reason=ExtenderReason.UNSCHEDULABLE, text=text)
 
     # -- allocateFunc and deallocateFunc -----------------------------------------
 

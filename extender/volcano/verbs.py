@@ -137,7 +137,7 @@ class VolcanoVerbs:
         refusal = self._refusal(args.task, args.node.name)
         if refusal is None:
             return protocol.FITS
-        self._metrics.refused_nodes.labels(refusal.reason).inc()
+        self._metrics.nodes_refused.labels(refusal.reason).inc()
         code = Code.UNSCHEDULABLE if refusal.is_resolvable else Code.UNRESOLVABLE
         return protocol.predicate_answer(refusal.text, code)
 
@@ -221,7 +221,7 @@ class VolcanoVerbs:
             )
             if needed > free:
                 text = f"needs {needed} of {resource}, and {free} are free"
-                return Refusal(reason=ExtenderReason.NOWHERE, text=text)
+                return Refusal(reason=ExtenderReason.UNSCHEDULABLE, text=text)
         return None
 
     # -- allocate, deallocate, victims---------------------------------------------
@@ -276,7 +276,7 @@ class VolcanoVerbs:
 
     def _unreserve(self, uid: str) -> None:
         if self._allocated(uid) is not None:
-            self._metrics.volcano_returns.inc()
+            self._metrics.deallocated.inc()
             self._sessions.unreserve(uid)
 
     async def _victims(self, body: bytes, _request: web.Request) -> bytes:

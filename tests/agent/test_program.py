@@ -104,7 +104,7 @@ async def test_the_figures_of_a_rollout_are_there(site: Site, agent: Program) ->
     assert figures[f'ascend_agent_build_info{{mode="scheduled",{build}}}'] == "1.0"
     assert figures["ascend_agent_ready"] == "1.0"
     assert figures["ascend_agent_followed"] == "1.0"
-    assert figures["ascend_agent_events_dropped"] == "0.0"
+    assert figures["ascend_agent_events_dropped_total"] == "0.0"
     assert figures["ascend_agent_registration_gap_seconds_count"] == "1.0"
     assert float(figures["process_resident_memory_bytes"]) > 0
     assert float(figures["process_open_fds"]) > 0

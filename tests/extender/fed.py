@@ -106,5 +106,5 @@ class World:
     def all_repaired(self) -> float:
         return sum(map(self.repaired, self.informers.watches()))
 
-    def swept(self, result: str) -> float:
-        return sample(self.registry, "sweeps_total", result=result) or 0.0
+    def resynced(self, result: str) -> float:
+        return sample(self.registry, "resyncs_total", result=result) or 0.0

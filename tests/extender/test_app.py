@@ -156,14 +156,14 @@ async def is_ready(world: World) -> bool:
 
 
 async def nothing_was_known_wrongly(world: World) -> bool:
-    """Whether the sweep has looked, and has found nothing."""
+    """Whether the resync has looked, and has found nothing."""
     seen = {"metadata": {"annotations": {"seen-at": str(clock.wall_ns())}}}
     await world.api.patch("/api/v1/nodes/n1", seen)  # its watch comes so far
     shown = (await world.get("/metrics"))[1].splitlines()
     repairs = [s for s in shown if s.startswith("ascend_extender_cache_repairs_total")]
     assert [float(each.split()[-1]) for each in repairs] == [0.0] * 6
     return any(
-        s.startswith('ascend_extender_sweeps_total{result="done"}') for s in shown
+        s.startswith('ascend_extender_resyncs_total{result="done"}') for s in shown
     )
 
 

@@ -19,7 +19,7 @@ def forget(w: ServedWorld, name: str, where: str = "n1") -> None:
 
 
 def repaired(w: ServedWorld) -> float:
-    return float(w.metrics.repairs.labels("promises")._value.get())
+    return float(w.metrics.repairs.labels("reservations")._value.get())
 
 
 async def test_what_a_bind_under_way_has_is_not_forgotten() -> None:

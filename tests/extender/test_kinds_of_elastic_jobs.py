@@ -53,7 +53,7 @@ def in_pool(name: str, pool: str, **spec: Any) -> Object:
 
 
 def plans_given_back(w: GangWorld) -> float:
-    (metric,) = w.world.metrics.plans.labels("given back").collect()
+    (metric,) = w.world.metrics.plans.labels("unreserved").collect()
     return next(s.value for s in metric.samples if s.name.endswith("_total"))
 
 

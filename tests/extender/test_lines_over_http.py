@@ -215,5 +215,5 @@ def test_pools_and_nodes_are_counted_by_what_they_are() -> None:
     Metrics(registry).watch_cache(cache)
 
     assert sample(registry, "cached_nodes") == 1
-    assert sample(registry, "pool_free_chips", pool="atlas-800-training") == 8
-    assert sample(registry, "pool_free_chips", pool="atlas-310p") == 1
+    assert sample(registry, "free_chips", product="atlas-800-training") == 8
+    assert sample(registry, "free_chips", product="atlas-310p") == 1

@@ -1,4 +1,4 @@
-"""What can be seen of decisions, of the gate, and of what lies in small pieces."""
+"""What can be seen of decisions, of permits, and of what lies in small pieces."""
 
 import asyncio
 
@@ -13,14 +13,14 @@ from tests.support.fake_api import Fate
 from tests.support.watched import member, tenant
 
 
-def test_a_pools_free_chips_and_how_broken_they_are() -> None:
+def test_a_products_free_chips_and_how_broken_they_are() -> None:
     registry = CollectorRegistry()
     cache = cluster(tenant("a", "n1", (0, 1, 2)), nodes=("n1", "n2"))
 
     Metrics(registry).watch_cache(cache)
 
     shown = {
-        name: sample(registry, f"pool_{name}", pool=ATLAS_800_TRAINING.key)
+        name: sample(registry, name, product=ATLAS_800_TRAINING.key)
         for name in ("nodes", "healthy_chips", "free_chips", "fragmentation")
     }
     # a ring with one free chip could serve neither two nor four; the node is not whole
@@ -45,7 +45,7 @@ def test_a_later_term_shows_its_own_sizes() -> None:
     assert sample(registry, "settings_unusable") == 0
 
 
-async def test_what_the_api_server_does_not_do_is_counted_by_why() -> None:
+async def test_what_the_api_server_does_not_do_is_counted_by_reason() -> None:
     registry = CollectorRegistry()
     async with world(cluster(), metrics=Metrics(registry)) as w:
         fates = {"a": Fate.FORBIDDEN, "b": Fate.BROKEN, "c": Fate.DONE}
@@ -57,14 +57,14 @@ async def test_what_the_api_server_does_not_do_is_counted_by_why() -> None:
         await w.bind("d")
 
     failed = {
-        why: sample(registry, "binds_failed_total", why=why)
-        for why in ("refused", "unclear", "gone")
+        reason: sample(registry, "binds_failed_total", reason=reason)
+        for reason in ("refused", "unclear", "gone")
     }
     assert failed == {"refused": 1, "unclear": 1, "gone": 1}
     assert sample(registry, "pods_bound_total") == 1
 
 
-async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None:
+async def test_plans_and_waits_for_a_permit_are_counted_by_how_they_end() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     pair = [member("a"), member("b")]
@@ -78,28 +78,28 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
         assert (
             planner.filter_nodes(seen.pod, ("n1",)) is not None
         )  # room for one of two
-    assert _jobs(registry) == {"idle": 1, "held": 0, "open": 0}
+    assert _jobs(registry) == {"gathering": 1, "reserved": 0, "binding": 0}
     filter_result = planner.filter_nodes(pair[0].pod, ("n1", "n2"))
     assert filter_result is not None
-    assert _jobs(registry) == {"idle": 0, "held": 1, "open": 0}
+    assert _jobs(registry) == {"gathering": 0, "reserved": 1, "binding": 0}
     calls = [
         Caller(uid=uid, node=reservation.node, is_there=lambda: True)
         for uid, reservation in reservations(cache).items()
     ]
     assert await asyncio.gather(*map(w.permits.wait, calls)) == [None, None]
-    assert _jobs(registry) == {"idle": 0, "held": 0, "open": 1}
+    assert _jobs(registry) == {"gathering": 0, "reserved": 0, "binding": 1}
 
     made = {
         result: sample(registry, "plans_total", result=result)
-        for result in ("made", "no room")
+        for result in ("made", "unschedulable")
     }
-    waits = sample(registry, "gate_wait_seconds_count", result="opened")
-    assert (made, waits) == ({"made": 1, "no room": 2}, 2)
+    waits = sample(registry, "permit_wait_duration_seconds_count", result="permitted")
+    assert (made, waits) == ({"made": 1, "unschedulable": 2}, 2)
 
 
 def _jobs(registry: CollectorRegistry) -> dict[str, float | None]:
     """{phase: jobs in it}, with the label values that dashboards use."""
     return {
         phase: sample(registry, "jobs", phase=phase)
-        for phase in ("idle", "held", "open")
+        for phase in ("gathering", "reserved", "binding")
     }

@@ -48,13 +48,15 @@ async def test_what_another_scheduler_decides_is_compared_and_told(
 
     found = await report(world)
     assert found["different"] == 2
-    assert [(each["of"], each["rule"]) for each in found["latest"]] == [
+    assert [(each["name"], each["rule"]) for each in found["latest"]] == [
         ("default/c", "chips-apart"),
         ("default/b", "node-worse"),
     ]
     _, metrics = await world.get("/metrics")
     for rule in ("agrees", "node-worse", "chips-apart"):
-        assert f'ascend_extender_shadow_total{{rule="{rule}"}} 1.0' in metrics
+        assert (
+            f'ascend_extender_shadow_comparisons_total{{rule="{rule}"}} 1.0' in metrics
+        )
 
 
 async def test_a_shadow_writes_nothing_and_answers_no_scheduler(world: World) -> None:

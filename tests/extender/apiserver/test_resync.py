@@ -80,7 +80,7 @@ async def test_while_all_is_well_nothing_is_found(seed: int) -> None:
             await asyncio.sleep(world.chance.choice((0.1, 1, 10)))
         assert world.cache.pods
         assert world.all_repaired() == 0
-        assert world.swept("done") >= 5
+        assert world.resynced("done") >= 5
 
 
 async def test_what_never_came_is_found_once_and_mended() -> None:
@@ -191,6 +191,6 @@ async def test_where_nothing_can_be_told_nothing_is_done() -> None:
 
         await world.resync.run_once()
 
-        assert world.swept("done") == 0
-        assert world.swept("given up") == 5
+        assert world.resynced("done") == 0
+        assert world.resynced("inconclusive") == 5
         assert world.all_repaired() == 0

@@ -195,10 +195,10 @@ async def test_decisions_and_refusals_are_counted() -> None:
         await extender.filter(as_json("p", "u"), "node3")
 
         decided = 'ascend_extender_filter_decisions_total{result="%s"}'
-        refused = 'ascend_extender_refused_nodes_total{reason="too-few-free"}'
-        seconds = 'ascend_extender_request_seconds_count{verb="filter"}'
+        refused = 'ascend_extender_nodes_refused_total{reason="too-few-free"}'
+        seconds = 'ascend_extender_request_duration_seconds_count{verb="filter"}'
         assert extender.metric(decided % "fits") == "1.0"
-        assert extender.metric(decided % "nowhere") == "2.0"
+        assert extender.metric(decided % "unschedulable") == "2.0"
         assert extender.metric(refused) == "2.0"
         assert extender.metric(seconds) == "3.0"
         assert extender.metric("ascend_extender_cached_nodes") == "3.0"

@@ -99,7 +99,7 @@ async def test_a_pod_without_room_hears_with_how_many_its_job_runs() -> None:
 
 
 def refused_plans(w: World) -> float:
-    (metric,) = w.metrics.plans.labels("no room").collect()
+    (metric,) = w.metrics.plans.labels("unschedulable").collect()
     return next(s.value for s in metric.samples if s.name.endswith("_total"))
 
 

@@ -100,7 +100,7 @@ def test_pods_are_looked_at_once_when_they_get_their_node() -> None:
     at = "2027-01-15T08:00:00Z"
     (latest,) = told["latest"]
     assert latest == {
-        "of": "default/p",
+        "name": "default/p",
         "rule": "node-worse",
         "text": text,
         "at": latest["at"],
@@ -143,7 +143,7 @@ LEAVES = Network(
         ({"n1", "n3"}, frozenset({"n1", "n2"}), Rule.JOB_LEAVES),
         ({"n1", "n2"}, frozenset({"n1", "n3"}), Rule.JOB_AGREES),
         ({"n1", "n2"}, frozenset({"n1"}), Rule.JOB_NODES),
-        ({"n1"}, "1 of 2 pods fit", Rule.JOB_NO_ROOM),
+        ({"n1"}, "1 of 2 pods fit", Rule.JOB_UNSCHEDULABLE),
     ],
 )
 def test_jobs_are_compared_by_nodes_and_leaves(
