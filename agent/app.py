@@ -276,14 +276,16 @@ class Agent:
             apply=self._apply_fault_config,
             on_problem=self._announcer.fault_config_problem,
         )
-        metrics.followed.set_function(
+        metrics.device_list_watched.set_function(
             lambda: all(line.server.is_followed for line in self._lines)
         )
         self._announcer.expose_watches(
-            pods=self._pods.watch,
-            configmap=self._reporter.configmap_watch,
-            node=self._reporter.node_watch,
-            faultconfig=self._fault_config_watch.watch,
+            {
+                "pods": self._pods.watch,
+                "nodes": self._reporter.node_watch,
+                "reports": self._reporter.configmap_watch,
+                "fault-config": self._fault_config_watch.watch,
+            }
         )
 
     async def run_until_row_changes(self) -> Handover:

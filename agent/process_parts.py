@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 
 from agent import wiring
 from agent.api_client import ApiClient
@@ -21,7 +21,7 @@ from agent.journal.file import HoldEntry
 from agent.observe.metrics import Metrics
 from agent.pods import informer
 from agent.settings import Settings, boot_id
-from service.version import version
+from service.metrics import open_registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,8 @@ class ProcessParts:
         Raises:
             SettingsError: The settings yield no API server address or no credentials.
         """
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        registry = open_registry("ascend_agent", mode=settings.mode)
         metrics = Metrics(registry)
-        metrics.build.labels(version(), settings.mode).set(1)
         api = await ApiClient.open(stack, settings, metrics)
         await stack.enter_async_context(_sending_events(api))
         return cls(stack, settings, api, registry=registry, metrics=metrics)

@@ -11,6 +11,7 @@ from extender.gang.job_plan import Phase
 from extender.refusals import ExtenderReason
 from scheduler_core.explain import fragmentation
 from scheduler_core.node.reasons import Reason
+from service.metrics import make_counter
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the server.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
@@ -220,17 +221,5 @@ class Metrics(Collector):
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def _counter(self, name: str, text: str, **labels: Iterable[str]) -> Counter:
-        """Return a new counter, which shows 0 for each known value of its label.
-
-        Args:
-            name: Without prefix and `_total`.
-            text: Help text.
-            labels: {label: its values; empty if they are known only as they come}.
-        """
-        counter = Counter(
-            f"ascend_extender_{name}_total", text, labels, registry=self._registry
-        )
-        for values in labels.values():
-            for value in values:
-                counter.labels(value)
-        return counter
+        name = f"ascend_extender_{name}_total"
+        return make_counter(self._registry, name, text, **labels)

@@ -175,9 +175,14 @@ class ListWatch(Generic[T]):
         self.last_event_s = float("-inf")
         #: Number of changes that watches delivered.
         self.event_count = 0
-        #: Number of watches that ended, and of lists that began.
-        self.restarts = 0
+        #: Called when a watch has ended.
+        self._count_restart: Callable[[], None] = _ignore_restart
+        #: Number of lists that began.
         self.relists = 0
+
+    def count_restarts(self, count: Callable[[], None]) -> None:
+        """Call `count` when a watch has ended, from now on and in place of others."""
+        self._count_restart = count
 
     def objects(self) -> tuple[T, ...]:
         """Return the cached objects: those that have been delivered."""
@@ -283,7 +288,7 @@ class ListWatch(Generic[T]):
                 self._collection.version = ""
             raise
         finally:
-            self.restarts += 1
+            self._count_restart()
 
     def _may_go_on(self, error: KubeError) -> bool:
         """Return whether the next watch may start from the same version."""
@@ -405,3 +410,7 @@ class ListWatch(Generic[T]):
         return (
             self._watching_since is not None and now - self._watching_since >= STEADY_S
         )
+
+
+def _ignore_restart() -> None:
+    """Count nothing."""

@@ -3,8 +3,11 @@
 A module of its own: agent and extender begin with the same registry.
 """
 
+from collections.abc import Iterable
+
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
     Gauge,
     ProcessCollector,
     disable_created_metrics,
@@ -34,3 +37,24 @@ def open_registry(program: str, **labels: str) -> CollectorRegistry:
     )
     build_info.labels(version(), *labels.values()).set(1)
     return registry
+
+
+def make_counter(
+    registry: CollectorRegistry, name: str, text: str, **labels: Iterable[str]
+) -> Counter:
+    """Return a new counter, which shows 0 for each known value of its label.
+
+    A series that begins with its first event hides that event from `rate`.
+
+    Args:
+        registry: Gets the counter.
+        name: With prefix and `_total`.
+        text: Help text.
+        labels: {label: its values; empty if they are known only as they come}. With
+            several labels all are empty.
+    """
+    counter = Counter(name, text, labels, registry=registry)
+    for values in labels.values():
+        for value in values:
+            counter.labels(value)
+    return counter

@@ -133,7 +133,7 @@ class Identity(StrEnum):
     """How the pod of an Allocate was identified.
 
     Each value is a value of the label `identity` of the metric
-    `ascend_agent_allocate_identity`.
+    `ascend_agent_allocate_identity_total`.
     """
 
     STEERED = "steered"  #: the kubelet took the ids that we preferred

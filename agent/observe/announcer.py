@@ -27,9 +27,9 @@ from scheduler_core.wire.faults import UpgradeReason
 
 log = logging.getLogger(__name__)
 
-#: Objects that a rival may serve or write, too: the kubelet's resource, the node's
-#: ConfigMap.
-RIVALS = ("kubelet", "configmap")
+#: {what a rival serves or writes, too: value of the label `kind`}: the kubelet's
+#: resource, the node's ConfigMap.
+RIVALS = MappingProxyType({"kubelet": "device-plugin", "configmap": "report-writer"})
 
 #: {new condition of a chip: reason, text and type of the event}
 _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
@@ -72,8 +72,8 @@ class Announcer:
         self._problems: dict[str, str] = {}
         #: {(one of RIVALS, resource or ""): text about the rival, "" without one}
         self._rivals: dict[tuple[str, str], str] = {}
-        for scope in RIVALS:
-            metrics.rival.labels(scope).set(0)
+        for kind in RIVALS.values():
+            metrics.rival.labels(kind).set(0)
 
     def count_ledger(self, store: LedgerStore) -> None:
         """Count the claims and holds of one product line's ledger in the metrics.
@@ -94,18 +94,18 @@ class Announcer:
     def _sum(self, count: Callable[[Ledger], int]) -> int:
         return sum(count(store.ledger) for store in self._stores)
 
-    def expose_watches(self, **watches: ListWatch[Any]) -> None:
+    def expose_watches(self, watches: Mapping[str, ListWatch[Any]]) -> None:
         """Expose metrics of API server watches: restarts, and time since the last data.
 
-        Data are events, bookmarks and lists. The metrics are computed at each scrape.
+        Data are events, bookmarks and lists. Ages are computed at each scrape.
 
         Args:
-            watches: {label of the watched resource in the metrics: watch}.
+            watches: {label of the watched resource in the metrics: watch}. Their
+                restarts are counted from now on.
         """
         now = asyncio.get_running_loop().time
         for name, watch in watches.items():
-            restarts = self._metrics.watch_restarts.labels(name)
-            restarts.set_function(partial(getattr, watch, "restarts"))
+            watch.count_restarts(self._metrics.watch_restarts.labels(name).inc)
             age = self._metrics.watch_event_age_s.labels(name)
             age.set_function(partial(_age_s, watch, now))
 
@@ -154,7 +154,7 @@ class Announcer:
         """
         self._health[resource] = health
         for transition in transitions:
-            condition = transition.after.name.lower()
+            condition = transition.after.value
             self._metrics.health_transitions.labels(condition).inc()
             extra = {"chip": transition.chip, "condition": condition}
             log.warning("chip changed", extra=extra | {"reason": transition.reason})
@@ -167,7 +167,7 @@ class Announcer:
             chips = sum(
                 len(health_.chips_in(condition_)) for health_ in self._health.values()
             )
-            self._metrics.chips.labels(condition_.name.lower()).set(chips)
+            self._metrics.chips.labels(condition_.value).set(chips)
 
     def _record(self, reason: str, message: str, kind: str = "Warning") -> None:
         """Emit an event on the Node; `kind` is the event's type."""
@@ -181,7 +181,7 @@ class Announcer:
     def chips_releasing(
         self, chips: Mapping[int, tuple[Occupant, ...]], *, resource: str
     ) -> None:
-        """Set the metric `releasing` to the number of processes on each releasing chip.
+        """Set the metric of processes on releasing chips to their number on each chip.
 
         Args:
             chips: {chip: processes on it}, for all releasing chips of the resource. An
@@ -340,7 +340,7 @@ class Announcer:
         has_rival = any(
             rival for (scope_, _), rival in self._rivals.items() if scope_ == scope
         )
-        self._metrics.rival.labels(scope).set(has_rival)
+        self._metrics.rival.labels(RIVALS[scope]).set(has_rival)
         if text:
             log.error("rival", extra={"reason": text})
         else:
@@ -491,14 +491,14 @@ def _count_confirmed(ledger: Ledger) -> int:
 
 #: {state of claims: function that counts them in a ledger}
 _CLAIM_COUNTS: Mapping[str, Callable[[Ledger], int]] = {
-    "open": lambda ledger: len(values.waiting_pods(ledger)),
+    "waiting": lambda ledger: len(values.waiting_pods(ledger)),
     "served": _count_served,
     "unreadable": lambda ledger: len(ledger.problems),
-    "bare": lambda ledger: len(ledger.bare),
+    "without-chips": lambda ledger: len(ledger.bare),
 }
 #: {state of holds: function that counts them in a ledger}
 _HOLD_COUNTS: Mapping[str, Callable[[Ledger], int]] = {
-    "held": lambda ledger: len(ledger.holds) - _count_confirmed(ledger),
+    "unconfirmed": lambda ledger: len(ledger.holds) - _count_confirmed(ledger),
     "confirmed": _count_confirmed,
     "lost": lambda ledger: sum(hold.lost for hold in ledger.holds.values()),
 }

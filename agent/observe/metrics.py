@@ -1,13 +1,16 @@
 """Prometheus metrics of the agent: their names, labels and units.
 
 Labels have few possible values, and none names a process of the host: whoever reaches
-the pod network can read metrics. The metric `releasing` is cleared before each update,
-so that it shows only chips that are releasing.
+the pod network can read metrics. The metric of processes on releasing chips is cleared
+before each update, so that it shows only chips that are releasing.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from service.metrics import make_counter
 
 #: Allocate takes about 1 ms; 20 s is how long a stopping agent waits for it.
 _ALLOCATE_S: Final = (
@@ -51,97 +54,109 @@ class Metrics:
         self._outside()
 
     def _rollout(self) -> None:
-        self.build = self._gauge("build_info", "What runs here: 1", "version", "mode")
-        self.ready = self._gauge("ready", "1 while /readyz says ok")
-        self.followed = self._gauge(
-            "followed", "1 while the kubelet follows our device list"
+        self.ready = self._gauge("ready", "1 while /readyz says ok.")
+        self.device_list_watched = self._gauge(
+            "device_list_watched", "1 while the kubelet watches our device list."
         )
         self.registrations = self._counter(
-            "registrations", "Registrations with the kubelet that it took"
+            "registrations", "Registrations that the kubelet accepted."
         )
         self.registration_gap_s = self._histogram(
             "registration_gap_seconds",
-            "From the start, or the end of a registration, to the next one",
+            "From the start, or the end of a registration, to the next one.",
             _GAP_S,
         )
 
     def _claims_and_holds(self) -> None:
-        self.claims = self._gauge("claims", "Claims of pods on this node", "state")
-        self.holds = self._gauge("holds", "Chips' holders on this node", "state")
+        self.claims = self._gauge("claims", "Claims of pods on this node.", "state")
+        self.holds = self._gauge("holds", "Holds of chips on this node.", "state")
         self.identity = self._counter(
-            "allocate_identity", "How the pod of an Allocate was known", "identity"
+            "allocate_identity",
+            "How the pod of an Allocate was identified.",
+            identity=("steered", "oldest", "corrected", "rechosen"),
         )
         self.allocate_s = self._histogram(
-            "allocate_seconds", "From Allocate's request to its answer", _ALLOCATE_S
+            "allocate_duration_seconds",
+            "From Allocate's request to its answer.",
+            _ALLOCATE_S,
         )
         self.allocate_refused = self._counter(
-            "allocate_refused", "Allocates that were refused"
+            "allocate_refused", "Allocates that were refused."
         )
         self.journal_s = self._histogram(
-            "journal_write_seconds", "One write of the journal", _JOURNAL_S
+            "journal_write_duration_seconds", "One write of the journal.", _JOURNAL_S
         )
         self.journal_failures = self._counter(
-            "journal_failures", "Writes of the journal that failed or took too long"
+            "journal_failures", "Writes of the journal that failed or took too long."
         )
 
     def _chips(self) -> None:
-        self.chips = self._gauge("chips", "Chips of this node", "condition")
+        self.chips = self._gauge("chips", "Chips of this node.", "condition")
         self.releasing = self._gauge(
-            "releasing",
-            "Processes that keep a chip without a pod from being free",
+            "releasing_chip_processes",
+            "Processes that keep a chip without a pod from being free.",
             "chip",
         )
         self.health_transitions = self._counter(
-            "health_transitions", "Chips that came into a condition", "condition"
+            "health_transitions",
+            "Changes of chips into a condition.",
+            condition=("healthy", "unhealthy", "network-unhealthy", "recovering"),
         )
         self.fault_config_unusable = self._gauge(
             "fault_config_unusable",
-            "1 while a part of the cluster's fault configuration is not understood",
+            "1 while a part of the cluster's fault configuration is not understood.",
         )
         self.driver_read_s = self._histogram(
-            "driver_read_seconds", "One look at the hardware", _DRIVER_S
+            "driver_read_duration_seconds", "One reading of the hardware.", _DRIVER_S
         )
         self.driver_failures = self._counter(
-            "driver_failures", "Looks at the hardware that failed or took too long"
+            "driver_failures",
+            "Readings of the hardware that failed or took too long.",
         )
         self.driver_stale = self._gauge(
-            "driver_stale", "1 while the hardware cannot be read"
+            "driver_stale", "1 while the hardware cannot be read."
         )
         self.driver_last_read_s = self._gauge(
             "driver_last_read_timestamp_seconds",
-            "When the hardware was read last, in Unix time",
+            "When the hardware was read last, in Unix time.",
         )
 
     def _outside(self) -> None:
         self.events_dropped = self._counter(
-            "events_dropped", "Events that the API server did not get since the start"
+            "events_dropped", "Events that the API server did not get."
         )
-        self.watch_restarts = self._gauge(
-            "watch_restarts", "Watches that ended and were begun again", "resource"
+        self.watch_restarts = self._counter(
+            "watch_restarts",
+            "Watches that ended and were begun again.",
+            resource=("pods", "nodes", "reports", "fault-config"),
         )
         self.watch_event_age_s = self._gauge(
-            "watch_event_age_seconds", "Since a watch's last sign of life", "resource"
+            "watch_event_age_seconds",
+            "Time since the last data of a watch, bookmarks included.",
+            "resource",
         )
         self.api_requests = self._counter(
             "api_requests",
-            "Requests to the API server; code 0: no answer",
-            "verb",
-            "resource",
-            "code",
+            "Requests to the API server; code 0: no answer.",
+            verb=(),
+            resource=(),
+            code=(),
         )
         self.published_s = self._histogram(
-            "published_seconds",
-            "From a change on the node to its ConfigMap",
+            "report_publish_duration_seconds",
+            "From a change on the node to its ConfigMap.",
             _PUBLISH_S,
         )
         self.report_writes = self._counter(
-            "report_writes", "Writes of the node's ConfigMap", "outcome"
+            "report_writes",
+            "Writes of the node's ConfigMap.",
+            result=("written", "failed"),
         )
         self.report_restored = self._counter(
-            "report_restored", "ConfigMaps set right after somebody changed them"
+            "report_restored", "ConfigMaps restored after another writer's change."
         )
         self.rival = self._gauge(
-            "rival", "1 while somebody else serves the kubelet or the ConfigMap", "of"
+            "rival", "1 while another program does this agent's work.", "kind"
         )
 
     def count_request(self, verb: str, resource: str, code: int) -> None:
@@ -155,8 +170,9 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"ascend_agent_{name}", text, labels, registry=self._registry)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"ascend_agent_{name}", text, labels, registry=self._registry)
+    def _counter(self, name: str, text: str, **labels: Iterable[str]) -> Counter:
+        name = f"ascend_agent_{name}_total"
+        return make_counter(self._registry, name, text, **labels)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(

@@ -273,7 +273,7 @@ class Reporter:
                 )
         except KubeError as error:
             return self._failed(error)
-        self._metrics.report_writes.labels("ok").inc()
+        self._metrics.report_writes.labels("written").inc()
         self._backoff.reset()
         self._observe_delay(write.report)
         return schedule.WriteSucceeded(write.report, data, stored_configmap(written))

@@ -69,7 +69,11 @@ async def events(world: World) -> list[str]:
 async def metric(world: World) -> list[str]:
     page = await page_of(world.nodes[NODE].address_file, "metrics")
     lines = page.splitlines()
-    return [line for line in lines if line.startswith("ascend_agent_releasing{")]
+    return [
+        line
+        for line in lines
+        if line.startswith("ascend_agent_releasing_chip_processes{")
+    ]
 
 
 async def status(world: World) -> dict[str, Any]:
@@ -112,7 +116,7 @@ async def test_its_chips_are_nobodys_until_it_has_ended(
     )
     assert other.startswith("chip 1 is not free")
     assert sorted(shown) == [
-        f'ascend_agent_releasing{{chip="{chip}"}} 1.0' for chip in (0, 1)
+        f'ascend_agent_releasing_chip_processes{{chip="{chip}"}} 1.0' for chip in (0, 1)
     ]
     users = {c["chip"]: [who["name"] for who in c["usedBy"]] for c in chips}
     assert users == {chip: ["sleep"] if chip < 2 else [] for chip in range(8)}

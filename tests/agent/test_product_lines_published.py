@@ -184,7 +184,7 @@ def test_the_chips_of_all_lines_are_counted_together() -> None:
 
     assert world.metric("chips", condition="healthy") == 8
     assert world.metric("chips", condition="unhealthy") == 2
-    assert world.metric("driver_read_seconds_count") == 1
+    assert world.metric("driver_read_duration_seconds_count") == 1
 
 
 def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None:
@@ -198,7 +198,7 @@ def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None
     found = []
     for line in lines:
         told.announcer.rival_state("kubelet", "", resource=line)
-        found.append(told.metric("rival", of="kubelet"))
+        found.append(told.metric("rival", kind="device-plugin"))
 
     assert [text for reason, text in told.events if reason == "NpuRivalGone"] == [
         f"nobody else serves {lines[0]} any more",

@@ -15,6 +15,7 @@ import pytest
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.plugin.conftest import allocate_request, plugin_at, visible_in
 from tests.agent.site import NODE, RESOURCE, SETTLED_S, Site, page_of
+from tests.support import metric_pages
 from tests.support.objects import NODES, PODS
 from tests.support.until import until
 
@@ -103,7 +104,7 @@ async def test_the_figures_of_a_rollout_are_there(site: Site, agent: Program) ->
     build = f'version="{metadata.version("ascend-affinity")}"'
     assert figures[f'ascend_agent_build_info{{mode="scheduled",{build}}}'] == "1.0"
     assert figures["ascend_agent_ready"] == "1.0"
-    assert figures["ascend_agent_followed"] == "1.0"
+    assert figures["ascend_agent_device_list_watched"] == "1.0"
     assert figures["ascend_agent_events_dropped_total"] == "0.0"
     assert figures["ascend_agent_registration_gap_seconds_count"] == "1.0"
     assert float(figures["process_resident_memory_bytes"]) > 0
@@ -244,7 +245,9 @@ async def test_a_pod_that_was_started_without_devices_is_named(
         "started before the device plugin had registered, or the kubelet has lost "
         "them; delete the pod to have it started again"
     )
-    assert 'ascend_agent_claims{state="bare"} 1.0' in await agent.read("metrics")
+    assert 'ascend_agent_claims{state="without-chips"} 1.0' in await agent.read(
+        "metrics"
+    )
     assert site.mounted() == {"bare": ()}
     # its chip stays reserved for as long as it runs
     report = await site.report()
@@ -258,7 +261,9 @@ async def test_a_pod_that_was_started_without_devices_is_named(
     await site.until_phase("next", "Running")
     await site.settle()
     assert site.mounted() == {"next": tuple(range(8))}
-    assert 'ascend_agent_claims{state="bare"} 0.0' in await agent.read("metrics")
+    assert 'ascend_agent_claims{state="without-chips"} 0.0' in await agent.read(
+        "metrics"
+    )
 
 
 async def test_a_pod_that_went_around_the_scheduler_reads_why_and_what_to_do(
@@ -273,3 +278,12 @@ async def test_a_pod_that_went_around_the_scheduler_reads_why_and_what_to_do(
     assert pod["status"]["reason"] == "UnexpectedAdmissionError"
     assert "did not come through the Ascend scheduler" in pod["status"]["message"]
     await site.settle()
+
+
+async def test_its_metrics_hold_the_conventions_and_are_on_its_page(
+    agent: Program,
+) -> None:
+    text = await agent.read("metrics")
+
+    page = (Path(__file__).parents[2] / "agent" / "README.md").read_text()
+    assert metric_pages.problems(text, page, "ascend_agent") == []

@@ -4,11 +4,11 @@ import dataclasses
 import re
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from agent import mindcluster_flags
 from agent.observe.metrics import Metrics
 from agent.settings import Settings
+from service.metrics import open_registry
+from tests.support import metric_pages
 
 PAGE = (Path(__file__).parents[2] / "agent" / "README.md").read_text()
 
@@ -24,12 +24,12 @@ def test_every_setting_is_on_the_page() -> None:
 
 
 def test_every_metric_is_on_the_page() -> None:
-    registry = CollectorRegistry()
+    registry = open_registry("ascend_agent", mode="scheduled")
     Metrics(registry)
 
-    told = set(re.findall(r"`(ascend_agent_[a-z_]+)`", PAGE))
+    told = metric_pages.documented(PAGE, "ascend_agent")
 
-    assert told == {metric.name for metric in registry.collect()}
+    assert told.keys() == metric_pages.served(registry, "ascend_agent")
 
 
 def test_every_flag_of_others_is_on_the_page() -> None:

@@ -107,7 +107,7 @@ async def test_a_plugin_that_was_there_first_is_left_alone_until_it_goes(
         "devices (sockets beside ours: Other910.sock); waiting until it has gone"
     )
     assert (rival.streams, await registrations(site)) == (1, 0)
-    assert 'ascend_agent_rival{of="kubelet"} 1.0' in await told(site, "metrics")
+    assert 'ascend_agent_rival{kind="device-plugin"} 1.0' in await told(site, "metrics")
     assert said.startswith(await until_event(site, "NpuRival"))
     node = await site.api.get(f"/api/v1/nodes/{NODE}")
     assert "baseDeviceInfos" not in node["metadata"].get("annotations", {})
@@ -261,7 +261,7 @@ async def test_a_configmap_that_another_program_writes_is_left_to_it(
     await asyncio.sleep(CALM_S)
 
     assert (await site.report())["data"] == {"DeviceInfoCfg": theirs}
-    assert 'ascend_agent_rival{of="configmap"} 1.0' in await told(site, "metrics")
+    assert 'ascend_agent_rival{kind="report-writer"} 1.0' in await told(site, "metrics")
     assert await until_event(site, "NpuRival") == said
 
     await site.api.delete(REPORT)

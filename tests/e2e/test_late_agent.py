@@ -52,7 +52,7 @@ def test_a_pod_that_came_before_the_agent_is_named_and_its_claim_is_kept(
     _until_told(namespace)
     agent = ours.agent(cluster)
     until(
-        lambda: agent.metrics()['ascend_agent_claims{state="bare"}'] == 1,
+        lambda: agent.metrics()['ascend_agent_claims{state="without-chips"}'] == 1,
         "one claim of a pod without chips counted",
         within_s=_SEEN_WITHIN_S,
     )

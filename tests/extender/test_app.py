@@ -20,7 +20,7 @@ from sandbox.apiserver import ApiServer
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
 from service import clock
-from tests.support import objects
+from tests.support import metric_pages, objects
 from tests.support.objects import NODES, PODS
 from tests.support.servers import api_server
 from tests.support.until import equal, until
@@ -334,3 +334,15 @@ async def test_wrong_settings_end_it_with_a_sentence_and_two(
     assert process.returncode == 2
     assert text in stderr.decode()
     assert "Traceback" not in stderr.decode()
+
+
+async def test_its_metrics_hold_the_conventions_and_are_on_its_page(
+    world: World,
+) -> None:
+    await world.add_fitting_pod()
+
+    status, text = await world.get("/metrics")
+
+    page = (Path(__file__).parents[2] / "extender" / "README.md").read_text()
+    assert (status, metric_pages.problems(text, page, "ascend_extender")) == (200, [])
+    assert "process_resident_memory_bytes" in text

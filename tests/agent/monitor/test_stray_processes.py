@@ -54,7 +54,7 @@ class World(Announced):
         return [
             (dict(sample.labels), sample.value)
             for metric in self.registry.collect()
-            if metric.name == "ascend_agent_releasing"
+            if metric.name == "ascend_agent_releasing_chip_processes"
             for sample in metric.samples
         ]
 

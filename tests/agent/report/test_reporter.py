@@ -55,8 +55,8 @@ async def test_the_first_picture_makes_the_configmap(client: Client) -> None:
         assert found.metadata.labels == {"mx-consumer-cim": "true"}
         assert found.metadata.annotations == {"ascend-affinity/writer": "me"}
         assert world.reporter.problem() is None
-        assert world.metric("published_seconds_count") == 1
-        assert world.metric("report_writes_total", outcome="ok") == 1
+        assert world.metric("report_publish_duration_seconds_count") == 1
+        assert world.metric("report_writes_total", result="written") == 1
 
 
 async def test_a_change_is_published_and_an_administrators_edit_stays(
@@ -78,7 +78,7 @@ async def test_an_equal_picture_is_not_written_again(client: Client) -> None:
         world.reporter.publish(TWO)
         await world.standing(TWO)
 
-        assert world.metric("report_writes_total", outcome="ok") == 2
+        assert world.metric("report_writes_total", result="written") == 2
 
 
 async def test_what_was_edited_by_hand_is_restored(client: Client) -> None:
@@ -123,7 +123,7 @@ async def test_an_outage_delays_the_truth_and_does_not_lose_it(
     async with reporting(client, shown=ONE) as world:
         await server.pause()
         world.reporter.publish(TWO)
-        await until(lambda: world.metric("report_writes_total", outcome="failed"))
+        await until(lambda: world.metric("report_writes_total", result="failed"))
         await server.resume()
 
         await world.standing(TWO)
@@ -147,7 +147,7 @@ async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
             first.reporter.publish(drawn(3))
             await asyncio.sleep(0.1)
             await second.standing(TWO)
-            assert first.metric("report_writes_total", outcome="ok") == 1
+            assert first.metric("report_writes_total", result="written") == 1
         await second.reporter.release_configmap()
 
         await first.standing(drawn(3))
@@ -174,7 +174,7 @@ async def test_a_nameless_program_is_noticed_at_once_and_not_fought(
 
         assert text.startswith("a program that gives no name writes the ConfigMap ")
         assert (left.data or {})[deviceinfo.DEVICE_INFO_KEY] == theirs
-        assert world.metric("report_writes_total", outcome="ok") == 1
+        assert world.metric("report_writes_total", result="written") == 1
         assert found.data != left.data
 
 

@@ -192,7 +192,7 @@ def test_a_process_outlives_its_pod(chips: Chips) -> None:
         f"chip {its[0]} is not free, though pod {chips.namespace}/left has gone: "
         f"{named}"
     )
-    assert f'ascend_agent_releasing{{chip="{its[0]}"}}' in shown
+    assert f'ascend_agent_releasing_chip_processes{{chip="{its[0]}"}}' in shown
     assert f"{chips.namespace}/left/main (gone); {named}" in line
     assert set(its) <= set(held)
     assert is_waiting
