@@ -42,10 +42,10 @@ PODS = 5_000
 _ROUNDS = 3
 #: Filters beside the one that plans.
 _OTHERS = 5
-#: Of this gate: a job may have a hundred pods for each second.
-_GATE_S = "120"
+#: Of this permit: a job may have a hundred pods for each second.
+_PERMIT_S = "120"
 _NAMESPACE = "default"
-#: By then the binds that were sent are at the gate.
+#: By then the binds that were sent wait for their permit.
 _ARRIVED_S = 2.0
 
 
@@ -127,7 +127,7 @@ def measured(module: str, nodes: int, members: int) -> Round:
 
 
 def _ready(url: str) -> AbstractContextManager[Extender]:
-    return extender(url, "--gate-s", _GATE_S)
+    return extender(url, "--permit-s", _PERMIT_S)
 
 
 async def _bare(api_url: str, members: int) -> float:

@@ -59,8 +59,8 @@ class Settings:
         text="true: nodes without an agent get pods, by the Node's allocatable; only "
         "for clusters in which no node has an agent",
     )
-    gate_s: float = option(
-        events.Limits().gate_s,
+    permit_s: float = option(
+        events.Limits().permit_s,
         "seconds for which a bind waits for the other pods of its job; well below the "
         "scheduler's httpTimeout",
         check=at_least(1),
@@ -136,7 +136,7 @@ class Settings:
         text="true: decide nothing and write nothing; compare what another scheduler "
         "decides with what this one would (docs/shadow.md)",
     )
-    sweep_s: float = option(
+    resync_s: float = option(
         600.0,
         "seconds between two comparisons of the whole cache with the API server; "
         "0: never",

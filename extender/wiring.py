@@ -110,7 +110,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         self_maintain=settings.self_maintain_available_card,
         agent_silent_s=settings.agent_silent_s,
         limits=gang_events.Limits(
-            gate_s=settings.gate_s,
+            permit_s=settings.permit_s,
             followers_s=settings.followers_s,
             evicts_incomplete=settings.incomplete == "evict",
         ),
@@ -225,7 +225,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         volcano=volcano,
         informers=informers,
         resync=Resync(
-            informers, cache, metrics, learn=callbacks.learn, every_s=settings.sweep_s
+            informers, cache, metrics, learn=callbacks.learn, every_s=settings.resync_s
         ),
         queries=QueryRoutes(
             cache, networks, callbacks.why_not_ready, notes=decisions, clock=wall

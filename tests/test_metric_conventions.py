@@ -1,9 +1,16 @@
-"""The check of `/metrics` finds each way to break a convention."""
+"""The check of `/metrics` finds each way to break a convention.
+
+Pages and programs that no test of this suite runs name only metrics that exist.
+"""
+
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.support import metric_pages
 
+ROOT = Path(__file__).parents[1]
 PAGE = """\
 | metric | labels | what it says |
 |---|---|---|
@@ -96,3 +103,30 @@ def test_a_counter_whose_values_do_not_show_before_they_come_is_found() -> None:
     )
 
     assert found(text) == ["ascend_x_things_total: result shows no value yet"]
+
+
+@pytest.mark.parametrize("program", ["ascend_agent", "ascend_extender"])
+def test_pages_and_programs_name_only_metrics_that_exist(program: str) -> None:
+    page = (ROOT / program.removeprefix("ascend_") / "README.md").read_text()
+    known = metric_pages.documented(page, program).keys()
+    files = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(path for path in (ROOT / "daemonset").rglob("*") if path.is_file()),
+        *(
+            path
+            for folder in ("benchmarks", "sandbox", "tests/e2e")
+            for path in (ROOT / folder).rglob("*.py")
+        ),
+    ]
+
+    named = {
+        re.sub("_(bucket|count|sum)$", "", name)
+        for path in files
+        for name in re.findall(
+            rf"\b{program}_[a-z_]*[a-z]\b", path.read_text(encoding="utf-8")
+        )
+    }
+
+    assert named - known == set()
+    assert named

@@ -41,6 +41,8 @@ RETIRED = frozenset(
         "somebody",
         "storm",
         "storms",
+        "sweep",
+        "sweeps",
         "told",
         "verdict",
         "verdicts",

@@ -1,6 +1,6 @@
 """Nodes, pods and their requests as the API server has them.
 
-Only facts are here: a restart of the extender reads all of them again, and the sweep
+Only facts are here: a restart of the extender reads all of them again, and the resync
 (`verify`) repairs a missed one. What the extender has decided is in `reservations`, in
 the plans of `gang.gangs` and in `rejections`.
 """

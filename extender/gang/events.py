@@ -16,7 +16,7 @@ class Limits:
     """Time limits for jobs of several pods, in seconds."""
 
     #: longest wait of a bind call; must be below the scheduler's `httpTimeout`
-    gate_s: float = 20.0
+    permit_s: float = 20.0
     #: a plan without any bind call ends after this
     plan_s: float = 30.0
     #: an event is emitted for a job that is partly bound for so long

@@ -24,10 +24,10 @@ The table gives the next phase and the effects for the main events:
                fewer pods than the job needs             all reservations end
     RESERVED   Bound, not being deleted, while other     BINDING: ReleaseBinds
                binds wait
-    RESERVED   Ticked, after `gate_s`; who is missing    BINDING: ReleaseBinds
+    RESERVED   Ticked, after `permit_s`; who is missing    BINDING: ReleaseBinds
                waits for others to be bound (`late`)
     RESERVED   Allocated                                 BINDING
-    RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
+    RESERVED   Ticked, after `permit_s` or `plan_s`;       GATHERING: all binds refused,
                NodeNotOffered; MemberRemoved             all reservations end
     BINDING    BindArrived                               ReleaseBinds
     BINDING    BindArrived, but no bind is under way     RESERVED: the bind waits
@@ -193,7 +193,7 @@ def _came(
         yield ReleaseBinds(job=gang.job, calls={event.uid: event.call})
         return
     if not plan.waiting_calls:
-        plan.until_s = now_s + limits.gate_s
+        plan.until_s = now_s + limits.permit_s
     plan.waiting_calls[event.uid] = event.call
     if plan.waiting_calls.keys() == plan.places.keys():
         yield from _release_all(gang, now_s)
@@ -394,7 +394,7 @@ def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
         names = gang.format_names(absent)
         text = (
             f"{arrived} of {total} pods of the job were ready to be bound within "
-            f"{limits.gate_s:g} s, without {names}: all are tried again"
+            f"{limits.permit_s:g} s, without {names}: all are tried again"
         )
         yield EmitEvent(uids=tuple(absent), reason="AscendGangTimeout", text=text)
     else:

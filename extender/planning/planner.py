@@ -95,11 +95,11 @@ class Planner:
     def largest(self) -> int:
         """Return the largest number of pods whose bind calls may be held for one job.
 
-        A bind call is held for at most `--gate-s` seconds. In a larger job, the first
+        A bind call is held for at most `--permit-s` seconds. In a larger job, the first
         call would time out before kube-scheduler has sent the last call. Each held call
         also keeps a connection open.
         """
-        by_time = int(self._cache.limits.gate_s * PODS_PER_S)
+        by_time = int(self._cache.limits.permit_s * PODS_PER_S)
         return min(by_time, self._open_files - SPARE_FILES)
 
     # -- filter --------------------------------------------------------------

@@ -244,7 +244,7 @@ def test_the_scheduler_asks_the_extender_at_each_step_and_never_goes_round_it(
     assert verbs == {verb: verb for verb in STEPS}
     assert "prioritizeVerb" not in extender_
     assert (extender_["nodeCacheCapable"], extender_["ignorable"]) == (True, False)
-    assert timeout_s >= told.gate_s + 10
+    assert timeout_s >= told.permit_s + 10
     assert not any(r["ignoredByScheduler"] for r in extender_["managedResources"])
 
 

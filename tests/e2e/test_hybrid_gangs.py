@@ -46,7 +46,7 @@ CLAIM = {
 async def api() -> AsyncIterator[ApiClient]:
     """The API server of a cluster with our extender under the stock scheduler."""
     async with ours.installed(*NODES) as cluster:
-        await ours.serve(cluster, "--gate-s", "2")
+        await ours.serve(cluster, "--permit-s", "2")
         yield cluster.api
 
 

@@ -47,7 +47,7 @@ async def serving(
     version, arguments = request.param
     serves = f"--runtime-config=scheduling.k8s.io/{version}=true"
     async with ours.installed(*NODES, server_arguments=(GATES, serves)) as cluster:
-        extender = await ours.start_extender(cluster, "--gate-s", "5")
+        extender = await ours.start_extender(cluster, "--permit-s", "5")
         await cluster.start_scheduler(extender.url, *arguments)
         yield cluster, version
 

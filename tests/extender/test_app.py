@@ -107,7 +107,7 @@ def reported(**chips: Any) -> dict[str, str]:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with beside_an_api_server(tmp_path, "--sweep-s=0.5") as found:
+    async with beside_an_api_server(tmp_path, "--resync-s=0.5") as found:
         yield found
 
 

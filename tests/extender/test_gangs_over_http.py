@@ -97,7 +97,7 @@ async def test_a_job_of_eight_pods_is_bound_on_four_nodes(tmp_path: Path) -> Non
 async def test_while_the_scheduler_finds_no_node_for_one_pod_none_is_planned(
     tmp_path: Path,
 ) -> None:
-    async with scheduled(tmp_path, "--gate-s", "1") as world:
+    async with scheduled(tmp_path, "--permit-s", "1") as world:
         for number in range(1, 4):
             await world.add_node(f"n{number}")
         await add_member(world, "a", size=2)

@@ -1,4 +1,4 @@
-"""Nodes of two product lines hold what the watches show, and a sweep mends them."""
+"""Nodes of two product lines hold what the watches show, and a resync mends them."""
 
 import asyncio
 

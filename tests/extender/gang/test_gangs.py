@@ -396,7 +396,7 @@ async def test_a_job_with_more_binds_than_the_extender_has_connections_is_refuse
 
 
 async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
-    cache = empty(limits=gang_events.Limits(gate_s=0.02))
+    cache = empty(limits=gang_events.Limits(permit_s=0.02))
     for name in NAMES:
         apply(cache, node(name), report(name))
     async with world(cache) as w:

@@ -31,7 +31,7 @@ PODS = tuple(f"w{number}" for number in range(5))
 #: No plan keeps chips for one pod longer, in seconds: it ends by itself, or the gate
 #: closes, or the job is given up. One more second is a tick's.
 LIMITS = gang_events.Limits()
-LONGEST_S = LIMITS.plan_s + LIMITS.gate_s + LIMITS.complete_s + 1.0
+LONGEST_S = LIMITS.plan_s + LIMITS.permit_s + LIMITS.complete_s + 1.0
 
 pods = st.sampled_from(PODS)
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 5), st.booleans()).map(

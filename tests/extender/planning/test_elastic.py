@@ -321,7 +321,7 @@ def test_a_plan_has_no_more_pods_than_its_binds_may_be() -> None:
 
 
 async def test_a_job_larger_than_the_gate_takes_starts_with_fewer_pods() -> None:
-    limits = Limits(gate_s=0.02)  # 2 pods
+    limits = Limits(permit_s=0.02)  # 2 pods
     cache = cluster(nodes=NODES, limits=limits)
     async with world(cache, topology=lambda _gang: PER_POD) as w:
         w.calls.sizes[JOB_PATH] = Size(count=4, least=2)
@@ -338,7 +338,7 @@ async def test_a_job_larger_than_the_gate_takes_starts_with_fewer_pods() -> None
 
 
 async def test_a_job_that_needs_more_than_the_gate_takes_is_refused() -> None:
-    limits = Limits(gate_s=0.02)  # 2 pods
+    limits = Limits(permit_s=0.02)  # 2 pods
     cache = cluster(nodes=NODES, limits=limits)
     async with world(cache, topology=lambda _gang: PER_POD) as w:
         w.calls.sizes[JOB_PATH] = Size(count=4, least=3)

@@ -85,7 +85,7 @@ async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
 
 async def test_nobody_goes_for_a_job_too_large_to_be_bound_together() -> None:
     async with evicting(*JOB) as w:
-        set_limits(w.cache, gate_s=0.01)
+        set_limits(w.cache, permit_s=0.01)
         assert w.filter("w0") == []
         await w.tick()
 
