@@ -53,6 +53,7 @@ def waiting_document(
         "waitingFor": waiting_for,
         "driverProblem": None,
         "staleSince": None,
+        "faultConfigProblem": None,
         "chips": [],
         "claims": [],
         "changes": [],
@@ -118,8 +119,10 @@ def _chips(view: View) -> Iterator[dict[str, Any]]:
             "condition": health.condition.value,
             "owners": _owners(ledger, chip),
             "releasing": chip in releasing,
-            "processes": list(view.reading.pids_of(chip)),
-            "usedBy": _used_by(view, chip) if chip in releasing else [],
+            "pids": list(view.reading.pids_of(chip)),
+            "strayProcesses": (
+                _stray_processes(view, chip) if chip in releasing else []
+            ),
             "faults": _faults(view.reading, chip),
             "problem": _why_unread(view.reading, chip) or None,
         }
@@ -154,7 +157,7 @@ def _owner(ledger: Ledger, owner: Owner) -> str:
     return f"{owner.namespace}/{owner.pod}/{owner.container}{suffix}"
 
 
-def _used_by(view: View, chip: int) -> list[dict[str, Any]]:
+def _stray_processes(view: View, chip: int) -> list[dict[str, Any]]:
     """Return pid, name and user of each process because of which a chip is releasing.
 
     The driver sees these processes on the chip. If it sees none there, they are the
@@ -196,7 +199,8 @@ def text(status: Mapping[str, Any]) -> str:
     """
     ready = f"waiting: {status['waitingFor']}" if status["waitingFor"] else "ready"
     lines = [f"{status['node']}: {ready}"]
-    lines += [f"{status['product']}, {status['mode']}, agent {status['version']}"]
+    parts = (status["product"], status["mode"], f"agent {status['version']}")
+    lines += [", ".join(filter(None, parts))]
     if status["staleSince"]:
         since, why = status["staleSince"], status["driverProblem"]
         lines += [f"no chip can be read since {since}, all is from then: {why}"]
@@ -224,7 +228,9 @@ def _row(chip: Mapping[str, Any]) -> tuple[str, str, str, str]:
     owners = list(chip["owners"])
     if chip["releasing"]:
         owners = owners or ["no pod"]
-        owners += [f"process {Occupant(**process)}" for process in chip["usedBy"]]
+        owners += [
+            f"process {Occupant(**process)}" for process in chip["strayProcesses"]
+        ]
     faults = [
         " ".join(
             part

@@ -118,14 +118,14 @@ async def test_its_chips_are_nobodys_until_it_has_ended(
     assert sorted(shown) == [
         f'ascend_agent_releasing_chip_processes{{chip="{chip}"}} 1.0' for chip in (0, 1)
     ]
-    users = {c["chip"]: [who["name"] for who in c["usedBy"]] for c in chips}
+    users = {c["chip"]: [who["name"] for who in c["strayProcesses"]] for c in chips}
     assert users == {chip: ["sleep"] if chip < 2 else [] for chip in range(8)}
     assert served == "Ascend910-0,Ascend910-1,Ascend910-2,Ascend910-3"
 
 
 async def has_process_seen(world: World, pid: int) -> bool:
     chips = (await status(world))["chips"]
-    return all(pid in chips[chip]["processes"] for chip in (0, 1))
+    return all(pid in chips[chip]["pids"] for chip in (0, 1))
 
 
 async def has_nothing_to_release(world: World) -> bool:

@@ -52,6 +52,20 @@ def view() -> View:
     )
 
 
+def test_an_agent_that_serves_no_chips_yet_says_for_what_it_waits() -> None:
+    waiting = document.waiting_document(
+        node="node-1", version="1.2.3", mode="scheduled", waiting_for="the driver"
+    )
+
+    assert waiting.keys() == document.document(view()).keys()
+    assert document.text(waiting) == (
+        "node-1: waiting: the driver\n"
+        "scheduled, agent 1.2.3\n"
+        "\n"
+        "CHIP  CONDITION  OWNER  FAULTS"
+    )
+
+
 def test_a_person_reads_who_has_what() -> None:
     assert document.text(document.document(view())) == (
         "node-1: ready\n"
@@ -128,8 +142,8 @@ def test_a_program_reads_the_same() -> None:
         "condition": "unhealthy",
         "owners": [],
         "releasing": False,
-        "processes": [],
-        "usedBy": [],
+        "pids": [],
+        "strayProcesses": [],
         "faults": [
             {
                 "code": "80818C00",
@@ -140,7 +154,9 @@ def test_a_program_reads_the_same() -> None:
         ],
         "problem": None,
     }
-    assert found["chips"][7]["usedBy"] == [{"pid": 4711, "name": "python3", "user": 0}]
+    assert found["chips"][7]["strayProcesses"] == [
+        {"pid": 4711, "name": "python3", "user": 0}
+    ]
     assert found["claims"] == [{"pod": "default/next", "chips": [2]}]
     assert json.loads(json.dumps(found)) == found
 

@@ -223,7 +223,7 @@ def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
     chips.machine.say(its[0], 0, pids=pid)
     until(
         lambda: (
-            [c["chip"] for c in library.status()["chips"] if pid in c["processes"]]
+            [c["chip"] for c in library.status()["chips"] if pid in c["pids"]]
             == [its[0]]
         ),
         "the process is seen",
