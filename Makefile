@@ -63,7 +63,10 @@ check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/python tests/stubs.py --check
 	@$(BIN)/python tests/commits.py
 
-.PHONY: e2e e2e-faults e2e-up e2e-down soak e2e-bare
+.PHONY: e2e e2e-core e2e-faults e2e-up e2e-down soak e2e-bare
+e2e-core: $(VENV)/dev.stamp ## of the real cluster one test for each promise, as root
+	@$(BIN)/python -m tests.e2e run -m core $(ARGS)
+
 # ARGS goes to pytest: make e2e ARGS="tests/e2e/test_cluster.py -k frozen"
 e2e: $(VENV)/dev.stamp ## the same story on a real cluster, as root; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.e2e run -m "not faults and not soak" $(ARGS)

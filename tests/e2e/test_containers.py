@@ -15,6 +15,7 @@ def _run(namespace: Namespace, body: dict[str, Any]) -> truth.Served:
     return served
 
 
+@pytest.mark.core("owners")
 def test_each_container_gets_chips_of_its_own(namespace: Namespace) -> None:
     containers = [
         container("a", 2),

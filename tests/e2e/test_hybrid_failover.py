@@ -82,6 +82,7 @@ async def both(
         await remove_all(site.cluster.api)
 
 
+@pytest.mark.core("leader")
 async def test_a_leader_that_dies_in_the_middle_of_a_job_loses_and_doubles_nothing(
     site: Site,
 ) -> None:

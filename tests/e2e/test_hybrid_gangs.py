@@ -86,6 +86,7 @@ async def test_an_indexed_job_is_bound_once_all_its_pods_exist(api: ApiClient) -
     await remove_all(api)
 
 
+@pytest.mark.core("gang")
 async def test_a_job_of_which_one_pod_has_no_cpu_is_not_bound_in_part(
     api: ApiClient,
 ) -> None:

@@ -70,6 +70,7 @@ async def site(whole_site: Site) -> AsyncIterator[Site]:
             await npu_nodes.remove(api, each["metadata"]["name"])
 
 
+@pytest.mark.core("volcano")
 async def test_a_gang_that_fits_is_bound_whole_with_its_chips_on_the_pods_before(
     site: Site,
 ) -> None:

@@ -111,6 +111,7 @@ CASES = {
 }
 
 
+@pytest.mark.core("reason")
 @pytest.mark.parametrize("name", CASES)
 async def test_a_pod_waits_with_a_sentence_and_is_woken(site: Site, name: str) -> None:
     case = CASES[name]

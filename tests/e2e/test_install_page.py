@@ -40,6 +40,7 @@ def bare(cluster: Cluster) -> Iterator[Cluster]:
     product.install(cluster)
 
 
+@pytest.mark.core("install")
 def test_the_page_is_true(bare: Cluster, tmp_path: Path) -> None:
     (tmp_path / "daemonset").symlink_to(REPOSITORY / "daemonset")
     for name, text in FILE.findall(PAGE):

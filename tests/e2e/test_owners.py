@@ -40,6 +40,7 @@ def frozen(cluster: Cluster) -> Component:
     return cluster.programs.kubelet
 
 
+@pytest.mark.core("owner")
 def test_owners_replace_what_the_kubelet_has_rejected(
     cluster: Cluster,
     namespace: Namespace,

@@ -11,6 +11,7 @@ from tests.e2e.pods import pod
 _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 
 
+@pytest.mark.core("ring")
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_a_pod_gets_its_chips_from_as_few_rings_as_possible(
     namespace: Namespace, count: int

@@ -66,6 +66,7 @@ async def test_a_refusal_says_what_to_do(site: Site) -> None:
     assert {*keys.split(", ")} == {*CLAIM}
 
 
+@pytest.mark.core("policies")
 @pytest.mark.parametrize("key", [*CLAIM, *REAL, *PLACE])
 async def test_nobody_gives_a_pod_that_is_there_other_chips(
     site: Site, key: str

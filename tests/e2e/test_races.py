@@ -32,6 +32,7 @@ _SHORT = (
 )
 
 
+@pytest.mark.core("race")
 def test_eight_pods_at_once_get_a_chip_each(
     namespace: Namespace, chronicle: Chronicle
 ) -> None:

@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+import pytest
+
 from tests.e2e import product, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
@@ -21,6 +23,7 @@ def test_the_node_offers_eight_chips(cluster: Cluster) -> None:
     until(lambda: offered() == ("8", "8"), lambda: f"8: {offered()}", within_s=60)
 
 
+@pytest.mark.core("format")
 def test_kubectl_describe_shows_the_contract(cluster: Cluster) -> None:
     truth.until_agreed(cluster)  # that all chips are free, if the last test had some
 

@@ -187,6 +187,7 @@ async def test_the_server_tells_its_version_and_resources(kubectl: Kubectl) -> N
     assert "leases coordination.k8s.io/v1 true Lease" in resources
 
 
+@pytest.mark.core("sandbox")
 async def test_the_commands_that_a_visitor_is_told_work(tmp_path: Path) -> None:
     pod_file = tmp_path / "pod.json"
     pod_file.write_text(json.dumps(pods.manifest("mine", 2)), encoding="utf-8")

@@ -38,6 +38,7 @@ def maintained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str
         cluster.core.delete_namespaced_config_map(live_settings.NAME, _NAMESPACE)
 
 
+@pytest.mark.core("chain")
 @pytest.mark.seed("000-01")
 @pytest.mark.seed("000-06")
 @pytest.mark.parametrize("maintained", ["true", "false"], indirect=True)

@@ -32,6 +32,7 @@ def lonely(alone: Cluster, namespace: Namespace) -> Namespace:
     return namespace
 
 
+@pytest.mark.core("standalone")
 def test_pods_get_chips_of_one_ring_without_a_scheduler_of_ours(
     alone: Cluster, lonely: Namespace
 ) -> None:

@@ -44,6 +44,7 @@ def test_the_agent_dies_before_an_allocate(attempt: Try) -> None:
         this.wait_succeeded(this.victim("cut-off"))
 
 
+@pytest.mark.core("cut-off")
 def test_the_agent_dies_in_the_middle_of_an_allocate(attempt: Try) -> None:
     with attempt(
         "agent, in the middle of Allocate", "SIGSTOP while it is asked, then kill -9"
@@ -56,6 +57,7 @@ def test_the_agent_dies_in_the_middle_of_an_allocate(attempt: Try) -> None:
         this.wait_succeeded(this.victim("cut-off"))
 
 
+@pytest.mark.core("agreement")
 def test_the_agent_dies_after_an_allocate(attempt: Try) -> None:
     with attempt(
         "agent, after Allocate", "kill -9 before it knows which pod it was"
@@ -65,6 +67,7 @@ def test_the_agent_dies_after_an_allocate(attempt: Try) -> None:
         this.remark = f"its hold was unconfirmed; {_RAN}"
 
 
+@pytest.mark.core("rollout")
 def test_the_agents_are_rolled_over(attempt: Try, cluster: Cluster) -> None:
     with attempt("DaemonSet rolled over", "kubectl rollout restart") as this:
         before = _socket()

@@ -25,6 +25,7 @@ def chips(cluster: Cluster) -> Iterator[Chips]:
     chips.mend()
 
 
+@pytest.mark.core("broken-chip")
 def test_a_chip_fails_while_it_is_held(attempt: Try, chips: Chips) -> None:
     with attempt("chip fails, held", "a fault on a running pod's chip") as this:
         container = this.load.containers()["stays-1/c0"]

@@ -191,6 +191,7 @@ def _wait_kubelet_connected(this: Trial) -> None:
     this.wait_succeeded(uid)
 
 
+@pytest.mark.core("outage")
 def test_etcd_is_away(attempt: Try, cluster: Cluster) -> None:
     with attempt("etcd", "kill -9, away for 15 s") as this:
         cluster.programs.etcd.kill()

@@ -53,6 +53,7 @@ def test_the_node_reboots(attempt: Try, cluster: Cluster) -> None:
         cluster.programs.kubelet.start()
 
 
+@pytest.mark.core("untouched")
 def test_containerd_dies(attempt: Try, cluster: Cluster) -> None:
     with attempt("containerd", "kill -9, away for 3 s"):
         cluster.programs.containerd.kill()
