@@ -63,9 +63,14 @@ check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/python tests/stubs.py --check
 	@$(BIN)/python tests/commits.py
 
+# QUARTER=2; without it, the one of this commit
+.PHONY: quarter
+quarter: $(VENV)/dev.stamp ## a quarter of what neither `test` nor the core has, as root
+	@$(BIN)/python -m tests.parts quarter $(QUARTER)
+
 .PHONY: e2e e2e-core e2e-faults e2e-up e2e-down soak e2e-bare
 e2e-core: $(VENV)/dev.stamp ## of the real cluster one test for each promise, as root
-	@$(BIN)/python -m tests.e2e run -m core $(ARGS)
+	@$(BIN)/python -m tests.parts core
 
 # ARGS goes to pytest: make e2e ARGS="tests/e2e/test_cluster.py -k frozen"
 e2e: $(VENV)/dev.stamp ## the same story on a real cluster, as root; KEEP=1 leaves it up

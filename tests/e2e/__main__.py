@@ -1,6 +1,7 @@
 """Bring a real cluster up, test on it, take it down.
 
     python -m tests.e2e run [pytest arguments]   all of it; the default
+    python -m tests.e2e build                    its programs only
     python -m tests.e2e up                       up, and left there
     python -m tests.e2e down                     gone
     python -m tests.e2e bare [pytest arguments]  tests that need no node; no root
@@ -15,10 +16,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from tests.e2e import product, programs
+from tests.e2e import product, programs, requirements
 from tests.e2e.bringup import alone, down, up
 from tests.e2e.cluster import Cluster
 from tests.e2e.components import MARK
@@ -29,7 +30,13 @@ from tests.e2e.stages import CannotError, say
 def main(arguments: Sequence[str]) -> int:
     """Do what the first argument says; the rest is pytest's."""
     command, *rest = arguments or ("run",)
-    actions = {"run": _run, "up": _up, "down": _down, "bare": _bare}
+    actions = {
+        "run": _run,
+        "build": _build,
+        "up": _up,
+        "down": _down,
+        "bare": _bare,
+    }
     if command not in actions:
         sys.stderr.write(__doc__ or "")
         return 2
@@ -56,6 +63,12 @@ def _kept() -> Cluster | None:
     return Cluster.attach() if KEPT.exists() else None
 
 
+def _build(_: Sequence[str]) -> int:
+    requirements.check()
+    programs.build(chosen())
+    return 0
+
+
 def _up(_: Sequence[str]) -> int:
     if _kept() is not None:
         raise CannotError("a cluster is up already; make e2e-down removes it")
@@ -73,7 +86,8 @@ def _run(arguments: Sequence[str]) -> int:
     is_kept = kept is not None or os.environ.get("KEEP") == "1"
     try:
         cluster = _ready(kept)
-        code = _pytest(arguments)
+        # Marked as the cluster's programs are, so that it goes with them in any case.
+        code = _pytest(arguments, {MARK: "pytest"})
     except BaseException:
         if kept is None:
             _down()
@@ -87,7 +101,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _bare(arguments: Sequence[str]) -> int:
     programs.build_bare(chosen())
-    return _pytest(arguments or ("tests/e2e/test_hybrid_gangs.py",))
+    return _pytest(arguments or ("tests/e2e/test_hybrid_gangs.py",), {})
 
 
 def _ready(kept: Cluster | None) -> Cluster:
@@ -98,14 +112,13 @@ def _ready(kept: Cluster | None) -> Cluster:
     return cluster
 
 
-def _pytest(arguments: Sequence[str]) -> int:
+def _pytest(arguments: Sequence[str], mark: Mapping[str, str]) -> int:
     named = [word for word in arguments if word.startswith("tests/")]
     where = [] if named else ["tests/e2e"]
     options = ("-q", "-o", "timeout=900")
     command = [sys.executable, "-m", "pytest", *options, *where, *arguments]
-    # Marked as the cluster's programs are, so that it goes with them in any case.
-    mark = {**os.environ, MARK: "pytest"}
-    with subprocess.Popen(command, cwd=REPOSITORY, env=mark) as tests:  # noqa: S603  # pytest
+    environment = {**os.environ, **mark}
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment) as tests:  # noqa: S603  # pytest
         try:
             return tests.wait()
         except BaseException:
