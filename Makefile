@@ -30,8 +30,15 @@ sandbox: $(VENV)/run.stamp ## the same cluster, left running for you to try; ARG
 scenarios: $(VENV)/run.stamp ## the scenarios that ship, and one of every fault: three minutes
 	@set -e; for file in $(wildcard docs/examples/scenarios/*.yaml) tests/sandbox/scenario/tour.yaml; do $(BIN)/ascend-sandbox run $$file; done
 
-test: check ## everything that CI checks: format, lint, types, contracts, stubs, tests
+test: check tests ## format, lint, types, contracts, stubs, and all tests without a real cluster
+
+.PHONY: tests
+tests: $(VENV)/dev.stamp
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not long"
+
+.PHONY: everything
+everything: $(VENV)/dev.stamp ## all that there is to run, as root, what tells most first: an hour
+	@$(BIN)/python -m tests.parts everything
 
 long: $(VENV)/dev.stamp ## the long tests: each outcome of each call of the driver, each order of a boot, …
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m long

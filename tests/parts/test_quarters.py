@@ -10,7 +10,8 @@ E2E = "tests/e2e"
 #: Targets that run the same in each change, or choose among what has its place.
 ALWAYS = {"test", "check", "demo", "e2e-core"}
 CHOICES = {
-    *("e2e", "e2e-bare", "e2e-faults", "gangs", "long", "quarter", "successors"),
+    *("e2e", "e2e-bare", "e2e-faults", "everything", "gangs", "long", "quarter"),
+    *("successors",),
 }
 #: Targets that test nothing.
 WORK = {
