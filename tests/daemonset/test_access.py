@@ -262,7 +262,7 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
+async def cluster(collector: object) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         told = ("--pod-name", "agent", "--pod-namespace", "kube-system")
         site = await stack.enter_async_context(running_site(*told))

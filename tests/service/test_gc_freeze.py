@@ -1,6 +1,8 @@
 import gc
 import weakref
 
+import pytest
+
 from service import gc_freeze
 
 
@@ -10,37 +12,32 @@ class _Own:
     itself: "_Own"
 
 
-def test_young_objects_are_collected_less_often_without_a_freeze() -> None:
-    before = gc.get_threshold()
-    try:
-        gc_freeze.collect_less_often()
-        assert gc.get_threshold() == (gc_freeze.YOUNG_OBJECTS, *before[1:])
-        assert gc.get_freeze_count() == 0
-    finally:
-        gc.set_threshold(*before)
+def test_young_objects_are_collected_less_often_without_a_freeze(
+    collector: tuple[int, int, int],
+) -> None:
+    gc_freeze.collect_less_often()
+
+    assert gc.get_threshold() == (gc_freeze.YOUNG_OBJECTS, *collector[1:])
+    assert gc.get_freeze_count() == 0
 
 
-def test_what_is_there_is_passed_by_and_the_rest_is_looked_at_seldom() -> None:
-    before = gc.get_threshold()
-    try:
-        gc_freeze.freeze_live_objects()
-        assert gc.get_freeze_count() > 0
-        assert gc.get_threshold() == (gc_freeze.YOUNG_OBJECTS, *before[1:])
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)
+def test_what_is_there_is_passed_by_and_the_rest_is_looked_at_seldom(
+    collector: tuple[int, int, int],
+) -> None:
+    gc_freeze.freeze_live_objects()
+
+    assert gc.get_freeze_count() > 0
+    assert gc.get_threshold() == (gc_freeze.YOUNG_OBJECTS, *collector[1:])
 
 
+@pytest.mark.usefixtures("collector")
 def test_what_has_become_garbage_since_the_last_time_is_collected() -> None:
-    before = gc.get_threshold()
-    try:
-        one = _Own()
-        one.itself = one
-        gc_freeze.freeze_live_objects()
-        known = weakref.ref(one)
-        del one
-        gc_freeze.freeze_live_objects()
-        assert known() is None
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)
+    one = _Own()
+    one.itself = one
+    gc_freeze.freeze_live_objects()
+    known = weakref.ref(one)
+
+    del one
+    gc_freeze.freeze_live_objects()
+
+    assert known() is None
