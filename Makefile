@@ -14,6 +14,10 @@ ARCHIVE     ?=
 
 # Of `make test`: most of its time is waiting for processes and sockets.
 WORKERS ?= 4
+# Of the order of tests and the examples of hypothesis.
+SEED_OF_TESTS := $(or $(SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) \
+  --randomly-seed=$(SEED_OF_TESTS) --hypothesis-seed=$(SEED_OF_TESTS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo sandbox scenarios test check bench seeds stubs image aarch64 clean
@@ -32,16 +36,19 @@ scenarios: $(VENV)/run.stamp ## the scenarios that ship, and one of every fault:
 
 test: check tests ## format, lint, types, contracts, stubs, and all tests without a real cluster
 
+# SEED=… repeats a run, which prints it; ARGS goes to pytest.
 .PHONY: tests
 tests: $(VENV)/dev.stamp
-	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not long"
+	@echo "Tests in random order: SEED=$(SEED_OF_TESTS)"
+	@$(PYTEST) -m "not long" $(ARGS)
 
 .PHONY: everything
 everything: $(VENV)/dev.stamp ## all that there is to run, as root, what tells most first: an hour
 	@$(BIN)/python -m tests.parts everything
 
 long: $(VENV)/dev.stamp ## the long tests: each outcome of each call of the driver, each order of a boot, …
-	@$(BIN)/python -m pytest -q -n $(WORKERS) -m long
+	@echo "Tests in random order: SEED=$(SEED_OF_TESTS)"
+	@$(PYTEST) -m long $(ARGS)
 
 .PHONY: fuzz
 # FUZZ_INPUTS=1000000, FUZZ_SECONDS=60, FUZZ_SEED=1, FUZZ_ONLY=annotation

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,8 @@ settings.register_profile(
 settings.load_profile("no-clock")
 
 _STATE = pytest.StashKey[process_state.State]()
+#: One cluster for all of them: each test finds it as the one before has left it.
+_IN_WRITTEN_ORDER = Path(__file__).parent / "e2e"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +30,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew"
     )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Put tests of the real cluster back into their order, after the shuffle."""
+    written = {item: number for number, item in enumerate(items)}
+    yield
+    items.sort(
+        key=lambda item: written[item] if _IN_WRITTEN_ORDER in item.path.parents else -1
+    )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to repeat the run; with `-q` nobody else does."""
+    seed = terminalreporter.config.getoption("randomly_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"To repeat this order: make test SEED={seed}")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -136,6 +136,7 @@ def _settings(part: Part, *, slow: bool) -> str:
         "also_copy": tuple(each for each in BESIDE if each != part.package),
         "pytest_add_cli_args": (
             *("-p", "no:cacheprovider"),
+            *("-p", "no:randomly"),  # each mutant meets the same tests first
             *(() if slow else ("-m", "not property")),
         ),
         "pytest_add_cli_args_test_selection": part.slow if slow else part.tests,
