@@ -19,6 +19,10 @@ SEED_OF_TESTS := $(or $(SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) \
   --randomly-seed=$(SEED_OF_TESTS) --hypothesis-seed=$(SEED_OF_TESTS)
 
+# Where nothing compiled is kept, each worker and each program that a test starts
+# compiles all modules again: half of the processor time of `make test`.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo sandbox scenarios test check bench seeds stubs image aarch64 clean
 
@@ -40,6 +44,7 @@ test: check tests ## format, lint, types, contracts, stubs, and all tests withou
 .PHONY: tests
 tests: $(VENV)/dev.stamp
 	@echo "Tests in random order: SEED=$(SEED_OF_TESTS)"
+	@[ -d tests/__pycache__ ] || $(BIN)/python -m pytest -q --collect-only >/dev/null # compiles once, not in each worker
 	@$(PYTEST) -m "not long" $(ARGS)
 
 .PHONY: everything
