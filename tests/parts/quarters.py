@@ -48,6 +48,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
         long=(
             "tests/agent/claims/test_state_machine.py",
             "tests/agent/test_successors.py",
+            "tests/extender/gang/test_permit_transitions.py",
         ),
         make=(("aarch64",),),
     ),
