@@ -41,6 +41,26 @@ async def test_each_node_is_served_by_the_rules_of_its_own_product(
     assert "1 cannot give a pod 9 chips, only 1, 2, 4, 6, 8, 10, 12, 14" in refusal
 
 
+@pytest.mark.xfail(reason="D1", strict=True)
+async def test_d1_a_node_without_the_label_serves_its_first_pod_and_gang() -> None:
+    async with running([Machine(name="a3", product="atlas-a3-16")]) as world:
+        await world.api.patch(
+            "/api/v1/nodes/a3", {"metadata": {"labels": {"accelerator-type": None}}}
+        )
+        await _create(world, "first", 2, "huawei.com/Ascend910")
+        await _bound(world, "first")
+        gang = {"ascend-affinity/job": "g", "ascend-affinity/job-size": "2"}
+        for name in ("g-0", "g-1"):
+            made = pods.manifest(name, 6, resource="huawei.com/Ascend910")
+            made["metadata"]["annotations"] = gang
+            await pods.create(world, made)
+        held = [await _held(world, name) for name in ("first", "g-0", "g-1")]
+
+    assert [(where, kind) for where, kind, _ in held] == [("a3", "Ascend910")] * 3
+    assert sorted(len(chips) for _, _, chips in held) == [2, 6, 6]
+    assert len({chip for _, _, chips in held for chip in chips}) == 14
+
+
 @pytest.mark.long
 async def test_a_node_of_two_lines_serves_pods_of_both_and_loses_chips_of_one(
     tmp_path: Path,
@@ -89,6 +109,15 @@ async def _held(world: World, name: str) -> tuple[str, str, list[int]]:
     parts = [chip.rpartition("-") for chip in text.split(",")]
     chips = sorted(int(number) for _, _, number in parts)
     return pod["spec"]["nodeName"], parts[0][0], chips
+
+
+async def _bound(world: World, name: str) -> None:
+    """Wait until a pod has a node, or is told why it has none."""
+    pod = await until(
+        lambda: world.api.get(f"{PODS}/{name}"),
+        lambda pod: pod["spec"].get("nodeName") or pod["status"].get("conditions"),
+    )
+    assert pod["spec"].get("nodeName"), pod["status"]
 
 
 async def _configured(world: World, name: str) -> str:
