@@ -247,6 +247,7 @@ class ProductLine:
             ),
             affinity=make_affinity(ledger),
             findings=self.chip_monitor.findings,
+            is_row_chosen=bool(self._services.settings.product),
         )
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from agent.devices import look_alikes
 from agent.devices.reading import Level, Reading
 from agent.health.conditions import Condition, Health
 from agent.health.findings import Findings, SeparatedNames
@@ -66,6 +67,7 @@ def node_report(
     taken: tuple[int, ...],
     affinity: Affinity,
     findings: Findings = Findings(),
+    is_row_chosen: bool = False,
 ) -> NodeReport:
     """Return the node report of one product line.
 
@@ -76,10 +78,14 @@ def node_report(
         health: Conditions of the chips after that reading.
         taken: Chips in use, in any order. A chip is in use if it is in a slot or claim
             of a living pod, held, releasing, or cut into virtual devices.
-        affinity: Content of the key `AscendAffinity` of `mindx-dl-deviceinfo-<node>`.
+        affinity: Content of the key `AscendAffinity` of `mindx-dl-deviceinfo-<node>`,
+            without product rows.
         findings: Names of separated chips, faults with a raised level, and faults of
             the node's switches.
+        is_row_chosen: Whether a person has chosen the row (`--product`): the hardware
+            is no other then.
     """
+    others = () if is_row_chosen else look_alikes.find(reading)
     info = DeviceInfo(
         available=tuple(chip for chip in health.in_service if chip not in taken),
         unhealthy=health.chips_in(Condition.UNHEALTHY),
@@ -99,7 +105,7 @@ def node_report(
         memory_mb=next((d.memory_mb for d in reading.details if d.memory_mb), 0),
         addresses=addresses(reading),
         info=info,
-        affinity=affinity,
+        affinity=replace(affinity, products=(reading.product.key, *others)),
         separated=findings.separated,
         upgrades=findings.upgrades,
         switch=findings.switch if _is_a3(reading.product) else None,

@@ -15,7 +15,7 @@ Source:
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -65,8 +65,44 @@ def find_row(
     return row if fits else None
 
 
-def find_node_row(resource: str, node_labels: Mapping[str, str]) -> Product | None:
+def find_node_row(
+    resource: str, node_labels: Mapping[str, str], published: Sequence[str] = ()
+) -> Product | None:
     """Return the row of a node's hardware, which serves jobs that name no row.
+
+    What the node's agent has published decides, then the labels, then the resource.
+
+    Args:
+        resource: Kubernetes resource of the chips.
+        node_labels: All labels of the node; may be empty.
+        published: As for `choose_node_row`.
+    """
+    return choose_node_row(
+        resource, published, by_node=_find_labelled_row(resource, node_labels)
+    )
+
+
+def choose_node_row(
+    resource: str, published: Sequence[str], *, by_node: Product | None
+) -> Product | None:
+    """Return the row of a node's hardware, of the rows that its agent has published.
+
+    The first key of the resource is the row that the agent knows from the chips. The
+    other keys are rows that the same chips may be: there the labels decide. Keys of
+    rows that are not known here mean nothing.
+
+    Args:
+        resource: Kubernetes resource of the chips.
+        published: Keys from the agent, for all resources; empty without an agent, or
+            from an agent that publishes none.
+        by_node: Row that labels and resource mean; None if they mean none.
+    """
+    rows = [row for key in published for row in _rows(resource) if row.key == key]
+    return rows[0] if rows and by_node not in rows else by_node
+
+
+def _find_labelled_row(resource: str, node_labels: Mapping[str, str]) -> Product | None:
+    """Return the row that the labels of a node mean, or no labels.
 
     A node whose labels match `node_labels` of rows has the most general of these.
     Other nodes have the row of a job without metadata (`PLAIN`). Where only the job's

@@ -2,8 +2,8 @@
 
 `DeviceInfoCfg` and its neighbours are byte for byte as MindCluster writes them,
 CheckCode included, since its schedulers and operators read them.
-The key `AscendAffinity` is ours: chips that are held or not released yet.
-It lies outside the CheckCode.
+The key `AscendAffinity` is ours: chips that are held or not released yet, and the rows
+of the product table. It lies outside the CheckCode.
 """
 
 import hashlib
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from scheduler_core.products.table import Product
+from scheduler_core.errors import UnknownProductError
+from scheduler_core.products.table import Product, by_key
 from scheduler_core.wire.annotations import (
     WireError,
     chip_name,
@@ -82,8 +83,9 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Affinity:
-    """Content of `AscendAffinity`: chips that no claim names and that are not free.
+    """Content of `AscendAffinity` for one product line of the node.
 
+    It has the chips that no claim names and that are not free, and the product rows.
     Chips are physical ids, ascending.
     """
 
@@ -95,6 +97,9 @@ class Affinity:
     sequence: int
     #: chips given out under device ids that the kubelet has forgotten
     lost: tuple[int, ...] = ()
+    #: keys of the row of these chips, then of rows that their hardware may be as well;
+    #: empty from agents that do not publish rows
+    products: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +215,7 @@ def check_code(device_list: Mapping[str, str], update_time: int) -> str:
 def _affinity(lines: Sequence[Line]) -> str:
     """Render the text under `AscendAffinity` for all lines, one after the other.
 
-    It has `lost` only if a chip is lost.
+    It has `lost` only if a chip is lost, and `products` only if a row is known.
     """
 
     def names(select: Callable[[Affinity], Iterable[int]]) -> list[str]:
@@ -229,6 +234,9 @@ def _affinity(lines: Sequence[Line]) -> str:
     lost_names = names(lambda affinity: affinity.lost)
     if lost_names:
         document["lost"] = lost_names
+    products = [key for line in lines for key in line.affinity.products]
+    if products:
+        document["products"] = products
     return go_json(document)
 
 
@@ -308,13 +316,7 @@ def parse_affinity(text: str, product: Product) -> Affinity:
     Raises:
         WireError: Not JSON, another version, a field of the wrong type.
     """
-    root = as_object(parse_json(text, AFFINITY_KEY), AFFINITY_KEY)
-    if root.get("version") != _AFFINITY_VERSION:
-        raise WireError(
-            f"{AFFINITY_KEY}.version",
-            expected=str(_AFFINITY_VERSION),
-            found=root.get("version"),
-        )
+    root = _open_affinity(text)
 
     def chips(key: str) -> tuple[int, ...]:
         path = f"{AFFINITY_KEY}.{key}"
@@ -326,7 +328,50 @@ def parse_affinity(text: str, product: Product) -> Affinity:
         releasing=chips("releasing"),
         sequence=as_integer(root.get("sequence"), f"{AFFINITY_KEY}.sequence"),
         lost=chips("lost"),
+        products=tuple(
+            key for key in _products(root) if _resource_of(key) == product.resource
+        ),
     )
+
+
+def parse_products(text: str) -> tuple[str, ...]:
+    """Parse the keys of product rows in the text under `AscendAffinity`, for all lines.
+
+    Of each resource, the first key is that of the row by which the agent serves, and
+    the others are of rows that the same hardware may be. Keys may be unknown here.
+    Empty if the text is, or if the agent publishes no rows.
+
+    Raises:
+        WireError: Not JSON, another version, a field of the wrong type.
+    """
+    return _products(_open_affinity(text)) if text else ()
+
+
+def _open_affinity(text: str) -> Mapping[str, object]:
+    root = as_object(parse_json(text, AFFINITY_KEY), AFFINITY_KEY)
+    if root.get("version") != _AFFINITY_VERSION:
+        raise WireError(
+            f"{AFFINITY_KEY}.version",
+            expected=str(_AFFINITY_VERSION),
+            found=root.get("version"),
+        )
+    return root
+
+
+def _products(root: Mapping[str, object]) -> tuple[str, ...]:
+    path = f"{AFFINITY_KEY}.products"
+    return tuple(
+        as_string(key, f"{path}[{index}]")
+        for index, key in enumerate(as_array(root.get("products", []), path))
+    )
+
+
+def _resource_of(key: str) -> str:
+    """Return the resource of a product row; "" for a key that is not known here."""
+    try:
+        return by_key(key).resource
+    except UnknownProductError:
+        return ""
 
 
 def _fault_objects(faults: Iterable[Fault], product: Product) -> list[object]:

@@ -213,6 +213,10 @@ ROWS: tuple[Row, ...] = (
                 _of_text(deviceinfo.parse_affinity, PRODUCT),
                 [REPORT[deviceinfo.AFFINITY_KEY].encode()],
             ),
+            "ConfigMap: AscendAffinity, its rows": (
+                _of_text(deviceinfo.parse_products),
+                [REPORT[deviceinfo.AFFINITY_KEY].encode()],
+            ),
             "ConfigMap: as the extender reads it": (_report, [_INFO]),
             "ConfigMap: basic-tor-node-cm": (
                 _of_text(switches.parse, {"node-1": ("1.1.0.0",)}),

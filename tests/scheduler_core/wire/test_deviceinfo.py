@@ -348,6 +348,32 @@ def test_keys_of_a_later_version_one_are_read_over() -> None:
     assert deviceinfo.parse_affinity(text, PRODUCT) == Affinity(held=(3,), sequence=4)
 
 
+@pytest.mark.parametrize(
+    ("text", "products"),
+    [
+        ("", ()),
+        ('{"version":1,"sequence":4}', ()),
+        ('{"version":1,"products":["atlas-a2-8","of-tomorrow","atlas-310p"]}', None),
+    ],
+)
+def test_product_rows_of_all_lines_are_read_in_their_order(
+    text: str, products: tuple[str, ...] | None
+) -> None:
+    expected = ("atlas-a2-8", "of-tomorrow", "atlas-310p")
+    assert deviceinfo.parse_products(text) == (
+        expected if products is None else products
+    )
+
+
+def test_a_line_has_the_rows_of_its_own_resource_that_are_known_here() -> None:
+    keys = '["atlas-a2-8","flat-2","of-tomorrow","atlas-310p","npu-flat-8"]'
+    text = f'{{"version":1,"sequence":4,"products":{keys}}}'
+
+    read = deviceinfo.parse_affinity(text, PRODUCT)
+
+    assert read == Affinity(sequence=4, products=("atlas-a2-8", "flat-2"))
+
+
 def test_a_report_is_sealed_when_its_check_code_is_right() -> None:
     info = DeviceInfo(available=(0, 3), update_time=1234)
     text = deviceinfo.render(info, Affinity(sequence=0), PRODUCT)["DeviceInfoCfg"]

@@ -89,6 +89,14 @@ def test_a_report_that_was_edited_badly_is_refused_with_the_place(
             '{"version":1,"sequence":1,"lost":["Ascend910-9"]}',
             "AscendAffinity.lost[0]: expected a chip from Ascend910-0 to Ascend910-7",
         ),
+        (
+            '{"version":1,"sequence":1,"products":"atlas-a2-8"}',
+            "AscendAffinity.products: expected a list, found 'atlas-a2-8'",
+        ),
+        (
+            '{"version":1,"sequence":1,"products":[8]}',
+            "AscendAffinity.products[0]: expected a text, found 8",
+        ),
     ],
 )
 def test_holds_that_are_not_quite_right_are_refused(text: str, message: str) -> None:

@@ -1,0 +1,62 @@
+"""Which further rows the agent says that the same chips may be."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agent.devices import look_alikes
+from agent.devices.reading import Reading
+from scheduler_core.products import table
+from scheduler_core.products.lookup import find_node_row
+
+DOCS = Path(__file__).parents[3] / "docs" / "rows.md"
+
+
+def reading(key: str, chips: int, product_type: str = "") -> Reading:
+    return Reading(
+        product=table.by_key(key), chips=tuple(range(chips)), product_type=product_type
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "keys"),
+    [
+        (reading("atlas-800-training", 8), ("a300t",)),
+        (reading("atlas-800-training", 8, "Atlas 800"), ()),
+        (reading("a300t", 8, "Atlas 300T-9000"), ()),
+        (reading("atlas-a2-8", 8), ()),
+        (reading("atlas-a2-8", 2), ("flat-2",)),
+        (reading("atlas-a2-box16", 16), ()),
+        (reading("atlas-a3-16", 16), ()),
+        (reading("atlas-a3-16-superpod", 16), ("atlas-a3-16",)),
+        (reading("atlas-310p", 4), ()),
+    ],
+)
+def test_only_what_the_chips_do_not_prove_is_left_open(
+    shown: Reading, keys: tuple[str, ...]
+) -> None:
+    assert look_alikes.find(shown) == keys
+
+
+@pytest.mark.parametrize("row", table.PRODUCTS, ids=lambda row: row.key)
+def test_a_row_that_looks_alike_is_one_that_a_label_means(row: table.Product) -> None:
+    keys = look_alikes.find(Reading(product=row, chips=(0,)))
+
+    for other in map(table.by_key, keys):
+        assert (other.resource, other.key) != (row.resource, row.key)
+        assert other.resource == row.resource
+        # a missing label means a row too, and is no word against the agent's
+        assert find_node_row(row.resource, {}) is not other
+        said = [text for text in (*other.accelerator_types, *other.node_types) if text]
+        labels = {"accelerator-type": said[0]}
+        assert find_node_row(row.resource, labels, [row.key, *keys]) is other
+
+
+def test_the_page_names_the_rows_that_look_alike() -> None:
+    page = DOCS.read_text()
+    for row in table.PRODUCTS:
+        keys = look_alikes.find(Reading(product=row, chips=(0,)))
+        [line] = re.findall(rf"^\| `{row.key}` \|.*$", page, re.MULTILINE)
+        last = line.split("|")[-2]
+        assert re.findall(r"`([a-z0-9-]+)`", last) == list(keys), row.key
