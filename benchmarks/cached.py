@@ -20,7 +20,9 @@ def learn(cache: Cache, name: str, told: DeviceInfo, affinity: Affinity) -> None
     texts = deviceinfo.render(told, affinity, PRODUCT)
     node = events.NodeUpdated(
         name=name,
-        offers=(events.Offer(product=PRODUCT, allocatable=8),),
+        offers=(
+            events.Offer(resource=PRODUCT.resource, product=PRODUCT, allocatable=8),
+        ),
         inventory=inventory.render(range(8), PRODUCT),
     )
     report = events.ReportUpdated(

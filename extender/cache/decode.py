@@ -11,7 +11,6 @@ from extender.gang.membership import Membership
 from kube import objects, pods
 from kube.errors import MalformedError
 from scheduler_core.products import lookup, table
-from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory, quantities, switches
 from scheduler_core.wire.pods import NpuPod
 
@@ -19,6 +18,9 @@ from scheduler_core.wire.pods import NpuPod
 RESOURCES: tuple[str, ...] = tuple(
     dict.fromkeys(product.resource for product in table.PRODUCTS)
 )
+
+#: {resource: beginning of the names of its chips}
+_CHIP_PREFIXES = {row.resource: row.chip_prefix for row in table.PRODUCTS}
 
 _REPORT_PREFIX = deviceinfo.configmap_name("")
 
@@ -105,10 +107,11 @@ def node_change(node: objects.Node) -> events.NodeUpdated:
         name=node.metadata.name,
         offers=tuple(
             events.Offer(
-                product=row,
-                allocatable=quantities.count(node.allocatable.get(row.resource, 0)),
+                resource=resource,
+                product=lookup.find_node_row(resource, node.labels),
+                allocatable=quantities.count(node.allocatable.get(resource, 0)),
             )
-            for row in _products(node)
+            for resource in _resources(node)
         ),
         inventory=node.annotations.get(inventory.BASE_DEVICE_INFOS, ""),
         allocatable_resources=requests.node_allocatable(node.allocatable),
@@ -161,32 +164,34 @@ def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpda
     )
 
 
-def _products(node: objects.Node) -> list[Product]:
-    """Return the product rows of a node, at most one for each NPU resource.
+def _resources(node: objects.Node) -> list[str]:
+    """Return the NPU resources of a node.
 
     A removed device plugin leaves its resource in the Node, with a capacity of 0. So
     the Node's second and later NPU resources are left out if they have a capacity of 0
     and no chips in the annotation `baseDeviceInfos`.
     """
-    of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
-    rows = [row for row in of_labels if row is not None]
     listed = node.annotations.get(inventory.BASE_DEVICE_INFOS)
     offered = [
-        row
-        for row in rows
-        if row.resource in node.capacity or row.resource in node.allocatable
+        resource
+        for resource in RESOURCES
+        if resource in node.capacity or resource in node.allocatable
     ]
     if len(offered) == 1 or (not offered and listed is None):
         return offered
-    named = [row for row in rows if listed and f'"{row.chip_prefix}' in listed]
+    named = [
+        resource
+        for resource, prefix in _CHIP_PREFIXES.items()
+        if listed and f'"{prefix}' in listed
+    ]
     if not offered:
-        return named or rows[:1]
+        return named or [*RESOURCES[:1]]
     return [
-        row
-        for at, row in enumerate(offered)
+        resource
+        for at, resource in enumerate(offered)
         if not at
-        or row in named
-        or quantities.count(node.capacity.get(row.resource, 0))
+        or resource in named
+        or quantities.count(node.capacity.get(resource, 0))
     ]
 
 

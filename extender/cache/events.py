@@ -24,9 +24,11 @@ from scheduler_core.wire.pods import NpuPod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A product of a node, and the number of its chips in the Node's allocatable."""
+    """A resource of a node, and the number of its chips in the Node's allocatable."""
 
-    product: Product
+    resource: str
+    #: row that the Node alone means; None if it means none
+    product: Product | None
     #: number of chips in the Node's allocatable
     allocatable: int = 0
 

@@ -74,14 +74,8 @@ class Facts:
         node_info.internal_ips = change.internal_ips
         node_info.superpod = change.superpod
         node_info.marks = change.marks
-        offers = {offer.product.resource: offer for offer in change.offers}
-        for resource in offers:
-            self.ensure_resource(change.name, resource)
-        for resource_state in node_info.resources:
-            offer = offers.get(resource_state.resource)
-            resource_state.allocatable = offer.allocatable if offer else 0
-            resource_state.put_product(offer.product if offer else None)
-            self._apply_report(resource_state, now_s)  # its report may have come first
+        node_info.offers = change.offers
+        self._follow(node_info, now_s)  # its report may have come first
         return node_info.resources
 
     def put_report(
@@ -92,10 +86,20 @@ class Facts:
         texts = (change.device_info, change.affinity)
         if self.ahead_s is not None and texts != node_info.report_texts:
             node_info.report_seen_s = now_s
-        node_info.report_texts = texts
-        for resource_state in node_info.resources:
-            self._apply_report(resource_state, now_s)
+        node_info.put_report(*texts)
+        self._follow(node_info, now_s)
         return node_info.resources
+
+    def _follow(self, node_info: NodeInfo, now_s: float) -> None:
+        """Set the resources of a node by what its Node and its agent's report say."""
+        offers = {offer.resource: offer for offer in node_info.offers}
+        for resource in offers:
+            self.ensure_resource(node_info.name, resource)
+        for resource_state in node_info.resources:
+            offer = offers.get(resource_state.resource)
+            resource_state.allocatable = offer.allocatable if offer else 0
+            resource_state.put_product(node_info.row_of(offer) if offer else None)
+            self._apply_report(resource_state, now_s)
 
     def judge_reports(self, now_s: float) -> Iterator[ResourceState]:
         """Judge the age of all reports once, when the first lists are complete.

@@ -20,19 +20,21 @@ written before a bind, it still contains the chips of that bind.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from extender.cache import node_report
+from extender.cache.events import Offer
 from extender.cache.node_report import Report
 from extender.cache.requests import UNBOUNDED, Resources
 from scheduler_core.index.cluster import NodeState
 from scheduler_core.node import chips
 from scheduler_core.node import free as free_chips
 from scheduler_core.node.reasons import Reason
-from scheduler_core.products import table
+from scheduler_core.products import lookup, table
 from scheduler_core.products.table import Product
-from scheduler_core.wire import annotations, inventory
+from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.pods import NpuPod
@@ -88,16 +90,36 @@ class NodeInfo:
     report_texts: tuple[str, str] = ("", "")
     #: when the report last changed, by our clock in seconds; None: not since start-up
     report_seen_s: float | None = None
+    #: what the Node offers, with the rows that it means
+    offers: tuple[Offer, ...] = ()
+    #: keys of product rows from the agent, as in the last readable ConfigMap
+    products: tuple[str, ...] = ()
     #: state of each resource that the node offers or its pods use; mostly one
     resources: tuple["ResourceState", ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the node has neither resource states nor ConfigMap texts.
+        """Whether the node has no resource states, no offers and no ConfigMap texts.
 
         If so, the cache deletes this `NodeInfo`.
         """
-        return not self.resources and not any(self.report_texts)
+        return not (self.resources or self.offers or any(self.report_texts))
+
+    def put_report(self, device_info: str, affinity: str) -> None:
+        """Store the texts of the ConfigMap, and the keys of product rows in them.
+
+        If the keys are unreadable, those of the text before stay.
+        """
+        if affinity != self.report_texts[1]:
+            with suppress(WireError):  # `read_report` finds the same
+                self.products = deviceinfo.parse_products(affinity)
+        self.report_texts = (device_info, affinity)
+
+    def row_of(self, offer: Offer) -> Product | None:
+        """Return the row of the chips of a resource that the Node offers."""
+        return lookup.choose_node_row(
+            offer.resource, self.products, by_node=offer.product
+        )
 
     def find_resource(self, resource: str) -> "ResourceState | None":
         """Return the state of this resource on the node; None if there is none."""

@@ -55,10 +55,7 @@ def find_strays(
     held = cache.pods.keys() | cache.requests.uids()
     changes: list[Change] = [PodDeleted(uid=uid) for uid in sorted(held - set(pods))]
     for name, node_info in cache.nodes.items():
-        has_chips = any(
-            resource_state.product is not None for resource_state in node_info.resources
-        )
-        if has_chips and name not in nodes:
+        if node_info.offers and name not in nodes:
             changes.append(NodeUpdated(name=name))
         if any(node_info.report_texts) and name not in reports:
             changes.append(ReportUpdated(node=name))
@@ -93,7 +90,11 @@ def _of_node(cache: Cache, change: NodeUpdated) -> _Pairs:
     node_info = cache.nodes.get(change.name)
     lines = node_info.resources if node_info is not None else ()
     held = {line.product: line for line in lines if line.product is not None}
-    offered = {offer.product: offer for offer in change.offers}
+    rows = [
+        (node_info.row_of(offer) if node_info else offer.product, offer)
+        for offer in change.offers
+    ]
+    offered = {row: offer for row, offer in rows if row is not None}
     yield "product", _keys(offered), _keys(held)
     if node_info is None or not offered:
         return  # nothing else of it is cached

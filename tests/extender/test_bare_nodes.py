@@ -93,7 +93,11 @@ def test_its_superpod_stands_on_the_node() -> None:
         add_node(cache, name, A3)
         seen_node = events.NodeUpdated(
             name=name,
-            offers=(events.Offer(product=A3, allocatable=A3.chip_count),),
+            offers=(
+                events.Offer(
+                    resource=A3.resource, product=A3, allocatable=A3.chip_count
+                ),
+            ),
             superpod=superpod,
         )
         apply(cache, events.ReportUpdated(node=name), seen_node)

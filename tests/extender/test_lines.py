@@ -78,7 +78,8 @@ def test_lost_ids_bar_their_own_line_only() -> None:
 
 def test_a_line_that_the_kubelet_does_not_offer_is_barred_alone() -> None:
     none = replace(
-        node("n1", *BOTH), offers=(TRAINING.offer, events.Offer(product=CARDS))
+        node("n1", *BOTH),
+        offers=(TRAINING.offer, events.Offer(resource=CARDS.resource, product=CARDS)),
     )
     cache = lined(none)
 

@@ -195,7 +195,9 @@ def test_a_pod_by_itself_says_its_superpod_if_it_asked_for_one() -> None:
 def test_a_node_whose_addresses_cannot_be_read_has_a_configuration_later() -> None:
     cache = one_node()
     told = '{"Ascend910-0":{"IP":7}}'
-    offer = events.Offer(product=ATLAS_800_TRAINING, allocatable=1)
+    offer = events.Offer(
+        resource=ATLAS_800_TRAINING.resource, product=ATLAS_800_TRAINING, allocatable=1
+    )
     seen = events.NodeUpdated(
         name="n1", offers=(offer,), inventory=told, internal_ips=("10.0.0.5",)
     )

@@ -41,7 +41,6 @@ async def test_each_node_is_served_by_the_rules_of_its_own_product(
     assert "1 cannot give a pod 9 chips, only 1, 2, 4, 6, 8, 10, 12, 14" in refusal
 
 
-@pytest.mark.xfail(reason="D1", strict=True)
 async def test_d1_a_node_without_the_label_serves_its_first_pod_and_gang() -> None:
     async with running([Machine(name="a3", product="atlas-a3-16")]) as world:
         await world.api.patch(

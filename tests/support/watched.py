@@ -44,7 +44,11 @@ class Line:
 
     @property
     def offer(self) -> events.Offer:
-        return events.Offer(product=self.product, allocatable=len(self.there))
+        return events.Offer(
+            resource=self.product.resource,
+            product=self.product,
+            allocatable=len(self.there),
+        )
 
 
 #: Eight chips for training, and two cards for inference whose ids come after them.
@@ -70,7 +74,13 @@ def node(  # the parts of a node
     return events.NodeUpdated(
         name=name,
         offers=offers
-        or (events.Offer(product=ATLAS_800_TRAINING, allocatable=allocatable),),
+        or (
+            events.Offer(
+                resource=ATLAS_800_TRAINING.resource,
+                product=ATLAS_800_TRAINING,
+                allocatable=allocatable,
+            ),
+        ),
         inventory=joined(listed),
         internal_ips=(address,) if address else (),
     )

@@ -34,7 +34,14 @@ def configmap(name: str, **data: str) -> objects.ConfigMap:
 
 def test_a_node_with_the_resource_has_its_product() -> None:
     assert decode.node_change(node(allocatable={RESOURCE: "7"})) == events.NodeUpdated(
-        name="n1", offers=(events.Offer(product=ATLAS_800_TRAINING, allocatable=7),)
+        name="n1",
+        offers=(
+            events.Offer(
+                resource=ATLAS_800_TRAINING.resource,
+                product=ATLAS_800_TRAINING,
+                allocatable=7,
+            ),
+        ),
     )
 
 
@@ -51,7 +58,11 @@ def test_a_node_without_npus_is_none_of_ours() -> None:
 def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -> None:
     assert decode.node_change(node("{}")) == events.NodeUpdated(
         name="n1",
-        offers=(events.Offer(product=ATLAS_800_TRAINING),),
+        offers=(
+            events.Offer(
+                resource=ATLAS_800_TRAINING.resource, product=ATLAS_800_TRAINING
+            ),
+        ),
         inventory="{}",
     )
 
@@ -115,8 +126,12 @@ def test_a_node_that_offers_two_resources_has_two_products() -> None:
     assert decode.node_change(found) == events.NodeUpdated(
         name="n1",
         offers=(
-            events.Offer(product=ATLAS_800_TRAINING, allocatable=7),
-            events.Offer(product=CARDS, allocatable=2),
+            events.Offer(
+                resource=ATLAS_800_TRAINING.resource,
+                product=ATLAS_800_TRAINING,
+                allocatable=7,
+            ),
+            events.Offer(resource=CARDS.resource, product=CARDS, allocatable=2),
         ),
     )
 
@@ -125,8 +140,8 @@ def test_what_the_kubelet_does_not_offer_yet_is_told_by_the_names_of_chips() -> 
     found = decode.node_change(node('{"Ascend310P-8":{},"Ascend910-0":{}}'))
 
     assert found.offers == (
-        events.Offer(product=ATLAS_800_TRAINING),
-        events.Offer(product=CARDS),
+        events.Offer(resource=ATLAS_800_TRAINING.resource, product=ATLAS_800_TRAINING),
+        events.Offer(resource=CARDS.resource, product=CARDS),
     )
 
 
