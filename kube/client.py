@@ -124,6 +124,15 @@ class Client:
             await self._session.close()
             self._session = None
 
+    @property
+    def field_manager(self) -> str:
+        """Name by which the API server knows who has set a field (`managedFields`).
+
+        Source:
+            Kubernetes v1.36.3, apiserver `endpoints/handlers`, `prefixFromUserAgent`.
+        """
+        return self._user_agent.partition("/")[0]
+
     async def request(  # noqa: PLR0913  # the parts of a request
         self,
         method: str,

@@ -51,6 +51,19 @@ class Meta(ObjectVersion, frozen=True):
     deletion_timestamp: str | None = None
 
 
+class FieldManager(_Partial, frozen=True):
+    """Program that has set fields of an object, and which."""
+
+    manager: str = ""
+    fields: dict[str, Any] | None = msgspec.field(name="fieldsV1", default=None)
+
+
+class ManagedMeta(Meta, frozen=True):
+    """Metadata of an object, with the managers of its fields."""
+
+    managed_fields: list[FieldManager] | None = None
+
+
 class FieldRef(_Partial, frozen=True):
     """Field of the pod whose value an environment variable has."""
 
@@ -302,6 +315,27 @@ class Node(_Partial, frozen=True):
     def internal_ip(self) -> str:
         """First InternalIP; empty for none."""
         return next(iter(self.internal_ips), "")
+
+
+class ManagedNode(Node, frozen=True):
+    """Node of the core API, with the managers of its fields."""
+
+    metadata: ManagedMeta = ManagedMeta()
+
+    def label_managers(self, key: str) -> frozenset[str]:
+        """Return the programs that have set a label; none where nobody keeps them."""
+        return frozenset(
+            each.manager
+            for each in self.metadata.managed_fields or ()
+            if f"f:{key}" in _inside(each.fields, "f:metadata", "f:labels")
+        )
+
+
+def _inside(fields: Any, *path: str) -> dict[str, Any]:
+    """Return the object at a path of nested ones; {} where there is none."""
+    for name in path:
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    return fields if isinstance(fields, dict) else {}
 
 
 class ConfigMap(_Partial, frozen=True):

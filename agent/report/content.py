@@ -13,8 +13,9 @@ from agent.devices import look_alikes
 from agent.devices.reading import Level, Reading
 from agent.health.conditions import Condition, Health
 from agent.health.findings import Findings, SeparatedNames
-from kube.objects import Node
+from kube.objects import ManagedNode, Node
 from scheduler_core.node import chips as chip_sets
+from scheduler_core.products import lookup
 from scheduler_core.products.columns import GroupKind
 from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, faults, inventory
@@ -193,6 +194,9 @@ class NodeMarks:
     annotations: Mapping[str, str]
     #: Labels that are set only if missing, so that an administrator can set them.
     defaults: Mapping[str, str]
+    #: Value of the label `accelerator-type`, which is set if it is missing, and changed
+    #: if this agent has set it. "": the rows have none.
+    accelerator_type: str = ""
 
 
 def node_marks(report: NodeReport) -> NodeMarks:
@@ -218,6 +222,9 @@ def node_marks(report: NodeReport) -> NodeMarks:
     if report.ai_core_count:
         server_type = _server_type(report)
         defaults["servertype"] = f"{server_type}-{report.ai_core_count}"
+    accelerator_types = [
+        lookup.accelerator_type_of(line.product) for line in report.lines
+    ]
     other_lines = [
         inventory.Line(line.chips, line.product, line.addresses)
         for line in report.other_lines
@@ -236,6 +243,7 @@ def node_marks(report: NodeReport) -> NodeMarks:
         labels={key: text for key, text in labels.items() if _LABEL.fullmatch(text)},
         annotations=annotations,
         defaults=defaults,
+        accelerator_type=next(filter(None, accelerator_types), ""),
     )
 
 
@@ -296,6 +304,25 @@ def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
     return NodePatch(
         labels=labels, annotations=_differing(node.annotations, marks.annotations)
     )
+
+
+def accelerator_type_patch(
+    node: ManagedNode, marks: NodeMarks, *, manager: str
+) -> dict[str, str | None]:
+    """Return {label: value to write} of `accelerator-type`; {} if it stays.
+
+    None as the value removes it. It stays if another than this agent has set it, or
+    has set it as well.
+
+    Args:
+        node: The Node as it is.
+        marks: The Node as it should be.
+        manager: Name by which the API server knows this agent as one that sets fields.
+    """
+    key, wanted = lookup.ACCELERATOR_TYPE, marks.accelerator_type
+    present = node.labels.get(key, "")
+    is_free = key not in node.labels or node.label_managers(key) == {manager}
+    return {key: wanted or None} if is_free and present != wanted else {}
 
 
 def _differing(actual: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from agent.report.content import MANUAL_KEY, NodeReport
 from kube import configmaps, nodes, resource_versions
 from kube.client import Client
 from kube.errors import KubeError, NotFoundError
-from kube.objects import ConfigMap, Node, OwnerReference
+from kube.objects import ConfigMap, ManagedNode, OwnerReference
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from kube.write_history import WriteHistory
 from scheduler_core.wire import deviceinfo
@@ -93,7 +93,7 @@ class Reporter:
         self._backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
         #: Loop time in seconds of the oldest change that is not written yet.
         self._changed_at: float | None = None
-        self._node: Node | None = None
+        self._node: ManagedNode | None = None
         self._node_history = WriteHistory(f"node {node}")
         self._node_woken = asyncio.Event()
         only_ours = {"fieldSelector": f"metadata.name={self._name}"}
@@ -104,10 +104,10 @@ class Reporter:
             ConfigMap,
             params=only_ours,
         )
-        self.node_watch: ListWatch[Node] = ListWatch(
+        self.node_watch: ListWatch[ManagedNode] = ListWatch(
             client,
             "/api/v1/nodes",
-            Node,
+            ManagedNode,
             params={"fieldSelector": f"metadata.name={node}"},
         )
         self._report: NodeReport | None = None
@@ -306,7 +306,7 @@ class Reporter:
 
     # The Node
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: Change[ManagedNode]) -> None:
         match change:
             case Upserted(obj):
                 self._learn_host_ip(obj)
@@ -317,7 +317,7 @@ class Reporter:
                 return
         self._node_woken.set()
 
-    def _learn_host_ip(self, node: Node) -> None:
+    def _learn_host_ip(self, node: ManagedNode) -> None:
         """Set `host_ip` to the Node's InternalIP if the Node has one.
 
         A Node without one is no news about the machine: a kubelet that registers its
@@ -353,18 +353,43 @@ class Reporter:
         """
         if self._node is None or self._report is None or not self._is_ours:
             return 0.0
-        patch = content.node_patch(self._node, content.node_marks(self._report))
-        if not patch:
-            return 0.0
+        marks, pause_s = content.node_marks(self._report), 0.0
+        patch = content.node_patch(self._node, marks)
+        if patch:
+            pause_s = await self._patch_node(patch.labels, patch.annotations)
+        # a request of its own: admission policies of an earlier release refuse it
+        labels = content.accelerator_type_patch(
+            self._node, marks, manager=self._client.field_manager
+        )
+        if labels:
+            version = self._node.metadata.resource_version
+            pause_s += await self._patch_node(labels, {}, resource_version=version)
+        return pause_s
+
+    async def _patch_node(
+        self,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str],
+        *,
+        resource_version: str = "",
+    ) -> float:
+        """Patch the Node; return the pause after that in seconds.
+
+        Args:
+            labels: A value None removes the label.
+            annotations: To set.
+            resource_version: Only over this version of the Node; "" over any.
+        """
         self._node = await nodes.patch(
             self._client,
             self._node_name,
-            labels=patch.labels,
-            annotations=patch.annotations,
+            labels=labels,
+            annotations=annotations,
+            resource_version=resource_version,
         )
+        sent = {key: text for key, text in labels.items() if text is not None}
         return self._node_history.add(
-            {**patch.annotations, **patch.labels},
-            {**self._node.annotations, **self._node.labels},
+            {**annotations, **sent}, {**self._node.annotations, **self._node.labels}
         )
 
 

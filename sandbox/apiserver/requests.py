@@ -15,6 +15,7 @@ from sandbox.apiserver import (
     deletion,
     forms,
     lists,
+    managers,
     protobuf,
     selectors,
     statuses,
@@ -44,6 +45,7 @@ class Request:
     Attributes:
         media_type: Of the body, without parameters; empty when not given.
         accept: The header that says in which form the answer is wanted.
+        user_agent: The header that names the client's program.
     """
 
     method: str
@@ -52,6 +54,7 @@ class Request:
     media_type: str = ""
     accept: str = ""
     body: bytes = b""
+    user_agent: str = ""
 
     @property
     def verb(self) -> str:
@@ -66,6 +69,11 @@ class Request:
                 return "delete" if single else "deletecollection"
             case _:
                 return _WRITING_VERBS.get(self.method, "")
+
+    @property
+    def manager(self) -> str:
+        """Who is noted as having set what it writes."""
+        return self.query.get("fieldManager") or managers.name_of(self.user_agent)
 
     @property
     def form(self) -> Form | None:
@@ -184,14 +192,14 @@ def _post(store: Store, request: Request) -> Answer:
     if target.name or (target.resource.namespaced and not target.namespace):
         raise statuses.method_not_allowed()
     body, warnings = _typed(request)
-    entry = store.create(target, body)
+    entry = store.create(target, body, manager=request.manager)
     return _shown(store, request, entry, HTTPStatus.CREATED, warnings)
 
 
 def _put(store: Store, request: Request) -> Answer:
     target = _named(request)
     body, warnings = _typed(request)
-    entry, created = store.replace(target, body)
+    entry, created = store.replace(target, body, manager=request.manager)
     code = HTTPStatus.CREATED if created else HTTPStatus.OK
     return _shown(store, request, entry, code, warnings)
 
@@ -208,7 +216,11 @@ def _patch(store: Store, request: Request) -> Answer:
         problem = statuses.Problem.invalid("patch", body.document, error)
         raise statuses.invalid("", "", [problem])
     entry, unknown = store.patch(
-        target, request.media_type, body.document, strict=strict
+        target,
+        request.media_type,
+        body.document,
+        strict=strict,
+        manager=request.manager,
     )
     said = strictness.complaints(unknown, body.repeated) if directive == "Warn" else []
     return _shown(store, request, entry, warnings=said)

@@ -90,6 +90,7 @@ class Routes:
             query=http.query,
             media_type=content_type.partition(";")[0].strip().lower(),
             accept=http.headers.get("Accept", ""),
+            user_agent=http.headers.get("User-Agent", ""),
             body=await http.read(),
         )
         return await self._answer(http, request)

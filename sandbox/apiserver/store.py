@@ -9,7 +9,14 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-from sandbox.apiserver import defaults, patches, statuses, updates, validation
+from sandbox.apiserver import (
+    defaults,
+    managers,
+    patches,
+    statuses,
+    updates,
+    validation,
+)
 from sandbox.apiserver.changes import Change, ChangeLog
 from sandbox.apiserver.objects import (
     Entry,
@@ -116,12 +123,13 @@ class Store:
             raise statuses.not_found(target.resource, target.name)
         return entry
 
-    def create(self, target: Target, body: Object) -> Entry:
+    def create(self, target: Target, body: Object, *, manager: str = "") -> Entry:
         """Add a new object to a collection.
 
         Args:
             target: The collection, or the name that a PUT creates.
             body: What the client sent; ours to change.
+            manager: Who has sent it.
         """
         resource = target.resource
         if metadata_of(body).get("resourceVersion"):
@@ -144,22 +152,31 @@ class Store:
             self._check_namespace(resource, *key_of(document))
         if key_of(document) in self._entries[resource]:
             raise statuses.already_exists(resource, metadata["name"])
+        self._note_manager(resource, document, {}, manager)
         return self.commit(resource, document)
 
-    def replace(self, target: Target, body: Object) -> tuple[Entry, bool]:
+    def replace(
+        self, target: Target, body: Object, *, manager: str = ""
+    ) -> tuple[Entry, bool]:
         """Put `body` in the place of an object; say whether that created it."""
         resource = target.resource
         self._check_name(target, body)
         old = self._entries[resource].get(target.key)
         if old is None and resource.create_on_update and not target.subresource:
-            return self.create(target, body), True
+            return self.create(target, body, manager=manager), True
         entry = old or self.read(target)
         wanted = Preconditions(uid=metadata_of(body).get("uid", ""))
         check(resource, entry, wanted)
-        return self._write(target, entry, without_nulls(body)), False
+        return self._write(target, entry, without_nulls(body), manager), False
 
     def patch(
-        self, target: Target, media_type: str, patch: Any, *, strict: bool = False
+        self,
+        target: Target,
+        media_type: str,
+        patch: Any,
+        *,
+        strict: bool = False,
+        manager: str = "",
     ) -> tuple[Entry, list[str]]:
         """Change an object by a patch of one of the three kinds.
 
@@ -168,6 +185,7 @@ class Store:
             media_type: Which kind of patch.
             patch: As decoded from JSON.
             strict: Refuse fields that the type does not have.
+            manager: Who has sent it.
 
         Returns:
             The object, and the paths of such fields, which are not in it.
@@ -183,7 +201,7 @@ class Store:
             problem = statuses.Problem.invalid("patch", patch, error)
             raise statuses.invalid("", "", [problem])
         self._check_name(target, patched)
-        return self._write(target, old, patched), unknown
+        return self._write(target, old, patched, manager), unknown
 
     def commit(
         self, resource: Resource, document: Object, before: Entry | None = None
@@ -246,6 +264,12 @@ class Store:
         name = types.name_of_kind(resource)
         return validation.type_error(body) or strictness.wrong_type(body, name)
 
+    def _note_manager(
+        self, resource: Resource, new: Object, old: Object, manager: str
+    ) -> None:
+        if resource.kind == "Node":
+            managers.note(new, old, manager=manager, timestamp=self.timestamp())
+
     def _name(self, resource: Resource, metadata: Object) -> None:
         """Make a name from `generateName` when there is no name."""
         base = metadata.get("generateName")
@@ -287,7 +311,9 @@ class Store:
                 f"the name on the URL ({target.name})"
             )
 
-    def _write(self, target: Target, old: Entry, document: Object) -> Entry:
+    def _write(
+        self, target: Target, old: Entry, document: Object, manager: str
+    ) -> Entry:
         """Store a new version, unless it says nothing new."""
         resource = target.resource
         document = self._prepared(resource, document, target.namespace)
@@ -303,6 +329,7 @@ class Store:
         if problems := validation.on_update(resource, document, old.document):
             raise statuses.invalid(resource.qualified_kind, target.name, problems)
         document["metadata"]["resourceVersion"] = str(old.revision)
+        self._note_manager(resource, document, old.document, manager)
         if document == old.document:
             return old
         entry = self.commit(resource, document, old)

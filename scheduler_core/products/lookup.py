@@ -101,6 +101,15 @@ def choose_node_row(
     return rows[0] if rows and by_node not in rows else by_node
 
 
+def accelerator_type_of(row: Product) -> str:
+    """Return the value of a node's `accelerator-type` that means a row; "" if none.
+
+    Of several, it is the last: the one that the chips of such a server show.
+    """
+    values = (*row.node_types, *row.accelerator_types)
+    return values[-1] if values else ""
+
+
 def _find_labelled_row(resource: str, node_labels: Mapping[str, str]) -> Product | None:
     """Return the row that the labels of a node mean, or no labels.
 

@@ -17,7 +17,7 @@ from agent.report.reporter import Reporter
 from kube import configmaps, nodes
 from kube.client import Client
 from kube.errors import NotFoundError
-from kube.objects import ConfigMap, Node, encode
+from kube.objects import ConfigMap, ManagedNode, encode
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.support.clock import Time
 from tests.support.tasks import in_background
@@ -80,7 +80,7 @@ class World:
             lambda found: found and data.items() <= (found.data or {}).items(),
         )
 
-    async def node_with(self, check: Callable[[Node], bool]) -> Node:
+    async def node_with(self, check: Callable[[ManagedNode], bool]) -> ManagedNode:
         return await until(lambda: nodes.get(self.client, "node-1"), check)
 
 

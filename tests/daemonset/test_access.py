@@ -40,6 +40,7 @@ ASKS = {
     "pods.get": ("get", "pods"),
     "pods.patch_annotations": ("patch", "pods"),
     "reflector.ListWatch(ConfigMap)": ("list watch", "configmaps"),
+    "reflector.ListWatch(ManagedNode)": ("list watch", "nodes"),
     "reflector.ListWatch(Node)": ("list watch", "nodes"),
     "reflector.ListWatch(Pod)": ("list watch", "pods"),
     "workloads.WorkloadRequests": ("", "what makes jobs, of other groups"),
@@ -53,13 +54,16 @@ SHARED = {
     "pods.get",
     "pods.patch_annotations",
     "reflector.ListWatch(ConfigMap)",
-    "reflector.ListWatch(Node)",
     "reflector.ListWatch(Pod)",
 }
 USES = {
-    "agent": {*SHARED, "kubelet_pods.pods", "nodes.find"},
+    "agent": {
+        *SHARED,
+        *("kubelet_pods.pods", "nodes.find", "reflector.ListWatch(ManagedNode)"),
+    },
     "extender": {
         *SHARED,
+        "reflector.ListWatch(Node)",
         *("leases.LeaseRequests", "workloads.WorkloadRequests"),
         *("podgroups.PodGroupRequests", "pods.bind", "pods.evict"),
     },

@@ -7,6 +7,7 @@ from agent.report import content
 from agent.settings import Settings as AgentSettings
 from extender.apiserver import wake
 from extender.settings import Settings as ExtenderSettings
+from scheduler_core.products import lookup
 from tests.agent.reporting import ONE
 from tests.daemonset.rendered import ROOT, needs_kubectl, pod_templates
 
@@ -34,7 +35,10 @@ def test_uninstalling_takes_every_mark_off_the_nodes() -> None:
     (selector,) = pod_templates("base")["ascend-agent"]["spec"]["nodeSelector"]
 
     assert removed("annotate") == {*marks.annotations, wake.ANNOTATION}
-    assert removed("label") == {*marks.labels, *marks.defaults, selector}
+    assert removed("label") == {
+        *(*marks.labels, *marks.defaults),
+        *(lookup.ACCELERATOR_TYPE, selector),
+    }
 
 
 def removed(verb: str) -> set[str]:

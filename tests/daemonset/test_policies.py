@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from agent.report import content
+from scheduler_core.products import lookup
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire import annotations, deviceinfo, job_annotations
 from tests.agent.reporting import ONE
@@ -153,6 +154,7 @@ def test_an_agent_may_set_the_marks_of_its_node() -> None:
         )
         said = content.node_marks(told)
         written |= {*said.labels, *said.annotations, *said.defaults}
+        written |= {lookup.ACCELERATOR_TYPE} if said.accelerator_type else set()
 
     may = POLICIES["ascend-agent-nodes"]["validations"][1]["expression"]
 

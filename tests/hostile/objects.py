@@ -28,7 +28,13 @@ from agent.health.conditions import Health, ReadingTaken
 from agent.health.conditions import step as health_step
 from agent.plugin import translate
 from agent.report import reporter
-from agent.report.content import NodeMarks, configmap_data, node_patch, node_report
+from agent.report.content import (
+    NodeMarks,
+    accelerator_type_patch,
+    configmap_data,
+    node_patch,
+    node_report,
+)
 from agent.report.schedule import ConfigMapSeen, ReportChanged, State, WriteSucceeded
 from agent.report.schedule import step as report_step
 from extender.cache import decode
@@ -36,7 +42,7 @@ from extender.http.body import BodyError
 from extender.kube_scheduler import protocol
 from kube import kubelet_pods
 from kube.errors import KubeError, api_error
-from kube.objects import ConfigMap, Node, Pod
+from kube.objects import ConfigMap, ManagedNode, Node, Pod
 from kube.pager import HasMeta
 from kube.pods import npu_pod
 from kube.reflector import Change, Deleted, ListWatch, Upserted
@@ -220,8 +226,16 @@ def _into_report(content: bytes) -> object:
 
 
 def _into_marks(content: bytes) -> object:
-    marks = NodeMarks(labels={"a": "b"}, annotations={"c": "d"}, defaults={"e": "f"})
-    return [node_patch(obj, marks) for obj in _obj(Node, content)]
+    marks = NodeMarks(
+        labels={"a": "b"},
+        annotations={"c": "d"},
+        defaults={"e": "f"},
+        accelerator_type="half",
+    )
+    return [
+        (node_patch(obj, marks), accelerator_type_patch(obj, marks, manager="me"))
+        for obj in _obj(ManagedNode, content)
+    ]
 
 
 def _no(content: bytes) -> object:

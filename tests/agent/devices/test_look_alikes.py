@@ -53,10 +53,16 @@ def test_a_row_that_looks_alike_is_one_that_a_label_means(row: table.Product) ->
         assert find_node_row(row.resource, labels, [row.key, *keys]) is other
 
 
-def test_the_page_names_the_rows_that_look_alike() -> None:
-    page = DOCS.read_text()
-    for row in table.PRODUCTS:
-        keys = look_alikes.find(Reading(product=row, chips=(0,)))
-        [line] = re.findall(rf"^\| `{row.key}` \|.*$", page, re.MULTILINE)
-        last = line.split("|")[-2]
-        assert re.findall(r"`([a-z0-9-]+)`", last) == list(keys), row.key
+@pytest.mark.parametrize("row", table.PRODUCTS, ids=lambda row: row.key)
+def test_the_page_names_labels_of_a_row_and_rows_that_look_alike(
+    row: table.Product,
+) -> None:
+    keys = look_alikes.find(Reading(product=row, chips=(0,)))
+    values = [text for text in (*row.accelerator_types, *row.node_types) if text]
+    [line] = re.findall(rf"^\| `{row.key}` \|.*$", DOCS.read_text(), re.MULTILINE)
+    *_, labels, alike, _ = line.split("|")
+    named = re.findall(r"`([^`]+)`", labels)
+
+    assert [text for text in named if text != "infer-card-type"] == values
+    assert ("infer-card-type" in named) == bool(row.node_labels)
+    assert re.findall(r"`([a-z0-9-]+)`", alike) == list(keys)

@@ -12,8 +12,14 @@ from agent.devices.simulated import file
 from agent.health.findings import Findings, SeparatedNames
 from agent.report import content
 from agent.report.content import NodeMarks, NodePatch, NodeReport
-from kube.objects import Meta, Node
-from scheduler_core.products.table import ATLAS_800_TRAINING, by_key
+from kube.objects import FieldManager, ManagedMeta, ManagedNode
+from scheduler_core.products import lookup
+from scheduler_core.products.table import (
+    ATLAS_800_TRAINING,
+    PRODUCTS,
+    Product,
+    by_key,
+)
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
@@ -149,6 +155,7 @@ def test_the_marks_of_a_node() -> None:
         },
         annotations={"baseDeviceInfos": base},
         defaults={"servertype": "Ascend910-32"},
+        accelerator_type="module",
     )
 
 
@@ -158,8 +165,21 @@ def test_a_vanished_chip_stays_in_the_inventory() -> None:
     assert vanished.annotations == MARKS.annotations
 
 
-def node(labels: dict[str, str], annotations: dict[str, str]) -> Node:
-    return Node(metadata=Meta(name="n1", labels=labels, annotations=annotations))
+TYPE = "accelerator-type"
+
+
+def node(
+    labels: dict[str, str], annotations: dict[str, str], *managers: str
+) -> ManagedNode:
+    """A Node whose label `accelerator-type` these programs have set."""
+    fields: Any = {"f:metadata": {"f:labels": {f"f:{TYPE}": {}}}}
+    meta = ManagedMeta(
+        name="n1",
+        labels=labels,
+        annotations=annotations,
+        managed_fields=[FieldManager(manager=name, fields=fields) for name in managers],
+    )
+    return ManagedNode(metadata=meta)
 
 
 def test_a_new_node_lacks_all_marks() -> None:
@@ -181,6 +201,43 @@ def test_only_what_differs_is_set_and_a_servertype_is_left_alone() -> None:
     assert content.node_patch(
         node(labels, dict(MARKS.annotations)), MARKS
     ) == NodePatch(labels={"accelerator": "huawei-Ascend910"}, annotations={})
+
+
+@pytest.mark.parametrize(
+    ("present", "managers", "wanted", "written"),
+    [
+        (None, (), "module", {TYPE: "module"}),
+        (None, (), "", {}),
+        ("half", ("me",), "module", {TYPE: "module"}),
+        ("half", ("me",), "half", {}),
+        ("half", ("me",), "", {TYPE: None}),
+        ("half", ("kubectl-label",), "module", {}),
+        ("half", ("kubectl-label",), "", {}),
+        ("half", ("me", "kubectl-apply"), "module", {}),
+        ("", ("kubectl-label",), "module", {}),
+        # a server that keeps no managers of fields
+        ("half", (), "module", {}),
+    ],
+)
+def test_an_accelerator_type_is_changed_only_by_the_agent_that_set_it(
+    present: str | None,
+    managers: tuple[str, ...],
+    wanted: str,
+    written: dict[str, str | None],
+) -> None:
+    shown = node({} if present is None else {TYPE: present}, {}, *managers)
+    marks = replace(MARKS, accelerator_type=wanted)
+
+    assert content.accelerator_type_patch(shown, marks, manager="me") == written
+
+
+@pytest.mark.parametrize("row", PRODUCTS, ids=lambda row: row.key)
+def test_the_accelerator_type_of_a_row_means_that_row(row: Product) -> None:
+    text = lookup.accelerator_type_of(row)
+
+    if text:
+        labels = {TYPE: text}
+        assert lookup.find_node_row(row.resource, labels) is row
 
 
 DETAILS = tuple(

@@ -2,17 +2,22 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
+from agent.devices.simulated import file
 from agent.report import content, schedule
+from agent.report.content import NodeReport
 from kube import configmaps, nodes
 from kube.client import Client
 from kube.credentials import from_url
-from kube.objects import Node
+from kube.objects import ManagedNode, encode
 from sandbox.apiserver import ApiServer
+from scheduler_core.products import lookup
 from scheduler_core.wire import deviceinfo
 from tests.agent.reporting import (
     NAME,
@@ -23,6 +28,7 @@ from tests.agent.reporting import (
     create_node,
     drawn,
     edit,
+    report_of,
     reporting,
 )
 from tests.support.servers import api_server
@@ -217,10 +223,14 @@ async def test_a_farewell_to_nobody_is_no_failure(
 
 
 MARKS = content.node_marks(ONE)
+#: What the API server calls the client of these tests.
+ME = "ascend-affinity"
+KEY = lookup.ACCELERATOR_TYPE
 
 
-def is_marked(node: Node) -> bool:
-    return not content.node_patch(node, MARKS)
+def is_marked(node: ManagedNode) -> bool:
+    patch = content.accelerator_type_patch(node, MARKS, manager=ME)
+    return not patch and not content.node_patch(node, MARKS)
 
 
 async def test_the_node_is_marked_and_set_right_when_somebody_changes_it(
@@ -234,8 +244,82 @@ async def test_the_node_is_marked_and_set_right_when_somebody_changes_it(
 
         node = await world.node_with(is_marked)
 
-        assert node.labels == {**MARKS.labels, **MARKS.defaults}
+        assert node.labels == {**MARKS.labels, **MARKS.defaults, KEY: "module"}
         assert node.annotations == {**MARKS.annotations, "mine": "1"}
+
+
+async def test_the_accelerator_type_of_an_agent_follows_the_row_and_others_stay(
+    client: Client,
+) -> None:
+    def is_of(text: str | None) -> Callable[[ManagedNode], bool]:
+        return lambda node: node.labels.get(KEY) == text
+
+    def row(key: str) -> NodeReport:
+        return report_of(file.parse(f"product: {key}"))
+
+    async with reporting(client) as world:
+        for key, text in (
+            ("atlas-a3-16", "module-a3-16"),
+            ("atlas-a3-16-superpod", "module-a3-16-super-pod"),
+            ("atlas-310p", None),
+            ("atlas-a2-8", "module-910b-8"),
+        ):
+            world.reporter.publish(row(key))
+            node = await world.node_with(is_of(text))
+            assert node.label_managers(KEY) == ({ME} if text else set())
+        await _label(client, "half")
+
+        world.reporter.publish(row("atlas-a3-16"))
+        await world.node_with(lambda node: "Ascend910-15" in str(node.annotations))
+        await asyncio.sleep(0.1)
+
+        node = await world.node_with(is_of("half"))
+        assert node.label_managers(KEY) == {"somebody"}
+
+
+async def test_an_accelerator_type_that_another_set_first_is_left_alone(
+    client: Client,
+) -> None:
+    await _label(client, "module-910b-8")
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        node = await world.node_with(is_marked)
+
+    assert node.labels[KEY] == "module-910b-8"
+
+
+@web.middleware
+async def _earlier_policies(http: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a label that admission policies of an earlier release do not know."""
+    if http.method == "PATCH" and KEY.encode() in await http.read():
+        return web.json_response({"kind": "Status", "code": 403}, status=403)
+    return await handler(http)
+
+
+async def test_a_refused_accelerator_type_leaves_the_other_marks() -> None:
+    async with (
+        api_server(middlewares=[_earlier_policies]) as server,
+        Client(from_url(server.url)) as client,
+    ):
+        await create_node(client)
+        async with reporting(client) as world:
+            world.reporter.publish(ONE)
+            node = await world.node_with(lambda node: "servertype" in node.labels)
+            await world.standing(ONE)
+
+    assert node.labels == {**MARKS.labels, **MARKS.defaults}
+    assert node.annotations == MARKS.annotations
+
+
+async def _label(client: Client, text: str) -> None:
+    """Set the label as another program does."""
+    await client.request(
+        "PATCH",
+        "/api/v1/nodes/node-1",
+        params={"fieldManager": "somebody"},
+        body=encode({"metadata": {"labels": {KEY: text}}}),
+        content_type="application/merge-patch+json",
+    )
 
 
 async def test_a_node_that_comes_later_or_again_is_marked(client: Client) -> None:
