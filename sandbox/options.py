@@ -1,6 +1,7 @@
 """What a person may say to `ascend-sandbox`, and what it means."""
 
 import argparse
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +11,8 @@ from sandbox.faults import kinds
 from sandbox.faults import parse as fault_sentence
 from sandbox.faults.kinds import Fault
 from sandbox.world import Machine, MachineError
-from sandbox.world.machines import DEFAULT, machine, product_in, served
+from sandbox.world.machines import DEFAULT, machine, product_in
+from scheduler_core.products.table import PRODUCTS
 
 _NODES = 3
 #: Each has an agent of its own, a program of 60 MB.
@@ -31,16 +33,17 @@ examples:
       a server with eight Ascend910 and two Ascend310P
   ascend-sandbox up --driver-file node-2=docs/examples/broken.yaml --port 8001
       node-2 begins with the faults in that file; kubectl finds port 8001
+  ascend-sandbox up --label node-1=accelerator-type=half
+      node-1 has a label that its chips contradict, as in a cluster of somebody's
   ascend-sandbox up --fault 'chip-broken node=node-1 chips=0,3' --fault api-slow
       chips that have failed, and each request to the API server waits for a second
 
 products (key, chips, resource that its pods ask for, how many a pod may have):
 """
 _LIMITS = """
-Rows that are told by what a job asks for alone are not there: no label of a node
-means them. A pod says by its resource and count what it wants; what it says else
-about its kind of server (annotation huawei.com/schedule_policy …) counts where its
-job is planned as a whole; a pod by itself is served by the row of its node.
+A pod says by its resource and count what it wants; what it says else about its kind
+of server (annotation huawei.com/schedule_policy …) counts where its job is planned
+as a whole; a pod by itself is served by the row of its node.
 """
 
 
@@ -76,7 +79,7 @@ def parse(words: Sequence[str]) -> Options:
     if found.play != "up":
         return Options(play=found.play)
     try:
-        machines = _machines(found.nodes, found.product, found.driver_file)
+        machines = _machines(found.nodes, found.product, found.driver_file, found.label)
     except MachineError as error:
         raise OptionsError(str(error)) from error
     names = [machine.name for machine in machines]
@@ -124,6 +127,13 @@ def _parser() -> argparse.ArgumentParser:
         "faults … (agent/devices/simulated/file.py); a copy, which you may edit",
     )
     up.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NODE=KEY=VALUE",
+        help="a label of a node, there before its agent runs",
+    )
+    up.add_argument(
         "--fault",
         action="append",
         default=[],
@@ -143,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
 def _products() -> str:
     return "".join(
         f"  {row.key:<29}{row.chip_count:>3}  {row.resource:<22}{_counts(row.counts)}\n"
-        for row in served()
+        for row in PRODUCTS
     )
 
 
@@ -161,7 +171,7 @@ def _number(text: str, least: int, most: int) -> int:
 
 
 def _machines(
-    count: int, keys: Sequence[str], driver_files: Sequence[str]
+    count: int, keys: Sequence[str], driver_files: Sequence[str], labels: Sequence[str]
 ) -> tuple[Machine, ...]:
     if len(keys) > count:
         raise OptionsError(
@@ -171,15 +181,16 @@ def _machines(
     chosen = [machine("", key) for key in keys] or [Machine(name="")]
     names = [f"node-{number}" for number in range(1, count + 1)]
     files = dict(_file(text, names) for text in driver_files)
+    labels_of: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for name, key, value in (_label(text, names) for text in labels):
+        labels_of[name][key] = value
     machines = []
     for place, name in enumerate(names):
         said = chosen[min(place, len(chosen) - 1)]
         file = files.get(name)
-        machines.append(
-            replace(said, name=name)
-            if file is None
-            else Machine(name=name, product=product_in(file), driver_file=file)
-        )
+        if file is not None:
+            said = Machine(name="", product=product_in(file), driver_file=file)
+        machines.append(replace(said, name=name, labels=labels_of[name]))
     return tuple(machines)
 
 
@@ -192,6 +203,16 @@ def _fault(text: str, names: Sequence[str]) -> Fault:
     except kinds.FaultError as error:
         flaws = "; ".join(error.problems)
         raise OptionsError(f"--fault {text}: {flaws}") from error
+
+
+def _label(text: str, names: Sequence[str]) -> tuple[str, str, str]:
+    name, _, label = text.partition("=")
+    key, equals, value = label.partition("=")
+    if not equals or not key or name not in names:
+        raise OptionsError(
+            f"--label {text}: expected NODE=KEY=VALUE with one of {', '.join(names)}"
+        )
+    return name, key, value
 
 
 def _file(text: str, names: Sequence[str]) -> tuple[str, Path]:

@@ -1,17 +1,17 @@
 """What kind of server is each node? A row of the product table, by its key.
 
-A node's row is told by its resource and labels, as in a real cluster: the sandbox
-gives a node the labels that mean the row, and refuses a row that no labels mean. The
-agent shows the chips of that row, and the extender follows it.
+The node's simulated driver shows the chips of that row. What the Node says of it, the
+agent and the extender make of that, as in a real cluster: nobody sets labels here
+unless asked.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from scheduler_core.products import lookup, table
+from scheduler_core.products import table
 from scheduler_core.products.columns import Product
 
 #: Of a node of which nothing else is said.
@@ -41,26 +41,19 @@ class Machine:
         beside: Chips of other product lines, whose ids come after its own.
         driver_file: What its simulated driver reads in the beginning; by default
             that all chips are well.
+        labels: Labels of the node, set before its agent runs.
     """
 
     name: str
     product: str = DEFAULT
     beside: tuple[Cards, ...] = ()
     driver_file: Path | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def row(self) -> Product:
         """What is known of such servers."""
         return table.by_key(self.product)
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels of the node by which its row is known."""
-        found: dict[str, str] = {}
-        for key in (self.product, *(cards.product for cards in self.beside)):
-            labels = labels_of(table.by_key(key))
-            found |= {} if key == DEFAULT or labels is None else labels
-        return found
 
     @property
     def offers(self) -> Mapping[str, int]:
@@ -92,9 +85,6 @@ def machine(name: str, text: str) -> Machine:
     key, *more = text.split("+")
     made = Machine(name=name, product=check(key), beside=tuple(map(_cards, more)))
     rows = [made.row, *(table.by_key(cards.product) for cards in made.beside)]
-    for row in rows:
-        if lookup.find_node_row(row.resource, made.labels) is not row:
-            raise MachineError(f"{text}: no labels of a node mean all of these")
     if len(made.offers) < len(rows):
         raise MachineError(f"{text}: expected a resource of its own for each line")
     total = sum(made.offers.values())
@@ -110,36 +100,15 @@ def _cards(text: str) -> Cards:
     return Cards(check(key), int(count))
 
 
-def labels_of(row: Product) -> Mapping[str, str] | None:
-    """Return labels of a node that mean a row, None if none do."""
-    said = [text for text in (*row.accelerator_types, *row.node_types) if text]
-    for text in (*said, ""):
-        kind = {lookup.ACCELERATOR_TYPE: text} if text else {}
-        labels = {**row.node_labels, **kind}
-        if lookup.find_node_row(row.resource, labels) is row:
-            return labels
-    return None
-
-
-def served() -> tuple[Product, ...]:
-    """Return the rows that a node of the sandbox can have."""
-    return tuple(row for row in table.PRODUCTS if labels_of(row) is not None)
-
-
 def check(key: str) -> str:
-    """Return the key of a row that a node can have.
+    """Return the key of a row.
 
     Raises:
-        MachineError: There is none, or a node's labels cannot mean it.
+        MachineError: There is no such row.
     """
-    keys = [row.key for row in served()]
+    keys = [row.key for row in table.PRODUCTS]
     if key in keys:
         return key
-    if any(row.key == key for row in table.PRODUCTS):
-        raise MachineError(
-            f"no node can be {key!r}: only what a job asks for means that row, "
-            "no label of a node does"
-        )
     raise MachineError(f"no such product: {key!r}; there are {', '.join(keys)}")
 
 
@@ -149,7 +118,7 @@ def product_in(driver_file: Path) -> str:
     The agent reads the rest and is stricter; what it refuses it says in its log.
 
     Raises:
-        MachineError: The file cannot be read, or names none that a node can have.
+        MachineError: The file cannot be read, or names none that there is.
     """
     try:
         document = yaml.safe_load(driver_file.read_text(encoding="utf-8"))

@@ -43,9 +43,6 @@ async def test_each_node_is_served_by_the_rules_of_its_own_product(
 
 async def test_d1_a_node_without_the_label_serves_its_first_pod_and_gang() -> None:
     async with running([Machine(name="a3", product="atlas-a3-16")]) as world:
-        await world.api.patch(
-            "/api/v1/nodes/a3", {"metadata": {"labels": {"accelerator-type": None}}}
-        )
         await _create(world, "first", 2, "huawei.com/Ascend910")
         await _bound(world, "first")
         gang = {"ascend-affinity/job": "g", "ascend-affinity/job-size": "2"}

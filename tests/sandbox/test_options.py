@@ -6,9 +6,8 @@ import pytest
 
 from sandbox import options
 from sandbox.options import Options, OptionsError, parse
-from sandbox.world import Cards, Machine, MachineError
-from sandbox.world.machines import check, labels_of, served
-from scheduler_core.products import lookup, table
+from sandbox.world import Cards, Machine
+from scheduler_core.products import table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -84,13 +83,15 @@ def test_a_driver_file_says_which_product_it_describes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--product", "mesh-8"], "no node can be 'mesh-8'"),
         (["--product", "x"], "no such product: 'x'; there are atlas-800-training"),
         (
             ["--nodes", "1", "--product", "a300t", "--product", "a300t"],
             "2 times --product, for 1 node: at most one for each node",
         ),
         (["--driver-file", "node-9=x"], "expected NODE=FILE with one of node-1"),
+        (["--label", "node-9=a=b"], "expected NODE=KEY=VALUE with one of node-1"),
+        (["--label", "node-1=a"], "expected NODE=KEY=VALUE with one of node-1"),
+        (["--label", "node-1==b"], "expected NODE=KEY=VALUE with one of node-1"),
         (["--driver-file", "x.yaml"], "expected NODE=FILE with one of node-1"),
         (["--driver-file", "node-1=/nowhere"], "No such file"),
         (["--fault", ""], "--fault : expected 'NAME KEY=VALUE …'"),
@@ -113,14 +114,14 @@ def test_a_driver_file_says_which_product_it_describes(tmp_path: Path) -> None:
         (["--product", "atlas-a2-8+x:2"], "no such product: 'x'"),
         (
             ["--product", "atlas-a2-8+atlas-800-training:2"],
-            "no labels of a node mean all of these",
+            "expected a resource of its own for each line",
         ),
         (
             [
                 "--product",
                 "atlas-300i-duo-distributed+atlas-300i-duo-distributed:1",
             ],
-            "no node can be 'atlas-300i-duo-distributed'",
+            "expected a resource of its own for each line",
         ),
         (
             ["--product", "atlas-310p+atlas-310p:1"],
@@ -188,20 +189,32 @@ def test_help_names_every_product_that_a_node_can_be(
 
     told = capsys.readouterr().out
     assert end.value.code == 0
-    assert [row.key for row in served() if f"  {row.key} " not in told] == []
+    assert [row.key for row in table.PRODUCTS if f"  {row.key} " not in told] == []
     assert options._products() in told
 
 
 @pytest.mark.parametrize("row", table.PRODUCTS, ids=lambda row: row.key)
-def test_a_nodes_labels_mean_its_row_or_it_is_refused(row: table.Product) -> None:
-    labels = labels_of(row)
+def test_a_node_can_be_of_each_row_and_has_no_label_that_nobody_asked_for(
+    row: table.Product,
+) -> None:
+    [machine] = parse(["up", "--nodes", "1", "--product", row.key]).machines
 
-    if labels is None:
-        with pytest.raises(MachineError):
-            check(row.key)
-    else:
-        machine = Machine(name="n", product=check(row.key))
-        assert lookup.find_node_row(row.resource, machine.labels) is row
+    assert machine == Machine(name="node-1", product=row.key, labels={})
+    assert machine.offers == {row.resource: row.chip_count}
+
+
+def test_a_node_has_the_labels_that_are_asked_for() -> None:
+    labels = [
+        *("--label", "node-2=accelerator-type=half"),
+        *("--label", "node-2=zone="),
+    ]
+
+    machines = parse(["up", "--nodes", "2", *labels]).machines
+
+    assert [machine.labels for machine in machines] == [
+        {},
+        {"accelerator-type": "half", "zone": ""},
+    ]
 
 
 def test_a_node_may_have_chips_of_another_line_beside_its_own() -> None:
