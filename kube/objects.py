@@ -325,9 +325,9 @@ class ManagedNode(Node, frozen=True):
     def label_managers(self, key: str) -> frozenset[str]:
         """Return the programs that have set a label; none where nobody keeps them."""
         return frozenset(
-            each.manager
-            for each in self.metadata.managed_fields or ()
-            if f"f:{key}" in _inside(each.fields, "f:metadata", "f:labels")
+            entry.manager
+            for entry in self.metadata.managed_fields or ()
+            if f"f:{key}" in _inside(entry.fields, "f:metadata", "f:labels")
         )
 
 

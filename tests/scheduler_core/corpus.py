@@ -181,7 +181,7 @@ def network_of(case: Case) -> tuple[Network, list[str]]:
     version = Version(given.get("nslb", "1.0"))
     shared = int(given.get("shared_tor_num", 2))
     if "tor_info" in given:
-        nodes = {address: name for name, address in given["node_ips"].items()}
+        nodes = {name: (address,) for name, address in given["node_ips"].items()}
         network = wire.parse(
             json.dumps(given["tor_info"]),
             nodes,

@@ -143,6 +143,7 @@ def test_the_switches_are_read_once_until_something_of_them_differs(
     info, level = readable
     apply(cache, events.SwitchesUpdated(tor_info=info, tor_level=level))
     assert networks.network(None) == known
+    add_node(cache, "n2", ATLAS_800_TRAINING, address="10.0.0.9")
     add_node(cache, "n3", ATLAS_800_TRAINING, address="10.0.0.2")  # it was n2's
     moved = networks.network(None)
     networks.set_rules(Rules(switches=Version.TWO))
