@@ -90,7 +90,9 @@ def _event_loop() -> State:
     # `asyncio.get_event_loop_policy` would make one
     policy = getattr(asyncio.events, "_event_loop_policy", None)
     loop = getattr(getattr(policy, "_local", None), "_loop", None)
-    return {"policy": policy, "loop": loop}
+    # pytest-asyncio leaves its closed loop; `asyncio.run` in the next test drops it
+    is_closed = loop is None or loop.is_closed()
+    return {"policy": policy, "loop": None if is_closed else loop}
 
 
 def _hooks() -> State:
