@@ -5,10 +5,10 @@ bound before as many as the job needs are, unless another pod of the job runs an
 and once all is quiet, the job runs with all its pods, since there is room for them.
 """
 
-import os
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -17,11 +17,13 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from extender.gang.gang import Gang
 from tests.extender.gangworld import GangWorld, sim_node
 from tests.extender.job_controllers import ApiError, KubeRay, Kueue, PodsApi
+from tests.support.examples import examples
 from tests.support.watched import RESOURCE
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -301,14 +303,17 @@ class PodGroup(JobOnNodes):
         super().teardown()
 
 
-_SETTINGS = settings(
-    print_blob=False,
-    max_examples=int(os.environ.get("GANG_EXAMPLES", "30")),
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-RayCluster.TestCase.settings = _SETTINGS
-TestRayCluster = RayCluster.TestCase
-PodGroup.TestCase.settings = _SETTINGS
-TestPodGroup = PodGroup.TestCase
+@examples(10, pytest.param(30, marks=pytest.mark.long), variable="GANG_EXAMPLES")
+@pytest.mark.parametrize("controller", [RayCluster, PodGroup])
+def test_a_controllers_job_is_bound_in_the_end(
+    controller: type[RuleBasedStateMachine], examples: int
+) -> None:
+    run_state_machine_as_test(
+        controller,
+        settings=settings(
+            print_blob=False,
+            max_examples=examples,
+            stateful_step_count=25,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

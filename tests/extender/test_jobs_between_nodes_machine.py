@@ -5,19 +5,26 @@ what runs. If its demands can be read, it is then bound at the first gate; if so
 else keeps its pods apart or off a node, within three gates.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from sandbox.apiclient import Object
 from tests.extender import scheduler_rules as rules
 from tests.extender.gangworld import GangWorld, can_place, sim_node, sim_pod
 from tests.support.caches import node_states, reservations
+from tests.support.examples import examples
 
 NAMES = ("n1", "n2", "n3", "n4")
 ROLES = ("lead", "work")
@@ -264,10 +271,13 @@ class JobsBetweenNodes(RuleBasedStateMachine):
             self.world.close()
 
 
-JobsBetweenNodes.TestCase.settings = settings(
-    max_examples=int(os.environ.get("GANG_EXAMPLES", "100")),
-    stateful_step_count=5,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-TestJobsBetweenNodes = JobsBetweenNodes.TestCase
+@examples(25, pytest.param(100, marks=pytest.mark.long), variable="GANG_EXAMPLES")
+def test_what_could_be_placed_is_bound_in_time(examples: int) -> None:
+    run_state_machine_as_test(
+        JobsBetweenNodes,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=5,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

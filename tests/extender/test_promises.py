@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from extender.cache import events
@@ -33,6 +34,7 @@ from tests.support.caches import (
     time_of,
 )
 from tests.support.clock import NOW_NS
+from tests.support.examples import examples
 from tests.support.watched import ALL, RESOURCE, claim, pod, report, served
 
 NODES = ("n1", "n2")
@@ -287,7 +289,9 @@ class Promises(RuleBasedStateMachine):
         assert reservations(self.cache) == {}
 
 
-Promises.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
-
-
-TestPromises = pytest.mark.property(Promises.TestCase)
+@pytest.mark.property
+@examples(50, pytest.param(200, marks=pytest.mark.long))
+def test_a_promise_is_kept_until_its_pod_has_its_chips(examples: int) -> None:
+    run_state_machine_as_test(
+        Promises, settings=settings(max_examples=examples, stateful_step_count=40)
+    )

@@ -4,10 +4,10 @@ The first plan has as many pods as fit. It may not hold for pods that are to be 
 since nodes that are not offered count for them: then a gate closes first.
 """
 
-import os
 from copy import deepcopy
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -21,6 +21,7 @@ from tests.extender.test_jobs_between_nodes_machine import (
     jobs,
 )
 from tests.support.caches import node_states
+from tests.support.examples import examples
 
 MINIMUM = "huawei.com/schedule_minAvailable"
 #: Seconds: no more pods are awaited, then each kind is asked about, then all come.
@@ -55,13 +56,13 @@ def elastic_jobs(draw: st.DrawFn) -> tuple[list[Object], int]:
     return pods, least
 
 
-@given(cluster_nodes(), elastic_jobs(), st.data())
-@settings(
-    max_examples=int(os.environ.get("GANG_EXAMPLES", "100")),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-def test_a_job_runs_if_the_pods_that_it_needs_fit(
+@examples(25, pytest.param(100, marks=pytest.mark.long), variable="GANG_EXAMPLES")
+def test_a_job_runs_if_the_pods_that_it_needs_fit(examples: int) -> None:
+    slow = settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    slow(given(cluster_nodes(), elastic_jobs(), st.data())(it_runs_if_they_fit))()
+
+
+def it_runs_if_they_fit(
     nodes: list[Object], job: tuple[list[Object], int], data: st.DataObject
 ) -> None:
     pods, least = job

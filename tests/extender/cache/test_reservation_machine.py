@@ -10,9 +10,16 @@ once nobody wants anything nothing is kept.
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from extender.cache import events
 from extender.cache.reservations import (
@@ -39,6 +46,7 @@ from tests.support.caches import (
     time_of,
 )
 from tests.support.clock import Time
+from tests.support.examples import examples
 from tests.support.watched import RESOURCE, claim, member, pod_update, report
 
 NODES = ("n1", "n2", "n3")
@@ -396,7 +404,8 @@ def _ids(seen: events.PodUpdated) -> list[int]:
     return [int(name.rpartition("-")[2]) for name in named]
 
 
-Owners.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None
-)
-TestOwners = Owners.TestCase
+@examples(20, pytest.param(60, marks=pytest.mark.long))
+def test_each_chip_has_one_owner_and_none_is_kept_for_nobody(examples: int) -> None:
+    run_state_machine_as_test(
+        Owners, settings=settings(max_examples=examples, stateful_step_count=50)
+    )

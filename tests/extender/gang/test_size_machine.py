@@ -7,12 +7,18 @@ many pods are bound as there are nodes, if these are enough.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from extender.cache import events
 from extender.cache.reservations import Owner
@@ -23,6 +29,7 @@ from extender.gang.size import Size
 from extender.refusals import Refusal
 from tests.support.caches import apply, cluster, known_pod, reservations
 from tests.support.clock import Time
+from tests.support.examples import examples
 from tests.support.extender import World
 from tests.support.watched import JOB_PATH, report, task
 
@@ -289,9 +296,8 @@ class OneJob(RuleBasedStateMachine):
         self.loop.close()
 
 
-OneJob.TestCase.settings = settings(
-    max_examples=int(os.environ.get("GANG_EXAMPLES", "30")),
-    stateful_step_count=40,
-    deadline=None,
-)
-TestOneJob = OneJob.TestCase
+@examples(10, pytest.param(30, marks=pytest.mark.long), variable="GANG_EXAMPLES")
+def test_one_job_of_each_size_is_bound_in_the_end(examples: int) -> None:
+    run_state_machine_as_test(
+        OneJob, settings=settings(max_examples=examples, stateful_step_count=40)
+    )
