@@ -34,6 +34,7 @@ class Module:
     #: below the root
     path: Path
     lines: int
+    #: of a small one, in which it gives the reason
     docstring: str = ""
 
 
@@ -48,11 +49,9 @@ def read(root: Path, packages: Iterable[str]) -> Sequence[Module]:
 
 def _module(path: Path, root: Path) -> Module:
     text = path.read_text(encoding="utf-8")
-    return Module(
-        path=path.relative_to(root),
-        lines=len(text.splitlines()),
-        docstring=ast.get_docstring(ast.parse(text)) or "",
-    )
+    lines = len(text.splitlines())
+    docstring = ast.get_docstring(ast.parse(text)) if lines < SMALL else ""
+    return Module(path=path.relative_to(root), lines=lines, docstring=docstring or "")
 
 
 def longer(modules: Iterable[Module], limit: int) -> Iterator[str]:

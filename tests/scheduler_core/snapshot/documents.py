@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -42,6 +43,7 @@ def node(name: str, **more: Any) -> SnapshotNode:
     return SnapshotNode(name=name, **usual | more)
 
 
+@cache  # a strategy is checked when it is first drawn from
 def _some(within: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
     if not within:
         return st.just(())
@@ -53,11 +55,15 @@ def _unique_names(most: int) -> st.SearchStrategy[list[str]]:
     return st.lists(_NAMES, max_size=most, unique=True)
 
 
+@cache
+def _products(besides: str = "") -> st.SearchStrategy[Product]:
+    """A product, but none of this resource."""
+    return st.sampled_from([row for row in PRODUCTS if row.resource != besides])
+
+
 @st.composite
-def _nodes(
-    draw: st.DrawFn, name: str, rows: tuple[Product, ...] = PRODUCTS
-) -> SnapshotNode:
-    product = draw(st.sampled_from(rows))
+def _nodes(draw: st.DrawFn, name: str, besides: str = "") -> SnapshotNode:
+    product = draw(_products(besides))
     chips = draw(_some(tuple(range(product.chip_count))))
     part = _some(chips)
     return SnapshotNode(
@@ -80,8 +86,9 @@ def _nodes(
 def _lines(draw: st.DrawFn, name: str) -> list[SnapshotNode]:
     """A node, once for each resource of which it has chips."""
     first = draw(_nodes(name))
-    others = tuple(p for p in PRODUCTS if p.resource != first.product.resource)
-    return [first, draw(_nodes(name, others))] if draw(st.booleans()) else [first]
+    if not draw(st.booleans()):
+        return [first]
+    return [first, draw(_nodes(name, first.product.resource))]
 
 
 @st.composite
