@@ -76,6 +76,7 @@ def _group(name: str, version_name: str) -> Object:
 
 @functools.cache
 def _documents() -> dict[str, Object]:
+    """Return {path: document}; read only."""
     # {group: its one version}
     groups = dict(sorted((row.group, row.version) for row in RESOURCES if row.group))
     prefixes = {"": "/api/v1"} | {
