@@ -122,6 +122,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/e2e/test_writers.py",
         ),
         long=(
+            "tests/agent/report/test_schedule_property.py",
             "tests/agent/test_begins_anew.py",
             "tests/agent/test_chip_addresses.py",
             "tests/agent/test_quiet.py",

@@ -27,7 +27,7 @@ LEAST_PER_HUNDRED = {
     "pod checked at rest": 100,
 }
 #: So many in `make test` and in `make long`; LEDGER_EXAMPLES asks for another number.
-FEW, MANY = 250, 1000
+FEW, MANY = 150, 1000
 EXAMPLES = (
     [int(os.environ["LEDGER_EXAMPLES"])]
     if "LEDGER_EXAMPLES" in os.environ

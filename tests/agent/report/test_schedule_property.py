@@ -6,6 +6,7 @@ part of the history that it has not seen yet.
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -13,6 +14,7 @@ from hypothesis.stateful import (
     initialize,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from agent.report import schedule
@@ -29,6 +31,7 @@ from agent.report.schedule import (
 )
 from scheduler_core.wire.deviceinfo import LABELS
 from tests.agent.reporting import drawn
+from tests.support.examples import examples
 
 HEARTBEAT_S = 10.0
 AGENTS = ("first", "second")
@@ -145,5 +148,8 @@ class Agents(RuleBasedStateMachine):
         assert "ManuallySeparateNPU" in stored.data
 
 
-TestAgents = Agents.TestCase
-TestAgents.settings = settings(max_examples=200, stateful_step_count=25)
+@examples(50, pytest.param(200, marks=pytest.mark.long))
+def test_one_agent_writes_and_its_report_stands(examples: int) -> None:
+    run_state_machine_as_test(
+        Agents, settings=settings(max_examples=examples, stateful_step_count=25)
+    )
