@@ -50,7 +50,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Put tests of the real cluster back into their order, after the shuffle."""
-    written = [item for item in items if str(item.path).startswith(_IN_WRITTEN_ORDER)]
+    written = [item for item in items if _is_on_cluster(item)]
     yield
     ranks = {item: rank for rank, item in enumerate(written)}
     items.sort(key=lambda item: ranks.get(item, -1))
@@ -65,8 +65,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Remember the process as the test finds it."""
-    item.stash[_STATE] = process_state.state()
+    """Remember the process as the test finds it.
+
+    Not on the real cluster: its fixtures of a whole file start programs and threads.
+    """
+    if not _is_on_cluster(item):
+        item.stash[_STATE] = process_state.state()
     return (yield)
 
 
@@ -74,11 +78,15 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """Fail a test that leaves its process in another state than it found."""
     yield
-    left = process_state.left(item.stash[_STATE])
-    if left:
+    before = item.stash.get(_STATE, None)
+    if before is not None and (left := process_state.left(before)):
         lines = (f"{kind}: {change}" for kind, change in left.items())
         sentence = f"{item.nodeid} has changed its process and not put it back:"
         pytest.fail("\n  ".join((sentence, *lines)), pytrace=False)
+
+
+def _is_on_cluster(item: pytest.Item) -> bool:
+    return str(item.path).startswith(_IN_WRITTEN_ORDER)
 
 
 @pytest.fixture
