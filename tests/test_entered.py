@@ -18,8 +18,9 @@ LIMITS = {
     # a job and its plan are files of their own; a plan is read, placed and reserved
     # in three; all nodes enter the index together; kinds that wait for others get
     # their nodes, an elastic job is cut to what the gate takes, and a pod may be near
-    # pods of others or of its job
-    "filter that plans a job of 4 pods": (245, 63),
+    # pods of others or of its job; one file says for all questions which kind of
+    # server a job gets
+    "filter that plans a job of 4 pods": (247, 64),
 }
 
 

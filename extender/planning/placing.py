@@ -1,4 +1,4 @@
-"""Choose node and chips for the pods of a job by one product row, or tell why not.
+"""Choose node and chips for the pods of a job on one kind of server, or tell why not.
 
 `scheduler_core.placement.job` chooses nodes by chips and networks. This module adds
 CPU, memory and pod places (`capacity`). kube-scheduler would check these for one pod at
@@ -15,7 +15,6 @@ from extender.planning import unlike_pods
 from extender.planning.candidates import SUPERPOD_AFFINITY
 from extender.planning.plan_input import PlanInput, number_pods
 from extender.planning.unlike_pods import UnlikePod
-from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import capacity
 from scheduler_core.index.queries import NodeIndex
 from scheduler_core.node import chips
@@ -23,7 +22,7 @@ from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.node.packing import EXACT_UP_TO
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement import gang as gang_placement
-from scheduler_core.placement import gang_on_leaves, job_rules
+from scheduler_core.placement import gang_on_leaves, job_rules, one_kind
 from scheduler_core.placement import job as core
 from scheduler_core.placement.gang_query import Member, NodeQuery
 from scheduler_core.placement.job import Terms
@@ -39,35 +38,46 @@ from scheduler_core.topology.leaves import TOR_AFFINITY, Schema
 _TRIES = 8
 
 
-def product_rows(job: PlanInput) -> list[Product]:
-    """Return the product rows by which to plan a job, in the order to try them.
-
-    A job that decides its row (`lookup.resolve_job`) gets only this row, or no row if
-    none can serve it. Any other job gets the rows of its nodes, sorted by key.
-    """
-    first_pod = job.pods[0]
-    traits = job.gang.members[first_pod.uid].traits
-    product = lookup.resolve_job(first_pod.shape.resource, traits)
-    if not isinstance(product, str):
-        return [] if product is None else [product]
-    nodes_by_name = job.view.index.nodes(product)
-    rows = {nodes_by_name[name].product for name in job.names if name in nodes_by_name}
-    return sorted(rows, key=lambda row: row.key)
-
-
-def place_by_row(job: PlanInput, row: Product) -> tuple[Placement, ...] | Refusal:
+def place(job: PlanInput) -> tuple[Placement, ...] | Rejection:
     """Return node and chips for each unbound pod of a job, or why the pods do not fit.
 
-    The result may also have the bound pods, with the nodes that they have. Uses only
-    nodes that can serve the product row `row`. A node may be unable to take all pods
-    planned on it. Then the job is planned again, with fewer free chips on that node.
-    The job is planned at most `_TRIES` times.
+    The result may also have the bound pods, with the nodes that they have. All pods get
+    servers of one kind (`one_kind`).
+    """
+    first_pod = job.pods[0]
+    resource = first_pod.shape.resource
+    states = job.view.index.nodes(resource)
+    names: defaultdict[Product, list[str]] = defaultdict(list)
+    for name in job.names:
+        if name in states:
+            names[states[name].product].append(name)
+    kinds = one_kind.kinds_of(
+        lookup.resolve_job(resource, job.members[first_pod.uid].traits),
+        names,
+        [states[p.node].product for p in job.places.values() if p.node in states],
+    )
+    return one_kind.place_on_one(
+        kinds, lambda kind: _place_by_row(job, kind.row, names.get(kind.hardware, ()))
+    )
+
+
+def _place_by_row(
+    job: PlanInput, row: Product, names: Sequence[str]
+) -> tuple[Placement, ...] | Rejection:
+    """Return places as `place` does, on nodes of one kind.
+
+    A node may be unable to take all pods planned on it. Then the job is planned again,
+    with fewer free chips on that node. The job is planned at most `_TRIES` times.
+
+    Args:
+        row: Product row by which the nodes serve.
+        names: The nodes.
     """
     distinct_pods = {pod.shape: pod for pod in job.unbound}.values()
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
     size = min(pod.total for pod in distinct_pods)
     survey = job.view.index.survey(
-        row, size, job.names, avoid=avoid, in_network=not job.is_one
+        row, size, names, avoid=avoid, in_network=not job.is_one
     )
     able_names = [*survey.best, *survey.worse]
     largest = max(pod.total for pod in distinct_pods)
@@ -79,14 +89,14 @@ def place_by_row(job: PlanInput, row: Product) -> tuple[Placement, ...] | Refusa
         placement = _place_in_core(job, row, usable_names, index)
         if isinstance(placement, Rejection):
             unlike = _place_unlike(job, row, usable_names) if number else None
-            return unlike or refuse_for_job(placement.job or placement.text)
+            return unlike or placement
         overfull = _overfull_nodes(job, row, placement)
         if not overfull:
             return placement.pods
         limited |= overfull
-    return _place_unlike(job, row, usable_names) or refuse_for_job(
-        "its pods do not fit their nodes together: CPU, memory, or unlike pods"
-    )
+    text = "its pods do not fit their nodes together: CPU, memory, or unlike pods"
+    unlike = _place_unlike(job, row, usable_names)
+    return unlike or Rejection(job=text, reasons=())
 
 
 def _place_unlike(

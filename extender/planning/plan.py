@@ -10,15 +10,14 @@ from extender.cache.node_state import ResourceState
 from extender.cache.overlay import ClusterView
 from extender.cache.reservations import Claim, Owner, Reservation
 from extender.gang.gang import Gang
-from extender.planning import elastic
+from extender.planning import elastic, placing
 from extender.planning.followers import followers_of
 from extender.planning.offered_nodes import OfferedNodes
-from extender.planning.placing import place_by_row, product_rows
 from extender.planning.plan_input import PLAIN, PlanInput, TopologySnapshot, read_job
 from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import claim
 from scheduler_core.node import chips
-from scheduler_core.node.decision import LeafUse, Placement
+from scheduler_core.node.decision import LeafUse, Placement, Rejection
 from scheduler_core.placement import job_rules
 from scheduler_core.placement.siblings import NOTHING_LEARNT, Learnt
 from scheduler_core.topology.leaves import Version
@@ -95,15 +94,10 @@ def plan(  # noqa: PLR0913  # what a plan depends on
 def _plan(
     job: PlanInput, now_ns: int, until_s: float
 ) -> tuple[Reservation, ...] | Refusal:
-    first: Refusal | None = None
-    for row in product_rows(job):
-        placement = place_by_row(job, row)
-        if not isinstance(placement, Refusal):
-            return _reservations(job, placement, now_ns, until_s)
-        first = first or placement
-    return first or refuse_for_job(
-        "no kind of server that is offered serves such a job"
-    )
+    places = placing.place(job)
+    if isinstance(places, Rejection):
+        return refuse_for_job(places.job or places.text)
+    return _reservations(job, places, now_ns, until_s)
 
 
 def _reservations(

@@ -20,6 +20,7 @@ from extender.gang.gang import Gang
 from extender.planning import plan, plan_input
 from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import Refusal
+from scheduler_core.products.columns import Product
 
 
 def choose_nodes(
@@ -49,16 +50,23 @@ def choose_nodes(
     freed_states = {state.name: replace(state, free=state.healthy) for state in states}
     order = list(freed_states)
 
-    def fits(count: int) -> bool:
+    def rows_of(count: int) -> set[Product]:
+        """Return the rows of the nodes that the job gets of the first; none if none."""
         first_names = order[:count]
         view = overlay_cache(cache, [freed_states[name] for name in first_names])
         outcome = plan.plan(cache, gang, first_names, 0, topology, view, lists=lists)
-        return not isinstance(outcome, Refusal)
+        places = () if isinstance(outcome, Refusal) else outcome
+        return {freed_states[place.node].product for place in places}
 
-    if not fits(len(order)):
+    if not rows_of(len(order)):
         return frozenset()
-    least = 1 + bisect_left(range(1, len(order)), x=True, key=fits)
-    return frozenset(order[:least])
+    least = 1 + bisect_left(
+        range(1, len(order)), x=True, key=lambda count: bool(rows_of(count))
+    )
+    rows = rows_of(least)
+    return frozenset(
+        name for name in order[:least] if freed_states[name].product in rows
+    )
 
 
 def reserve_nodes(

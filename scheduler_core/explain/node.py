@@ -70,6 +70,21 @@ def refuse(node: str, topic: str, text: str) -> NodeExplanation:
     )
 
 
+def refuse_unserved(
+    name: str, wanted: Product | str, entries: Sequence[NodeState]
+) -> NodeExplanation:
+    """Return the explanation of a node that is no server that a job wants.
+
+    Args:
+        entries: Those of the node in the index; empty if there is none.
+    """
+    if not entries:
+        return refuse(name, "node", "no node of that name has NPUs")
+    wanted_rows = f"nodes with {wanted}" if isinstance(wanted, str) else wanted.name
+    products = ", ".join(node.product.name for node in entries)
+    return refuse(name, "node", f"{products}; the job wants {wanted_rows}")
+
+
 def explain(
     wanted: Product | str,
     count: int,
@@ -96,7 +111,7 @@ def explain(
     row = None if node is None else node.row_for(wanted, in_network=in_network)
     if node is None or row is None:
         offers = [node] if node else [state for state in cluster if state.name == name]
-        return refuse(name, "node", _describe_unserved(wanted, offers))
+        return refuse_unserved(name, wanted, offers)
     free, usable = node.free_for(row), node.usable(row)
     reason = node.barred or chips.find_reason(
         row, free, node.healthy, count, usable=usable
@@ -142,14 +157,6 @@ def _describe_job(job: Job, count: int) -> str:
     if pods == 1:
         return f"one pod of {count} chips"
     return f"{pods} pods of up to {count} chips, that talk over the network"
-
-
-def _describe_unserved(wanted: Product | str, nodes: Sequence[NodeState]) -> str:
-    if not nodes:
-        return "no node of that name has NPUs"
-    wanted_rows = f"nodes with {wanted}" if isinstance(wanted, str) else wanted.name
-    products = ", ".join(node.product.name for node in nodes)
-    return f"{products}; the job wants {wanted_rows}"
 
 
 def _fact_steps(

@@ -7,5 +7,5 @@ Does not belong here: choice of chips on one node (`node`), search in the index
 
 Open first: `pod.py` for one pod, `job.py` for a job.
 Decision records: 15 (slots of leaves), 18 (bind of a job), 26 (nodes with several
-resources).
+resources), 42 (one kind of server for a job).
 """

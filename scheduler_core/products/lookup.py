@@ -110,6 +110,16 @@ def accelerator_type_of(row: Product) -> str:
     return values[-1] if values else ""
 
 
+def may_have_type(row: Product, accelerator_type: str) -> bool:
+    """Return whether a node with this row may have a value of `accelerator-type`.
+
+    Of rows that no value means, a node may have any.
+    """
+    if not (*row.node_types, *row.accelerator_types):
+        return True
+    return find_node_row(row.resource, {ACCELERATOR_TYPE: accelerator_type}) is row
+
+
 def _find_labelled_row(resource: str, node_labels: Mapping[str, str]) -> Product | None:
     """Return the row that the labels of a node mean, or no labels.
 

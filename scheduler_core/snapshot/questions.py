@@ -3,21 +3,27 @@
 This module alone takes the arguments of each decision from a snapshot.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from scheduler_core.explain import advice
 from scheduler_core.explain import node as node_explanation
 from scheduler_core.explain.node import NodeExplanation
+from scheduler_core.index.buckets import NO_SUCH_NPU
 from scheduler_core.index.cluster import Cluster
+from scheduler_core.index.queries import sort_reasons
 from scheduler_core.node.chips import mask_of
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
+from scheduler_core.node.state import NodeState
 from scheduler_core.placement import job as job_placement
+from scheduler_core.placement import one_kind
 from scheduler_core.placement.job import Terms
 from scheduler_core.placement.job_rules import Job, pods_alike
+from scheduler_core.placement.one_kind import Kind
 from scheduler_core.placement.pod import place
 from scheduler_core.preemption import victims
-from scheduler_core.preemption.relaxations import Advice
+from scheduler_core.preemption.relaxations import AddNode, Advice
 from scheduler_core.preemption.victims import Eviction, Limits, Preemptor, RunningPod
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import JobRule, Product
@@ -44,11 +50,15 @@ class Case:
     def cluster(self) -> Cluster:
         """Nodes that the job's selector allows; built at each access."""
         selector = dict(self.job.node_selector)
-        selector.pop(ACCELERATOR_TYPE, None)
+        server = selector.pop(ACCELERATOR_TYPE, None)
         nodes = self.snapshot.nodes
         allowed = {n.name for n in nodes if selector.items() <= n.labels.items()}
-        cluster = cluster_of(self.snapshot)
-        return Cluster(node for node in cluster if node.name in allowed)
+        return Cluster(
+            node
+            for node in cluster_of(self.snapshot)
+            if node.name in allowed
+            and (server is None or lookup.may_have_type(node.product, server))
+        )
 
     @property
     def wanted(self) -> Product | str | None:
@@ -63,22 +73,14 @@ class Case:
             return False
         return isinstance(wanted, str | None) or wanted.job_rule is not JobRule.SUPERPOD
 
-    @property
-    def rows(self) -> tuple[Product, ...]:
-        """Rows that could serve the job: the row of the job, or else those of nodes."""
-        wanted = self.wanted
-        if isinstance(wanted, str):
-            present = {node.product for node in self.cluster}
-            rows = (row for row in present if row.resource == wanted)
-            return tuple(sorted(rows, key=lambda row: row.key))
-        return () if wanted is None else (wanted,)
+    def find_kinds(self, cluster: Cluster) -> list[Kind]:
+        """Return the kinds of server that the job may have, as they are tried."""
+        return one_kind.kinds_of(self.wanted, {node.product for node in cluster})
 
-    @property
-    def whole_job(self) -> Job:
-        """The job with all its pods; its row is None if several rows could serve it."""
-        rows = self.rows
+    def whole_job(self, kind: Kind) -> Job:
+        """Return the job with all its pods, on servers of one kind."""
         return Job(
-            row=rows[0] if len(rows) == 1 else None,
+            row=kind.row,
             pods=pods_alike(self.job.pods, self.job.chips),
             sp_block=self.job.sp_block,
             superpod_size=self.snapshot.superpod_size,
@@ -98,23 +100,45 @@ class Case:
 
 def decide(case: Case) -> Placement | JobPlacement | Rejection:
     """Place the job, or return why it does not fit."""
-    problem = _row_problem(case)
+    wanted, cluster = case.wanted, case.cluster
+    problem = _problem(case, cluster)
     if problem:
         return Rejection(job=problem, reasons=())
-    wanted, cluster = case.wanted, case.cluster
+    kinds = case.find_kinds(cluster)
+    answer: Placement | JobPlacement | Rejection
     if case.is_one_pod and wanted is not None:
-        return place(wanted, case.job.chips, cluster)
-    return job_placement.place_job(case.whole_job, cluster, terms=case.terms)
+        answer = place(wanted, case.job.chips, _only(cluster, kinds))
+    else:
+        answer = one_kind.place_on_one(
+            kinds,
+            lambda kind: job_placement.place_job(
+                case.whole_job(kind), _only(cluster, [kind]), terms=case.terms
+            ),
+        )
+    if isinstance(answer, Rejection) and (case.is_one_pod or answer.reasons):
+        others = len(cluster) - len(_only(cluster, kinds))
+        counts = Counter({NO_SUCH_NPU.text: others}) + Counter(dict(answer.reasons))
+        return replace(answer, reasons=sort_reasons(counts.items()))
+    return answer
 
 
 def advise(case: Case) -> Advice | None:
     """Return relaxations with which the job fits, or None if nothing helps."""
     wanted, cluster = case.wanted, case.cluster
-    if _row_problem(case) or wanted is None:
+    if _problem(case, cluster) or wanted is None:
         return None
+    kinds = case.find_kinds(cluster)
     if case.is_one_pod:
-        return advice.advise_pod(wanted, case.job.chips, cluster)
-    return advice.advise_job(case.whole_job, cluster, terms=case.terms)
+        return advice.advise_pod(wanted, case.job.chips, _only(cluster, kinds))
+    if not isinstance(decide(case), Rejection):
+        return None
+    found = [
+        advice.advise_job(
+            case.whole_job(kind), _only(cluster, [kind]), terms=case.terms
+        )
+        for kind in kinds
+    ]
+    return min(filter(None, found), key=_effort, default=None)
 
 
 def evict(case: Case) -> Eviction | None:
@@ -131,35 +155,74 @@ def evict(case: Case) -> Eviction | None:
         allowed={budget.name: budget.allowed for budget in case.snapshot.budgets},
         spare=dict(_spare_pods(case.snapshot)),
     )
-    return victims.preempt(pod, case.cluster, pods_by_node, limits=limits)
+    cluster = _only(case.cluster, case.find_kinds(case.cluster))
+    return victims.preempt(pod, cluster, pods_by_node, limits=limits)
 
 
 def explain(case: Case, node: str) -> NodeExplanation:
     """Explain why one node can or cannot serve the job."""
     wanted, cluster = case.wanted, case.cluster
     exists = node in {state.name for state in case.snapshot.nodes}
-    if problem := _row_problem(case):
+    problem = _problem(case, cluster)
+    if problem or wanted is None:
         return node_explanation.refuse(node, "job", problem)
     if exists and node not in cluster.names:
         text = "the job's node selector does not allow it"
         return node_explanation.refuse(node, "selector", text)
-    if case.is_one_pod and wanted is not None:
+    states = cluster.nodes(wanted)
+    kinds = case.find_kinds(cluster)
+    own = next((k for k in kinds if node in states and _has(k, states[node])), None)
+    if own is None:
+        offers = [state for state in cluster if state.name == node]
+        return node_explanation.refuse_unserved(node, wanted, offers)
+    if case.is_one_pod:
+        cluster = _only(cluster, kinds)
         return node_explanation.explain(wanted, case.job.chips, cluster, node)
-    return node_explanation.explain_job(case.whole_job, cluster, node, terms=case.terms)
+    return _explain_job(case, cluster, node, own)
 
 
-def _row_problem(case: Case) -> str:
-    """Why it cannot be told by which row the job is served; "" when it can."""
+def _explain_job(case: Case, cluster: Cluster, node: str, own: Kind) -> NodeExplanation:
+    """Explain why one node can or cannot serve a job that is planned as a whole.
+
+    Args:
+        own: Kind of this node.
+    """
+    answer = decide(case)
+    if isinstance(answer, JobPlacement):
+        place, states = answer.pods[0], cluster.nodes(own.row)
+        if not _has(own, states[place.node]):
+            name = states[place.node].product.name
+            text = f"the job goes to servers of another kind: {name}"
+            return node_explanation.refuse(node, "kind", text)
+    cluster = _only(cluster, [own])
+    return node_explanation.explain_job(
+        case.whole_job(own), cluster, node, terms=case.terms
+    )
+
+
+def _problem(case: Case, cluster: Cluster) -> str:
+    """Return why no server that is there serves the job; "" if some may."""
     if case.wanted is None:
         return "no kind of server that we know serves such a job"
-    if case.is_one_pod or len(case.rows) == 1:
+    if case.is_one_pod or case.find_kinds(cluster):
         return ""
-    if not case.rows:
-        return f"no node offers {case.job.resource}"
-    kinds = ", ".join(row.name for row in case.rows)
-    return (
-        f"a job of several pods must say by {ACCELERATOR_TYPE} which it means: {kinds}"
+    return f"no node offers {case.job.resource}"
+
+
+def _only(cluster: Cluster, kinds: Sequence[Kind]) -> Cluster:
+    """Return the nodes of some kinds."""
+    return Cluster(
+        state for state in cluster if any(_has(kind, state) for kind in kinds)
     )
+
+
+def _has(kind: Kind, state: NodeState) -> bool:
+    return kind.hardware is state.product
+
+
+def _effort(found: Advice) -> tuple[bool, int]:
+    """Return the sort key of an advice: nodes to add come last, then by length."""
+    return any(isinstance(part, AddNode) for part in found.parts), len(found.parts)
 
 
 def _running_pod(pod: SnapshotPod) -> RunningPod:

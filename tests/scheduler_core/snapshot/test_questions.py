@@ -81,14 +81,6 @@ def test_the_rules_over_a_job_hold_as_the_snapshot_says() -> None:
 @rows(
     ("given", "job", "text"),
     {
-        "several kinds": (
-            (node("a"), node("b", product=A3)),
-            Job(resource=RESOURCE, chips=8, pods=2),
-            (
-                "a job of several pods must say by accelerator-type which it means: "
-                "Atlas 800 training server, Atlas A3 server with 8 chips in a SuperPoD"
-            ),
-        ),
         "none": (
             (),
             Job(resource=RESOURCE, chips=8, pods=2),
@@ -101,7 +93,7 @@ def test_the_rules_over_a_job_hold_as_the_snapshot_says() -> None:
         ),
     },
 )
-def test_where_no_row_is_meant_the_job_must_say_more(
+def test_where_no_server_is_meant_all_answers_say_so(
     given: tuple[SnapshotNode, ...], job: Job, text: str
 ) -> None:
     case = Case(snapshot=Snapshot(nodes=given), job=job)
@@ -110,6 +102,105 @@ def test_where_no_row_is_meant_the_job_must_say_more(
     assert questions.decide(case) == Rejection(job=text, reasons=())
     assert questions.explain(case, "a") == NodeExplanation(node="a", steps=(step,))
     assert questions.advise(case) is None
+
+
+def servers(*, a2: int, a3: int) -> Snapshot:
+    """So many Atlas A2, with room for eight chips each, and A3, for sixteen."""
+    rows = [table.by_key("atlas-a3-16")] * a3 + [table.by_key("atlas-a2-8")] * a2
+    names = [*(f"a{at}" for at in range(a3)), *(f"b{at}" for at in range(a2))]
+    return Snapshot(
+        nodes=tuple(
+            node(name, product=row, chips=tuple(range(row.chip_count)))
+            for name, row in zip(names, rows, strict=True)
+        )
+    )
+
+
+@rows(
+    ("found", "job", "said"),
+    {
+        "the first by key": (servers(a2=4, a3=2), {}, ["b0", "b1", "b2", "b3"]),
+        "the next": (servers(a2=3, a3=2), {}, ["a0", "a0", "a1", "a1"]),
+        "together only": (
+            servers(a2=3, a3=1),
+            {},
+            (
+                "a job gets servers of one kind; "
+                "Atlas A2 server with 8 chips: 3 of 4 pods fit; "
+                "Atlas A3 server with 16 chips: 2 of 4 pods fit: "
+                "4 taken by other pods of this job"
+            ),
+        ),
+        "by label": (
+            servers(a2=4, a3=2),
+            {"node_selector": {"accelerator-type": "module-a3-16"}},
+            ["a0", "a0", "a1", "a1"],
+        ),
+        "by label, full": (
+            servers(a2=4, a3=1),
+            {"node_selector": {"accelerator-type": "module-a3-16"}},
+            "2 of 4 pods fit: 1 taken by other pods of this job",
+        ),
+        "by policy, full": (
+            servers(a2=4, a3=1),
+            {"annotations": {"huawei.com/schedule_policy": "chip2-node16"}},
+            "2 of 4 pods fit: 4 no such NPU, 1 taken by other pods of this job",
+        ),
+    },
+)
+def test_d2_a_job_gets_servers_of_one_kind(
+    found: Snapshot, job: dict[str, Any], said: list[str] | str
+) -> None:
+    case = asked(found, pods=4, **job)
+
+    answer = questions.decide(case)
+
+    if isinstance(answer, Rejection):
+        assert answer.text == said
+        assert questions.advise(case) is not None
+        return
+    assert sorted(nodes(answer)) == said
+    assert questions.advise(case) is None
+    explained = {each.name: questions.explain(case, each.name) for each in found.nodes}
+    assert {name for name, each in explained.items() if each.fits} == {*said}
+
+
+def test_d2_a_node_of_another_kind_says_where_the_job_goes() -> None:
+    explained = questions.explain(asked(servers(a2=4, a3=2), pods=4), "a0")
+
+    text = "the job goes to servers of another kind: Atlas A2 server with 8 chips"
+    step = Step(about="kind", text=text, holds=False)
+    assert explained == NodeExplanation(node="a0", steps=(step,))
+
+
+def test_d2_no_node_is_explained_by_parts_of_another_kind() -> None:
+    case = asked(servers(a2=3, a3=1), pods=4)
+
+    texts = [questions.explain(case, name).text for name in ("a0", "b0")]
+
+    assert ["HiAM" in text for text in texts] == [True, False]
+
+
+def test_d2_one_pod_that_names_its_servers_gets_no_others() -> None:
+    policy = {"huawei.com/schedule_policy": "chip2-node16"}
+    case = asked(servers(a2=2, a3=0), annotations=policy)
+
+    assert questions.decide(case) == Rejection(reasons=(("no such NPU", 2),))
+    assert questions.evict(case) is None
+    assert [step.text for step in questions.explain(case, "b0").steps] == [
+        "Atlas A2 server with 8 chips; the job wants Atlas A3 server with 16 chips"
+    ]
+
+
+def test_d2_advice_frees_chips_rather_than_adds_nodes() -> None:
+    """The A2s come first, and would need another server."""
+    found = servers(a2=1, a3=1)
+    taken = SnapshotPod(name="x", node="a0", chips=(0, 1))
+
+    advised = questions.advise(asked(replace(found, pods=(taken,)), pods=2))
+
+    assert advised is not None
+    assert advised.text == "it would fit if chips 0, 1 of a0 were free"
 
 
 def test_a_job_that_asks_for_it_lies_under_leaf_switches() -> None:
