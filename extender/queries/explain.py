@@ -5,6 +5,7 @@ from typing import Any
 
 from extender.cache import node_state
 from extender.cache.cache import Cache
+from extender.gang.job_plan import Phase
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecision, LastDecisions
 from scheduler_core.node import chips
@@ -100,7 +101,17 @@ def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 
 
 def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
-    result = node_filter.judge_nodes(cache, pod, cache.index.names, now_s)
+    names, gang = cache.index.names, cache.gang_of(pod.uid)
+    if (
+        gang is not None
+        and gang.plan.phase is Phase.GATHERING
+        and gang.plan.text
+        and node_filter.pod_refusal(cache, pod, now_s) is None
+    ):
+        why = node_filter.why_unplanned(gang)
+        result = node_filter.refuse_unplanned(cache, pod, names, why)
+    else:
+        result = node_filter.judge_nodes(cache, pod, names, now_s)
     nodes = dict.fromkeys(result.fitting, "fits")
     nodes |= result.texts(is_resolvable=True) | result.texts(is_resolvable=False)
     answer: dict[str, Any] = {"state": "pending", "nodes": nodes}

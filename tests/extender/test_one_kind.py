@@ -334,6 +334,7 @@ async def test_d2_filter_plan_and_explain_give_one_answer(a2: int, a3: int) -> N
             assert filtered[name]["FailedAndUnresolvableNodes"] == dict.fromkeys(
                 names, text
             )
+            assert explained[name]["nodes"] == dict.fromkeys(names, text)
 
 
 ROWS = ("atlas-800-training", "atlas-a2-8", "atlas-a2-box16", "atlas-a3-16", "mesh-8")
