@@ -3,6 +3,7 @@
 import logging
 
 from extender.apiserver.writers import pod_regarding
+from extender.cache.events import Effect, ReportJudged
 from extender.clocks import Clock
 from extender.scheduling.decisions import LastDecision, LastDecisions
 from extender.scheduling.reserve import Choice
@@ -41,6 +42,19 @@ class Announcer:
             return
         kind = "Warning" if reason.endswith("Unusable") else "Normal"
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
+
+    def carry_out(self, effect: Effect) -> None:
+        """Log that the NPU report of a node cannot be read, or can be read again.
+
+        Other effects are ignored.
+        """
+        if not isinstance(effect, ReportJudged):
+            return
+        extra = {"node": effect.node, "resource": effect.resource}
+        if effect.problem:
+            log.warning("NPU report not read", extra=extra | {"why": effect.problem})
+        else:
+            log.info("NPU report is read again", extra=extra)
 
     def record_bound(self, pod: NpuPod, choice: Choice) -> None:
         """Log why a bound pod got its node and chips, and record it as an event.

@@ -73,6 +73,7 @@ class Router:
     waker: CarryOut
     #: {owner of reservations: the part that decides over them}
     owners: Mapping[Owner, CarryOut]
+    announcer: CarryOut = ignore
 
     def carry_out(self, effect: Effect) -> None:
         """Pass an effect to the part that carries it out."""
@@ -91,5 +92,7 @@ class Router:
                 self.owners[Owner.PLAN](effect)
             case events.ReservationEnded() | events.ReservationDue():
                 self.owners[effect.reservation.owner](effect)
+            case events.ReportJudged():
+                self.announcer(effect)
             case _:
                 assert_never(effect)

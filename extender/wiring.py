@@ -183,6 +183,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             permits=permits.carry_out,
             job_calls=job_calls.carry_out,
             waker=waker.carry_out,
+            announcer=announcer.carry_out,
             owners={
                 Owner.PLAN: planner.carry_out,
                 Owner.BIND: binder.carry_out,

@@ -250,4 +250,20 @@ class NodesImproved:
     nodes: frozenset[str]
 
 
-Effect = gang_events.Effect | ReservationEnded | ReservationDue | NodesImproved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportJudged:
+    """The effect that people learn whether the NPU report of a node can be read."""
+
+    node: str
+    resource: str
+    #: what cannot be read, and where it is wrong; "" if it can be read again
+    problem: str
+
+
+Effect = (
+    gang_events.Effect
+    | ReservationEnded
+    | ReservationDue
+    | NodesImproved
+    | ReportJudged
+)

@@ -24,10 +24,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from extender.cache import node_report
+from extender.cache import node_report, unreadable
 from extender.cache.events import Offer
 from extender.cache.node_report import Report
 from extender.cache.requests import UNBOUNDED, Resources
+from extender.cache.unreadable import Unreadable
 from scheduler_core.index.cluster import NodeState
 from scheduler_core.node import chips
 from scheduler_core.node import free as free_chips
@@ -143,7 +144,10 @@ class ResourceState:
     allocatable: int = 0
     #: from the last readable ConfigMap
     report: Report | None = None
-    report_unreadable: bool = False
+    #: why the present ConfigMap cannot be read; None if it can
+    unreadable_report: Unreadable | None = None
+    #: text of the last effect `ReportJudged`
+    announced_problem: str = ""
     #: when the agent last published, by our clock in seconds
     alive_s: float = 0.0
     is_silent: bool = True
@@ -227,11 +231,11 @@ class ResourceState:
         - `product` is None: `report` becomes None.
         - The text `DeviceInfoCfg` is missing: `report` becomes None. But with
           `--bare-nodes` it becomes a report in which all chips are healthy.
-        - A text is malformed: `report` does not change, and `report_unreadable` becomes
-          True.
+        - A text is malformed: `report` does not change, and `unreadable_report` says
+          what is wrong.
         - The texts are readable: `report` becomes their content.
         """
-        self.report_unreadable = False
+        self.unreadable_report = None
         node_info, product = self.node_info, self.product
         if product is None:
             self.report = None
@@ -244,8 +248,8 @@ class ResourceState:
             return
         try:
             self.report = node_report.report_of(*node_info.report_texts, product)
-        except WireError:
-            self.report_unreadable = True
+        except WireError as error:
+            self.unreadable_report = unreadable.of_text(error, product)
 
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
         """Set `report`, `alive_s` and `is_silent` from the agent's ConfigMap.
@@ -301,21 +305,30 @@ class ResourceState:
             return True
         return not self.report.is_bare and now_s - self.alive_s > silent_s
 
-    def _listed_chips(self, product: Product) -> int | None:
-        """Return the mask of the chips that the node has; None if unknown.
+    def find_unreadable(self) -> Unreadable | None:
+        """Return what of report or inventory cannot be read; None if all can."""
+        listed = 0 if self.product is None else self._listed_chips(self.product)
+        in_list = listed if isinstance(listed, Unreadable) else None
+        return self.unreadable_report or in_list
+
+    def _listed_chips(self, product: Product) -> int | Unreadable:
+        """Return the mask of the chips that the node has, or why that is unknown.
 
         The Node's annotation `baseDeviceInfos` lists them. If it is missing, the mask
         has all chips of the product on a bare node, and no chips on any other node.
-        The mask is None if the annotation is malformed. It is also None if a bare node
-        has another number of chips than `allocatable`.
+        It is unknown if the annotation is malformed, or if a bare node has another
+        number of chips than `allocatable`.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
         if self.report is None or not self.report.is_bare:
             return listed
         mask = listed if text else product.all_chips
-        is_whole = mask is not None and mask.bit_count() == self.allocatable
-        return mask if is_whole else None
+        if isinstance(mask, Unreadable) or mask.bit_count() == self.allocatable:
+            return mask
+        return unreadable.of_count(
+            self.resource, offered=self.allocatable, present=mask.bit_count()
+        )
 
     def next_time(self, now_ns: int) -> int:
         """Return the value of the annotation `predicate-time` for a new claim.
@@ -402,11 +415,11 @@ class ResourceState:
             return None
         inventory_mask = self._listed_chips(product)
         report = self.report
-        if report is None or inventory_mask is None:
+        if report is None or not isinstance(inventory_mask, int):
             return NodeState(
                 name=self.node_info.name,
                 product=product,
-                inventory=inventory_mask or 0,
+                inventory=inventory_mask if isinstance(inventory_mask, int) else 0,
                 healthy=0,
                 free=0,
                 taken=self.claimed() | reserved,
@@ -432,12 +445,13 @@ class ResourceState:
             barred=self._barred(inventory_mask),
         )
 
-    def _barred(self, inventory_mask: int | None) -> Reason | None:
+    def _barred(self, inventory_mask: int | Unreadable) -> Reason | None:
         if not self.allocatable:
             return Reason.NO_ALLOCATABLE
-        if self.is_silent or inventory_mask == 0:
+        was_read = self.report is not None or self.unreadable_report is None
+        if was_read and (self.is_silent or inventory_mask == 0):
             return Reason.AGENT_SILENT
-        if inventory_mask is None or self.report_unreadable:
+        if not isinstance(inventory_mask, int) or self.unreadable_report is not None:
             return Reason.BAD_NODE_REPORT
         if self.report is not None and self.report.lost:
             return Reason.IDS_LOST
@@ -534,18 +548,18 @@ def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
 
 # Needed at each change of a node, but the text changes only when its agent starts.
 @lru_cache(maxsize=16_384)
-def _inventory(text: str, product_key: str) -> int | None:
+def _inventory(text: str, product_key: str) -> int | Unreadable:
     """Return the mask of the chips in `text`, the Node's annotation `baseDeviceInfos`.
 
-    0 if the text is "", None if it is unreadable.
+    0 if the text is "".
     """
     if not text:
         return 0
     product = table.by_key(product_key)
     try:
         return chips.mask_of(inventory.parse(text, product))
-    except WireError:
-        return None
+    except WireError as error:
+        return unreadable.of_text(error, product)
 
 
 def _named(text: str, product: Product) -> int:

@@ -33,6 +33,7 @@ from extender.gang import permit
 from extender.gang.gangs import Gangs
 from extender.gang.membership import AbsentMember, Member, Membership
 from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -118,6 +119,8 @@ def step(state: State, change: Change, now_s: float) -> Outcome:
     else:
         _step_gangs(state, change, now_s, draft)
     _compute(state, draft.touched, draft.improved)
+    if isinstance(change, events.NodeFact | events.Ticked):
+        _judge_reports(state, draft)
     if draft.improved:
         draft.effects.append(events.NodesImproved(nodes=frozenset(draft.improved)))
     return Outcome(effects=tuple(draft.effects), conflict=conflict)
@@ -540,6 +543,24 @@ def _compute(
         state.index.put(computed[0])
     else:
         state.index.put_all(computed)
+
+
+def _judge_reports(state: State, draft: _Draft) -> None:
+    """Have people told where another part of an NPU report cannot be read."""
+    for name, resource in draft.touched:
+        resource_state = state.facts.resource_state(name, resource)
+        node_state = state.index.nodes(resource).get(name)
+        if resource_state is None or node_state is None:
+            continue
+        if node_state.barred in {Reason.NO_ALLOCATABLE, Reason.AGENT_SILENT}:
+            continue  # its report may be on the way
+        is_read = node_state.barred is not Reason.BAD_NODE_REPORT
+        unreadable = None if is_read else resource_state.find_unreadable()
+        problem = unreadable.text if unreadable else ""
+        if problem != resource_state.announced_problem:
+            resource_state.announced_problem = problem
+            effect = events.ReportJudged(node=name, resource=resource, problem=problem)
+            draft.effects.append(effect)
 
 
 def _compute_resource(

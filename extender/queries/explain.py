@@ -114,6 +114,7 @@ def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]
         result = node_filter.judge_nodes(cache, pod, names, now_s)
     nodes = dict.fromkeys(result.fitting, "fits")
     nodes |= result.texts(is_resolvable=True) | result.texts(is_resolvable=False)
+    nodes = {name: _in_full(cache, pod, name, text) for name, text in nodes.items()}
     answer: dict[str, Any] = {"state": "pending", "nodes": nodes}
     if pod.problem:
         answer["problem"] = pod.problem
@@ -132,6 +133,15 @@ def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]
         }
         answer["state"] = "being bound" if reservation.is_sent else "planned"
     return answer
+
+
+def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
+    """Return what a node answers to a pod, with details that schedulers do not get."""
+    resource_state = cache.resource_state(name, pod.shape.resource)
+    unreadable = resource_state.find_unreadable() if resource_state else None
+    if unreadable is not None and unreadable.refusal == text:
+        return unreadable.text
+    return text
 
 
 def _render_value(value: object) -> str:

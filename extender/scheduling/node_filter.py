@@ -26,6 +26,7 @@ from extender.refusals import (
     refuse_for_job,
 )
 from scheduler_core.node import reasons
+from scheduler_core.node.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -115,7 +116,8 @@ def judge_nodes(
     survey = cache.index.survey(
         pod.shape.resource, pod.total, open_names, avoid=cache.conflicts(pod)
     )
-    refused = [*group_refusals(survey.refused), (NOT_BEST, survey.worse)]
+    groups = group_refusals(cache, pod.shape.resource, survey.refused)
+    refused = [*groups, (NOT_BEST, survey.worse)]
     if open_names is not names:
         closed_names = cache.closed_nodes(pod.uid)
         refused.append(
@@ -222,7 +224,7 @@ def refuse_unplanned(
     survey = cache.index.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
     )
-    refused = [*group_refusals(survey.refused)]
+    refused = group_refusals(cache, pod.shape.resource, survey.refused)
     others = [*survey.best, *survey.worse]
     if others:
         refused.append((refuse_for_job(why), others))
@@ -256,21 +258,39 @@ def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
     return None
 
 
-def refusal_of(refusal: reasons.Refusal) -> Refusal:
-    """Convert a refusal of `scheduler_core` into a refusal of the extender."""
-    return Refusal(reason=refusal.reason, text=refusal.text)
+def refusal_of(
+    cache: Cache, resource: str, name: str, refusal: reasons.Refusal
+) -> Refusal:
+    """Convert a refusal of a node by `scheduler_core` into one of the extender.
+
+    An unreadable report is refused with what of it cannot be read.
+    """
+    text = refusal.text
+    if refusal.reason is Reason.BAD_NODE_REPORT:
+        resource_state = cache.resource_state(name, resource)
+        unreadable = resource_state.find_unreadable() if resource_state else None
+        text = unreadable.refusal if unreadable else text
+    return Refusal(reason=refusal.reason, text=text)
 
 
 def group_refusals(
-    refused: Mapping[str, reasons.Refusal],
-) -> list[tuple[Refusal, list[str]]]:
+    cache: Cache, resource: str, refused: Mapping[str, reasons.Refusal]
+) -> list[tuple[Refusal, Sequence[str]]]:
     """Return each distinct refusal in `refused` with the names of its nodes.
 
     Args:
+        resource: Resource that the pod asks for.
         refused: {node: refusal}. Equal refusals must be the same object.
     """
     # nodes that are equal share one object, so its identity is enough
     groups: defaultdict[int, list[str]] = defaultdict(list)
     for name, refusal in refused.items():
         groups[id(refusal)].append(name)
-    return [(refusal_of(refused[names[0]]), names) for names in groups.values()]
+    found: dict[Refusal, list[str]] = {}
+    for names in groups.values():
+        refusal = refused[names[0]]
+        is_alike = refusal.reason is not Reason.BAD_NODE_REPORT
+        for same in [names] if is_alike else [[name] for name in names]:
+            ours = refusal_of(cache, resource, same[0], refusal)
+            found.setdefault(ours, []).extend(same)
+    return list(found.items())

@@ -114,7 +114,8 @@ def _choose_free(
         resource, pod.total, (node,), avoid=cache.conflicts(pod)
     )
     if node in survey.refused:
-        return node_filter.refusal_of(survey.refused[node])
+        refusal = survey.refused[node]
+        return node_filter.refusal_of(cache, resource, node, refusal)
     placed = pod_placement.place(resource, pod.total, cache.index, names=(node,))
     if not isinstance(placed, Placement):
         raise TypeError(f"the index offers {node!r} and refuses it: {placed.text}")

@@ -50,6 +50,7 @@ SPEAKING = (
     "extender/planning/plan_input.py",
     "extender/kube_scheduler/verbs.py",
     "extender/cache/rejections.py",
+    "extender/cache/unreadable.py",
     "extender/scheduling/node_filter.py",
     "extender/volcano/verbs.py",
     "extender/volcano/sessions.py",

@@ -65,6 +65,7 @@ KUBELETS = (
 #: Written like the reason of an event, but no event of ours.
 NOT_OURS = {
     "AscendAffinity",
+    "DeviceInfoCfg",
     "FailedCreate",
     "FailedScheduling",
     "Forbidden",

@@ -168,7 +168,8 @@ async def test_a_node_whose_agent_says_it_in_another_version_is_left_out(
 
     pod = await _refused(site, "newer", 1)
 
-    told = f"0/3 nodes are available: 3 unreadable NPU report. {NO_HELP}"
+    few = "unreadable NPU report: AscendAffinity of another version"
+    told = f"0/3 nodes are available: 3 {few}. {NO_HELP}"
     assert await _told(site, pod) == [told]
     await _report(site)
     await wait_bound(site.api, "newer", within_s=WOKEN_WITHIN_S)

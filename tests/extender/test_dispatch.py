@@ -78,6 +78,7 @@ def test_the_owner_of_a_reservation_hears_of_its_end(owner: Owner) -> None:
         permits=lambda _: part("permits"),
         job_calls=lambda _: part("calls"),
         waker=lambda _: part("waker"),
+        announcer=lambda _: part("announcer"),
         owners=owners,
     )
     cache = cluster(pod_update("p"))
@@ -100,6 +101,7 @@ def test_the_owner_of_a_reservation_hears_of_its_end(owner: Owner) -> None:
         (gang_events.EmitEvent(uids=("a",), reason="R", text="t"), "calls"),
         (gang_events.ReadSize(job="j"), "calls"),
         (gang_events.Unreserve(kept_for=("a",)), "plan"),
+        (events.ReportJudged(node="n", resource="r", problem=""), "announcer"),
     ],
 )
 def test_each_effect_has_one_part(effect: events.Effect, part: str) -> None:
@@ -108,6 +110,7 @@ def test_each_effect_has_one_part(effect: events.Effect, part: str) -> None:
         permits=lambda _: heard.append("permits"),
         job_calls=lambda _: heard.append("calls"),
         waker=lambda _: heard.append("waker"),
+        announcer=lambda _: heard.append("announcer"),
         owners={Owner.PLAN: lambda _: heard.append("plan")},
     ).carry_out(effect)
 
