@@ -222,6 +222,7 @@ class Agent:
             ).reference,
             on_configmap=self._apply_configmap,
             on_host_ip=self._wake_annotators,
+            on_label=self._announcer.label_problem,
             namespace=settings.namespace,
         )
         # until all plugins have looked for a rival, which would write the ConfigMap
@@ -356,6 +357,7 @@ class Agent:
             driver_problem=self._driver_monitor.problem,
             stale_since_ms=self._driver_monitor.stale_since_ms,
             fault_config_problem=self._fault_config_watch.problem,
+            label_problem=self._reporter.label_problem,
             ledger=line.store.ledger,
             reading=line.chip_monitor.reading,
             health=line.chip_monitor.health,

@@ -370,6 +370,22 @@ class Announcer:
             text = "all of the fault configuration is used again"
             self._record("NpuFaultConfigUsable", text, "Normal")
 
+    def label_problem(self, problem: str) -> None:
+        """Announce that the Node's label `accelerator-type` contradicts the chips.
+
+        Args:
+            problem: A sentence about that; "" if it does not. Nothing is announced if
+                the sentence is that of the previous call.
+        """
+        if not self._is_new("label", problem):
+            return
+        if problem:
+            log.warning("label contradicts the chips", extra={"reason": problem})
+            self._record("NpuLabelWrong", problem)
+        else:
+            text = "the label accelerator-type does not contradict the chips any more"
+            self._record("NpuLabelRight", text, "Normal")
+
     def separation_problem(self, problem: str) -> None:
         """Announce that the names of separated chips cannot be parsed.
 

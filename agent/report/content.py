@@ -17,7 +17,7 @@ from kube.objects import ManagedNode, Node
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import GroupKind
-from scheduler_core.products.table import Product
+from scheduler_core.products.table import Product, by_key
 from scheduler_core.wire import deviceinfo, faults, inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
@@ -323,6 +323,33 @@ def accelerator_type_patch(
     present = node.labels.get(key, "")
     is_free = key not in node.labels or node.label_managers(key) == {manager}
     return {key: wanted or None} if is_free and present != wanted else {}
+
+
+def label_problem(node: ManagedNode, report: NodeReport, *, manager: str) -> str:
+    """Return how the label `accelerator-type` contradicts the chips; "" if it does not.
+
+    A label that this agent has set does not: the agent corrects it.
+
+    Args:
+        node: The Node as it is.
+        report: Report of the whole node.
+        manager: As for `accelerator_type_patch`.
+    """
+    key, marks = lookup.ACCELERATOR_TYPE, node_marks(report)
+    present, wanted = node.labels.get(key, ""), marks.accelerator_type
+    keys = (text for line in report.lines for text in line.affinity.products)
+    may_be = [row for row in map(by_key, keys) if lookup.accelerator_type_of(row)]
+    if (
+        not (present and wanted)
+        or any(lookup.may_have_type(row, present) for row in may_be)
+        or accelerator_type_patch(node, marks, manager=manager)
+    ):
+        return ""
+    served = " and ".join(line.product.key for line in report.lines)
+    return (
+        f"label {key}: expected {wanted}, as the chips are served as {served}, found "
+        f"{present!r}. Correct or remove it: the agent sets it where it is missing"
+    )
 
 
 def _differing(actual: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:

@@ -52,6 +52,7 @@ class Reporter:
         owner: Callable[[], Awaitable[OwnerReference | None]],
         on_configmap: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
         on_host_ip: Callable[[], None] = lambda: None,
+        on_label: Callable[[str], None] = lambda _problem: None,
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
         """Construct without a request to the API server.
@@ -73,6 +74,7 @@ class Reporter:
             on_configmap: Called with the data of each version of the ConfigMap that the
                 watch shows, oldest first; called with None when there is no ConfigMap.
             on_host_ip: Called when `host_ip` has changed.
+            on_label: Called with `label_problem` at each look at the Node.
             namespace: Namespace of the ConfigMap.
         """
         self._client = client
@@ -86,6 +88,9 @@ class Reporter:
         self._on_configmap = on_configmap
         self._on_host_ip = on_host_ip
         self._host_ip = ""
+        self._on_label = on_label
+        #: how the label `accelerator-type` contradicts the chips; "" if it does not
+        self.label_problem = ""
         #: Set once the ConfigMap was read or found absent; nothing is written before.
         self.configmap_known = asyncio.Event()
         self._state = schedule.State(me=writer, heartbeat_s=heartbeat_s)
@@ -353,14 +358,17 @@ class Reporter:
         """
         if self._node is None or self._report is None or not self._is_ours:
             return 0.0
+        manager = self._client.field_manager
+        self.label_problem = content.label_problem(
+            self._node, self._report, manager=manager
+        )
+        self._on_label(self.label_problem)
         marks, pause_s = content.node_marks(self._report), 0.0
         patch = content.node_patch(self._node, marks)
         if patch:
             pause_s = await self._patch_node(patch.labels, patch.annotations)
         # a request of its own: admission policies of an earlier release refuse it
-        labels = content.accelerator_type_patch(
-            self._node, marks, manager=self._client.field_manager
-        )
+        labels = content.accelerator_type_patch(self._node, marks, manager=manager)
         if labels:
             version = self._node.metadata.resource_version
             pause_s += await self._patch_node(labels, {}, resource_version=version)

@@ -32,6 +32,8 @@ class View:
     stale_since_ms: int | None = None
     #: Which parts of the fault configuration are not used; "" when all are.
     fault_config_problem: str = ""
+    #: How the label `accelerator-type` contradicts the chips; "" when it does not.
+    label_problem: str = ""
     ledger: Ledger
     reading: Reading
     health: Health
@@ -54,6 +56,7 @@ def waiting_document(
         "driverProblem": None,
         "staleSince": None,
         "faultConfigProblem": None,
+        "labelProblem": None,
         "chips": [],
         "claims": [],
         "changes": [],
@@ -84,6 +87,7 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
         if view.stale_since_ms is None
         else clock.rfc3339(view.stale_since_ms / 1000),
         "faultConfigProblem": view.fault_config_problem or None,
+        "labelProblem": view.label_problem or None,
         "chips": [
             {"name": annotations.chip_name(chip["chip"], line.reading.product), **chip}
             if other_views
@@ -206,8 +210,8 @@ def text(status: Mapping[str, Any]) -> str:
         lines += [f"no chip can be read since {since}, all is from then: {why}"]
     elif status["driverProblem"]:
         lines += [f"not all chips can be read: {status['driverProblem']}"]
-    if status["faultConfigProblem"]:
-        lines += [status["faultConfigProblem"]]
+    keys = "faultConfigProblem", "labelProblem"
+    lines += [status[key] for key in keys if status[key]]
     rows = [("CHIP", "CONDITION", "OWNER", "FAULTS")]
     rows += [_row(chip) for chip in status["chips"]]
     lines += ["", *_table(rows)]

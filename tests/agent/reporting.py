@@ -61,6 +61,8 @@ class World:
     told: list[str] = field(default_factory=list)
     #: each address of the node that it has learnt
     host_ips: list[str] = field(default_factory=list)
+    #: each problem of the label `accelerator-type`, once for each look at it
+    label_problems: list[str] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"ascend_agent_{name}", labels) or 0.0
@@ -108,8 +110,11 @@ async def reporting(
         on_rival=(told := list[str]()).append,
         owner=nobody,
         on_host_ip=lambda: world.host_ips.append(reporter.host_ip),
+        on_label=(label_problems := list[str]()).append,
     )
-    world = World(client, reporter, registry, clock, told)
+    world = World(
+        client, reporter, registry, clock, told, label_problems=label_problems
+    )
     async with in_background(reporter.run()):
         if shown is not None:
             reporter.publish(shown)

@@ -31,6 +31,7 @@ SPEAKING = (
     "agent/claims/*.py",
     "agent/observe/announcer.py",
     "agent/plugin/*.py",
+    "agent/report/content.py",
     "agent/report/reporter.py",
     "agent/report/schedule.py",
     "extender/http/endpoint.py",

@@ -331,3 +331,58 @@ def test_what_cannot_be_a_label_is_left_out() -> None:
     marks = content.node_marks(of_a3(replace(A3, driver_version="25.2 (beta)")))
 
     assert "huawei.com/driver.version" not in marks.labels
+
+
+WRONG = (
+    "label accelerator-type: expected module-a3-16, as the chips are served as "
+    "atlas-a3-16, found 'module-910b-8'. Correct or remove it: the agent sets it where "
+    "it is missing"
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "label", "manager", "problem"),
+    [
+        ("atlas-a3-16", "module-910b-8", "kubectl-label", WRONG),
+        # what the label says is right, or may be
+        ("atlas-a3-16", "module-a3-16", "kubectl-label", ""),
+        ("atlas-a3-16-superpod", "module-a3-16", "kubectl-label", ""),
+        ("atlas-800-training", "card", "kubectl-label", ""),
+        ("a300t", "card-of-tomorrow", "kubectl-label", ""),
+        ("flat-2", "card-910b-infer", "kubectl-label", ""),
+        # nobody has set it, or the agent itself, which corrects it
+        ("atlas-a3-16", "", "kubectl-label", ""),
+        ("atlas-a3-16", "module-910b-8", "me", ""),
+        # the label says nothing of such chips
+        ("atlas-310p", "module", "kubectl-label", ""),
+    ],
+)
+def test_d1_a_label_that_another_set_and_the_chips_contradict_is_a_problem(
+    key: str, label: str, manager: str, problem: str
+) -> None:
+    shown, report = node({TYPE: label}, {}, manager), drawn(f"product: {key}")
+
+    assert content.label_problem(shown, report, manager="me") == problem
+
+
+def test_d1_the_row_that_a_person_has_chosen_leaves_nothing_open_for_the_label() -> (
+    None
+):
+    shown = node({TYPE: "card"}, {}, "kubectl-label")
+    reading = file.parse("product: atlas-800-training")
+
+    chosen = report_of(reading, is_row_chosen=True)
+
+    assert "found 'card'" in content.label_problem(shown, chosen, manager="me")
+
+
+def test_d1_a_label_of_either_line_of_a_node_is_right() -> None:
+    lines = content.merge_lines(
+        [drawn("product: atlas-310p"), drawn("product: atlas-a2-8")]
+    )
+    found = [
+        bool(content.label_problem(node({TYPE: text}, {}, "x"), lines, manager="me"))
+        for text in ("module-910b-8", "half")
+    ]
+
+    assert found == [False, True]

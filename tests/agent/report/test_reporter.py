@@ -288,6 +288,22 @@ async def test_an_accelerator_type_that_another_set_first_is_left_alone(
     assert node.labels[KEY] == "module-910b-8"
 
 
+async def test_d1_a_label_that_contradicts_the_chips_is_told_until_it_is_right(
+    client: Client,
+) -> None:
+    await _label(client, "module-910b-8")
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.node_with(is_marked)
+        await until(lambda: world.reporter.label_problem)
+        await _label(client, "module")
+        await until(lambda: not world.reporter.label_problem)
+
+    [first, last] = dict.fromkeys(world.label_problems)
+    assert first.startswith("label accelerator-type: expected module, ")
+    assert last == ""
+
+
 @web.middleware
 async def _earlier_policies(http: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse a label that admission policies of an earlier release do not know."""

@@ -134,6 +134,14 @@ def test_what_of_the_fault_configuration_is_not_used_is_named() -> None:
     assert document.document(view())["faultConfigProblem"] is None
 
 
+def test_d1_a_label_that_contradicts_the_chips_is_named() -> None:
+    status = document.document(replace(view(), label_problem="label: wrong"))
+
+    assert status["labelProblem"] == "label: wrong"
+    assert document.text(status).splitlines()[2] == "label: wrong"
+    assert document.document(view())["labelProblem"] is None
+
+
 def test_a_program_reads_the_same() -> None:
     found = document.document(view())
 

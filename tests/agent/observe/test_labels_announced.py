@@ -1,0 +1,19 @@
+"""What is said on the Node of a label that contradicts the chips."""
+
+from tests.agent.announcing import Announced
+
+
+def test_d1_a_wrong_label_is_told_once_for_each_change_and_its_end() -> None:
+    told = Announced()
+
+    for problem in ("", "half", "half", "module", "", ""):
+        told.announcer.label_problem(problem)
+
+    assert told.events == [
+        ("NpuLabelWrong", "half"),
+        ("NpuLabelWrong", "module"),
+        (
+            "NpuLabelRight",
+            "the label accelerator-type does not contradict the chips any more",
+        ),
+    ]
