@@ -24,6 +24,7 @@ from extender.gang.gang import Gang
 from extender.gang.membership import Membership
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.state import NodeState
+from scheduler_core.products.table import Product
 from scheduler_core.wire.pods import NpuPod
 
 #: An agent writes its ConfigMap at least every five minutes; three are missed.
@@ -123,6 +124,10 @@ class Cache:
     def priority(self, uid: str) -> int:
         """Return the priority of a pod; 0 if it is not known."""
         return self._state.facts.priorities.get(uid, 0)
+
+    def row_asked_for(self, uid: str) -> Product | None:
+        """Return the product row that a pod's metadata names; None if it names none."""
+        return self._state.facts.rows.get(uid)
 
     def why_waits(self, pod: NpuPod, now_s: float) -> tuple[str, str]:
         """Return why no node may take a pod now: its owner's back-off; lost watches.

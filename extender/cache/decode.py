@@ -11,6 +11,8 @@ from extender.gang.membership import Membership
 from kube import objects, pods
 from kube.errors import MalformedError
 from scheduler_core.products import lookup, table
+from scheduler_core.products.lookup import Traits
+from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory, quantities, switches
 from scheduler_core.wire.pods import NpuPod
 
@@ -65,7 +67,18 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
         ask=requests.pod_requests(pod),
         member=membership.member(pod),
         priority=pod.spec.priority or 0,
+        row=_row_asked_for(pod, ours.shape.resource),
     )
+
+
+def _row_asked_for(pod: objects.Pod, resource: str) -> Product | None:
+    traits = Traits(
+        annotations=pod.metadata.annotations or {},
+        labels=pod.metadata.labels or {},
+        node_selector=pod.spec.node_selector or {},
+    )
+    row = lookup.resolve_job(resource, traits)
+    return None if isinstance(row, str) else row
 
 
 def template_change(

@@ -92,6 +92,8 @@ class PodUpdated:
     #: None: the pod is a job by itself
     member: Member | None = None
     priority: int = 0
+    #: row that its metadata names; None: the node decides
+    row: Product | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

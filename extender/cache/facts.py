@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from extender.cache import events, node_state
 from extender.cache.node_state import NodeInfo, ResourceState
 from extender.cache.requests import RequestedResources
+from scheduler_core.products.table import Product
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -31,6 +32,8 @@ class Facts:
         self.uids: dict[tuple[str, str], str] = {}
         #: {uid: priority} of pods that ask for NPUs; without those of priority 0
         self.priorities: dict[str, int] = {}
+        #: {uid: product row that a pod's metadata names}
+        self.rows: dict[str, Product] = {}
         #: CPU and memory that living pods request
         self.requests = RequestedResources()
         #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
@@ -176,6 +179,9 @@ class Facts:
         self.uids[pod.namespace, pod.name] = pod.uid
         if change.priority:
             self.priorities[pod.uid] = change.priority
+        self.rows.pop(pod.uid, None)
+        if change.row is not None:
+            self.rows[pod.uid] = change.row
         if pod.terminal:
             self.requests.drop(pod.uid)
         else:
@@ -202,6 +208,7 @@ class Facts:
         """
         self.requests.drop(uid)
         self.priorities.pop(uid, None)
+        self.rows.pop(uid, None)
         pod = self.pods.pop(uid, None)
         if pod is None:
             return None

@@ -134,6 +134,7 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
     yield "CPU and memory", load, cache.requests.at(pod.uid)
     if change.priority:
         yield "priority", change.priority, cache.priority(pod.uid)
+    yield "row", change.row, cache.row_asked_for(pod.uid)
     member = change.member if pod.phase != "Failed" else None
     job = cache.stage_of(member.membership) if member is not None else ""
     yield "job", job, cache.job_of(pod.uid)

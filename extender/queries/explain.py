@@ -6,6 +6,7 @@ from typing import Any
 from extender.cache import node_state
 from extender.cache.cache import Cache
 from extender.gang.job_plan import Phase
+from extender.refusals import describe_other_row
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecision, LastDecisions
 from scheduler_core.node import chips
@@ -141,7 +142,11 @@ def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
     unreadable = resource_state.find_unreadable() if resource_state else None
     if unreadable is not None and unreadable.refusal == text:
         return unreadable.text
-    return text
+    row = cache.row_asked_for(pod.uid)
+    server = resource_state.product if resource_state else None
+    if row is None or server is None or server == row:
+        return text
+    return f"{text}; {describe_other_row(row, [server])}"
 
 
 def _render_value(value: object) -> str:
