@@ -35,6 +35,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
     Quarter(
         node=(
             "tests/e2e/test_cluster.py",
+            "tests/e2e/test_labels.py",
             "tests/e2e/test_reinstall.py",
             "tests/e2e/test_rivals.py",
             "tests/e2e/test_rollout_of_busy_node.py",
