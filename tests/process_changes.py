@@ -25,7 +25,7 @@ VARIABLE = ContextVar("VARIABLE", default=0)
 
 
 def test_collector() -> None:
-    gc.unfreeze()
+    gc.freeze()
 
 
 def test_collector_threshold() -> None:
