@@ -11,7 +11,6 @@ from extender.gang.membership import Membership
 from kube import objects, pods
 from kube.errors import MalformedError
 from scheduler_core.products import lookup, table
-from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory, quantities, switches
 from scheduler_core.wire.pods import NpuPod
@@ -72,12 +71,7 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
 
 
 def _row_asked_for(pod: objects.Pod, resource: str) -> Product | None:
-    traits = Traits(
-        annotations=pod.metadata.annotations or {},
-        labels=pod.metadata.labels or {},
-        node_selector=pod.spec.node_selector or {},
-    )
-    row = lookup.resolve_job(resource, traits)
+    row = lookup.resolve_job(resource, membership.traits_of(pod))
     return None if isinstance(row, str) else row
 
 

@@ -149,17 +149,22 @@ def member(pod: Pod) -> Member | None:
     return None if place is None else member_of(pod, place)
 
 
+def traits_of(pod: Pod) -> Traits:
+    """Return what selects the product row and the job rule of a pod."""
+    return Traits(
+        annotations=pod.metadata.annotations or {},
+        labels=pod.metadata.labels or {},
+        node_selector=pod.spec.node_selector or {},
+    )
+
+
 def member_of(pod: Pod, place: Membership) -> Member:
     """Return the pod as a member with this place in a job."""
     owner = _Facts(pod).owner
     return Member(
         name=pod.metadata.name,
         membership=place,
-        traits=Traits(
-            annotations=pod.metadata.annotations or {},
-            labels=pod.metadata.labels or {},
-            node_selector=pod.spec.node_selector or {},
-        ),
+        traits=traits_of(pod),
         priority=pod.spec.priority or 0,
         owner_kind=owner.kind if owner else "",
         created=pod.metadata.creation_timestamp or "",
