@@ -164,11 +164,12 @@ def _places(gang: Gang, uids: Collection[str]) -> tuple[tuple[str, str], ...]:
 def count_vain(gang: Gang, now_s: float, limits: Limits) -> None:
     """Count a plan that has just ended in vain; pause if they held chips too long.
 
-    The next plan may hold chips for `plan_s` and then for `permit_s`.
+    The next plan may hold chips for `plan_s` and then for `permit_s`. A step that comes
+    late, or a clock that is set forward, does not make the plan longer than it was to be.
     """
     plan = gang.plan
     plan.vain = [held for held in plan.vain if now_s - held[0] < _HOUR_S]
-    plan.vain.append((now_s, now_s - plan.planned_s))
+    plan.vain.append((now_s, min(now_s, plan.until_s) - plan.planned_s))
     spare_s = limits.vain_s - limits.plan_s - limits.permit_s
     spare_s -= sum(held_s for _, held_s in plan.vain)
     for end_s, held_s in plan.vain:

@@ -270,6 +270,13 @@ class OneJob(RuleBasedStateMachine):
             assert self.time.now_s - since_s <= LONGEST_S, place
 
     def teardown(self) -> None:
+        try:
+            self.come_to_rest()
+        finally:
+            self.loop.run_until_complete(self.world.stop())
+            self.loop.close()
+
+    def come_to_rest(self) -> None:
         """Once all is quiet, as many run as can."""
         for name in list(self.open):
             self.pods[name], self.nodes[name] = "bound", self.open.pop(name)
@@ -292,8 +299,6 @@ class OneJob(RuleBasedStateMachine):
             if len(self.nodes) == len(NODES):
                 break
         assert sorted(self.nodes.values()) == list(NODES)
-        self.loop.run_until_complete(self.world.stop())
-        self.loop.close()
 
 
 @examples(10, pytest.param(30, marks=pytest.mark.long), variable="GANG_EXAMPLES")

@@ -151,13 +151,15 @@ class Rooms(RuleBasedStateMachine):
             assert kept.until_s > self.world.time.now_s - 1, "it has no end"
 
     def teardown(self) -> None:
-        for _ in range(8):
-            self.tick(301)  # nobody asks any more
-        assert nominations(self.cache) == {}
-        owners = {kept.owner for kept in reservations(self.cache).values()}
-        assert owners <= {Owner.BIND}
-        self.loop.run_until_complete(self.world.stop())
-        self.loop.close()
+        try:
+            for _ in range(8):
+                self.tick(301)  # nobody asks any more
+            assert nominations(self.cache) == {}
+            owners = {kept.owner for kept in reservations(self.cache).values()}
+            assert owners <= {Owner.BIND}
+        finally:
+            self.loop.run_until_complete(self.world.stop())
+            self.loop.close()
 
 
 TestRooms = Rooms.TestCase
