@@ -85,5 +85,5 @@ class Announcer:
         )
         for regarding in (group, *([pod_regarding(pod)] if pod else [])):
             self._recorder.record(
-                regarding, reason="AscendNoRoom", message=text, type="Warning"
+                regarding, reason="AscendNotEnqueued", message=text, type="Warning"
             )

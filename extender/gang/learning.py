@@ -164,8 +164,8 @@ def _places(gang: Gang, uids: Collection[str]) -> tuple[tuple[str, str], ...]:
 def count_vain(gang: Gang, now_s: float, limits: Limits) -> None:
     """Count a plan that has just ended in vain; pause if they held chips too long.
 
-    The next plan may hold chips for `plan_s` and then for `permit_s`. A step that comes
-    late, or a clock that is set forward, does not make the plan longer than it was to be.
+    The next plan may hold chips for `plan_s` and then for `permit_s`. A plan that ends
+    after its deadline, since a step came late, counts until then.
     """
     plan = gang.plan
     plan.vain = [held for held in plan.vain if now_s - held[0] < _HOUR_S]

@@ -412,7 +412,7 @@ def _tick(book: Attempts, now_s: float, limits: Limits) -> Effects:
 def announce(attempt: Attempt) -> EmitEvent:
     """Tell the pods for which chips are freed whose eviction has begun."""
     text = f"pods of lower priority are evicted to free chips: {attempt.victim_names}"
-    return EmitEvent(attempt=attempt, reason="AscendMakingRoom", text=text)
+    return EmitEvent(attempt=attempt, reason="AscendPreempting", text=text)
 
 
 def tell_victim(attempt: Attempt, victim: Victim) -> EmitEvent:
@@ -430,7 +430,7 @@ def tell_timed_out(attempt: Attempt, limits: Limits) -> EmitEvent:
     """Tell the pods for which chips did not become free in time."""
     minutes = limits.leave_s / 60
     text = f"timed out after {minutes:g} min waiting for victims to release their chips"
-    return EmitEvent(attempt=attempt, reason="AscendNoRoomMade", text=text)
+    return EmitEvent(attempt=attempt, reason="AscendPreemptionTimeout", text=text)
 
 
 def _drop_expired(until: dict[str, float], now_s: float) -> list[str]:

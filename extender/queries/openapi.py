@@ -62,7 +62,7 @@ _SCHEMAS: dict[str, Schema] = {
         fits={"type": "boolean", "description": "Whether all pods have a place."},
         text=text("The same for a person, in lines."),
         pods=array(reference("Place"), "Places, by rank, of a job with several pods."),
-        job=text("Why the whole job has no place."),
+        job_reason=text("Why the whole job has no place."),
         reasons=array(_REASON, "Why nodes do not serve, the most frequent first."),
         advice={
             "type": "object",

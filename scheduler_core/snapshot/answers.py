@@ -54,7 +54,7 @@ def render_answer(
         "reasons": [{"nodes": count, "text": text} for text, count in answer.reasons]
     }
     if answer.job:
-        document = {"job": answer.job, **document}
+        document = {"job_reason": answer.job, **document}
     if advice is not None:
         parts = [_render_relaxation(part) for part in advice.parts]
         document["advice"] = {"text": advice.text, "parts": parts}

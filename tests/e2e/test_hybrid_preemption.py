@@ -76,7 +76,7 @@ async def test_a_ring_is_freed_where_chips_suffice_and_budgets_are_kept(
 
     assert chips(high) == {4, 5, 6, 7}
     await wait_event(api, "AscendPreempted", "low-b")
-    await wait_event(api, "AscendMakingRoom", "high")
+    await wait_event(api, "AscendPreempting", "high")
     await api.delete(f"{BUDGETS}/keep")
     await _end(api, ["low-a", "high"])
 

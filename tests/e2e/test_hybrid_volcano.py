@@ -30,7 +30,7 @@ _SESSIONS = 8
 _SOON_S = 10.0
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Words of which we have need only if chips are wanting.
-_SHORTAGE = ("free", "room", "chip", "AscendNoRoom")
+_SHORTAGE = ("free", "room", "chip", "AscendNotEnqueued")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +101,7 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
     await _wait_bound(site, "first")
     await volcanos.make(site.cluster, "waits", {"waits-0": 8, "waits-1": 8})
 
-    await wait_event(site.cluster.api, "AscendNoRoom", "waits")  # on the PodGroup
+    await wait_event(site.cluster.api, "AscendNotEnqueued", "waits")  # on the PodGroup
     await until(lambda: _has_reason(site, "waits", "1 of 2 pods fit"), "reason")
     await site.calls.sessions("jobEnqueueable", 2)  # what was under way is over
     before = await _pods(site, "waits")

@@ -74,7 +74,7 @@ async def test_a_ring_is_freed_for_a_pod_of_higher_priority(tmp_path: Path) -> N
         await add(world, "high", 4, priority=1000)
         await until(lambda: ending(world), equal({"a"}))
         await world.until_event("AscendPreempted", "a")
-        await world.until_event("AscendMakingRoom", "high")
+        await world.until_event("AscendPreempting", "high")
 
         _, text = await world.get("/v1/explain/default/high")
         assert "chips 0,1,2,3 of n1 are kept for it, which default/a must leave" in text

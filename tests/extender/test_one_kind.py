@@ -328,8 +328,8 @@ async def test_d2_filter_plan_and_explain_give_one_answer(a2: int, a3: int) -> N
         keys = {cache.index.nodes(RESOURCE)[name].product.key for name in places}
         assert len(keys) == 1
     else:
-        assert planned_for["job"] == REFUSED.format(a2, 2 * a3)
-        text = f"its job does not fit: {planned_for['job']}"
+        assert planned_for["job_reason"] == REFUSED.format(a2, 2 * a3)
+        text = f"its job does not fit: {planned_for['job_reason']}"
         for name in NAMES:
             assert filtered[name]["FailedAndUnresolvableNodes"] == dict.fromkeys(
                 names, text

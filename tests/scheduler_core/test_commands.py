@@ -159,7 +159,7 @@ def test_a_job_that_is_wrong_says_why_in_text_and_json(files: Files) -> None:
     code, text = files.say("place", SOME, "--json", chips=4, pods=2)
 
     assert said == (1, f"no place: {wrong}\n")
-    assert (code, json.loads(text)) == (1, {"job": wrong, "reasons": []})
+    assert (code, json.loads(text)) == (1, {"job_reason": wrong, "reasons": []})
 
 
 def test_who_would_have_to_go_is_said_of_a_pod_that_matters_more(files: Files) -> None:

@@ -69,7 +69,7 @@ async def test_it_is_said_on_both_and_explained() -> None:
         assert w.calls.told == [
             (
                 "high",
-                "AscendMakingRoom",
+                "AscendPreempting",
                 "pods of lower priority are evicted to free chips: default/b",
             ),
             (
@@ -249,7 +249,7 @@ async def test_for_a_job_all_go_before_it_is_planned() -> None:
         assert sorted(found) == [["n1"], ["n2"]]
         assert nominations(w.cache) == {}
         told = [(name, reason) for name, reason, _ in w.calls.told]
-        assert told[:2] == [("w0", "AscendMakingRoom"), ("w1", "AscendMakingRoom")]
+        assert told[:2] == [("w0", "AscendPreempting"), ("w1", "AscendPreempting")]
 
 
 async def test_a_pod_that_fits_elsewhere_meanwhile_goes_there() -> None:
