@@ -1,11 +1,9 @@
 """Why a pod is not placed or not bound: a closed set of reasons with sentences."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler_core.node.reasons import Reason
-from scheduler_core.products.table import Product
 
 
 class ExtenderReason(StrEnum):
@@ -111,12 +109,6 @@ def describe_missing_job(key: str) -> str:
         key: Annotation that should have the name.
     """
     return f"annotation {key}: expected the name of the job, found none"
-
-
-def describe_other_row(row: Product, servers: Sequence[Product]) -> str:
-    """Return that a pod or job asks for another kind of server than these, by keys."""
-    keys = ", ".join(server.key for server in servers)
-    return f"it asks for {row.key}, and what is offered is {keys}"
 
 
 ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")

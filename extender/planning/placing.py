@@ -57,7 +57,9 @@ def place(job: PlanInput) -> tuple[Placement, ...] | Rejection:
         [states[p.node].product for p in job.places.values() if p.node in states],
     )
     return one_kind.place_on_one(
-        kinds, lambda kind: _place_by_row(job, kind.row, names.get(kind.hardware, ()))
+        kinds,
+        names,
+        lambda kind: _place_by_row(job, kind.row, names.get(kind.hardware, ())),
     )
 
 

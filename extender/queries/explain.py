@@ -6,10 +6,10 @@ from typing import Any
 from extender.cache import node_state
 from extender.cache.cache import Cache
 from extender.gang.job_plan import Phase
-from extender.refusals import describe_other_row
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecision, LastDecisions
 from scheduler_core.node import chips
+from scheduler_core.placement import one_kind
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 
@@ -146,7 +146,7 @@ def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
     server = resource_state.product if resource_state else None
     if row is None or server is None or server == row:
         return text
-    return f"{text}; {describe_other_row(row, [server])}"
+    return f"{text}; {one_kind.describe_other(row, [server])}"
 
 
 def _render_value(value: object) -> str:

@@ -5,7 +5,7 @@ to the first kind on which it fits whole.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from scheduler_core.index.queries import sort_reasons
@@ -59,15 +59,26 @@ def kinds_of(
     return [kind for kind in kinds if not occupied or kind.hardware in occupied]
 
 
+def describe_other(needed: Product, offered: Iterable[Product]) -> str:
+    """Return that a pod or job needs another kind of server than these, by keys."""
+    keys = ", ".join(sorted({row.key for row in offered}))
+    return f"it needs {needed.key}, and what is offered is {keys}"
+
+
 def place_on_one(
-    kinds: Sequence[Kind], place: Callable[[Kind], T | Rejection]
+    kinds: Sequence[Kind],
+    offered: Collection[Product],
+    place: Callable[[Kind], T | Rejection],
 ) -> T | Rejection:
     """Return the place of a job on the first kind on which it fits, or why on none.
 
     Args:
         kinds: Result of `kinds_of`.
+        offered: Rows of the nodes that the job may have.
         place: Places the whole job on nodes of one kind.
     """
+    if kinds and offered and not any(kind.hardware in offered for kind in kinds):
+        return Rejection(job=describe_other(kinds[0].row, offered), reasons=())
     refused: dict[str, Rejection] = {}
     for kind in kinds:
         answer = place(kind)

@@ -111,6 +111,7 @@ def decide(case: Case) -> Placement | JobPlacement | Rejection:
     else:
         answer = one_kind.place_on_one(
             kinds,
+            {node.product for node in cluster},
             lambda kind: job_placement.place_job(
                 case.whole_job(kind), _only(cluster, [kind]), terms=case.terms
             ),

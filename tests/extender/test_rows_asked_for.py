@@ -17,7 +17,7 @@ ASKS: list[Any] = [
     {"nodeSelector": {"accelerator-type": "module-a3-16"}},
     {"annotations": {SCHEDULE_POLICY: A3.policies[0]}},
 ]
-SUFFIX = "; it asks for atlas-a3-16, and what is offered is atlas-a2-8"
+SUFFIX = "; it needs atlas-a3-16, and what is offered is atlas-a2-8"
 
 
 def seen(

@@ -69,7 +69,9 @@ def test_a_job_goes_to_the_first_kind_that_takes_it() -> None:
     placed = JobPlacement(pods=())
     answers = {A2: FULL, A3: placed}
 
-    assert one_kind.place_on_one(KINDS, lambda kind: answers[kind.row]) is placed
+    assert (
+        one_kind.place_on_one(KINDS, {A2, A3}, lambda kind: answers[kind.row]) is placed
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,4 +101,16 @@ def test_a_job_without_a_place_is_told_of_each_kind(
 ) -> None:
     found = dict(zip(KINDS, answers, strict=False))
 
-    assert one_kind.place_on_one(list(found), found.__getitem__) == expected
+    assert one_kind.place_on_one(list(found), {A2}, found.__getitem__) == expected
+
+
+def test_a_job_whose_kind_is_not_offered_is_told_of_both() -> None:
+    placed: list[Kind] = []
+    box = table.by_key("atlas-a2-box16")
+    kinds = one_kind.kinds_of(A3, [box, A2])
+
+    found = one_kind.place_on_one(kinds, {box, A2}, placed.append)
+
+    text = "it needs atlas-a3-16, and what is offered is atlas-a2-8, atlas-a2-box16"
+    assert found == Rejection(job=text, reasons=())
+    assert placed == []
