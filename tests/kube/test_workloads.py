@@ -22,6 +22,7 @@ from kube.errors import (
 )
 from kube.workloads import WorkloadRequests
 from tests.support.servers import listening
+from tests.support.until import until
 
 VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
 GROUP = "/apis/scheduling.k8s.io"
@@ -271,8 +272,7 @@ async def test_many_jobs_that_ask_a_slow_server_are_all_answered(
     server.served = ["v1alpha3"]
     server.goes_on.clear()
     asked = [asyncio.create_task(version_of(requests)) for _ in range(5)]
-    while not server.asked:
-        await asyncio.sleep(0)
+    await until(lambda: server.asked)
 
     server.goes_on.set()
 

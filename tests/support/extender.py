@@ -313,7 +313,7 @@ class World:
         return [*await asyncio.gather(first, self.bind("b", "n2"))]
 
     async def until_came(self, count: int) -> None:
-        await until(lambda: len(self.permits) == count)
+        await until(lambda: len(self.permits) == count, within_s=20)
 
     def explain(self, name: str) -> dict[str, Any]:
         return explain.explain(
