@@ -44,6 +44,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
         ),
         bare=(
             "tests/e2e/test_hybrid_jobs.py",
+            "tests/e2e/test_hybrid_servers.py",
             "tests/e2e/test_hybrid_waiting.py",
         ),
         long=(
