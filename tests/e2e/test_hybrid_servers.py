@@ -112,13 +112,13 @@ async def _run(world: World, server: Server, *names: str) -> None:
 
     async def found() -> dict[str, tuple[str, str]]:
         return {
-            pod["metadata"]["name"]: (pod["spec"]["nodeName"], given(pod))
+            pod["metadata"]["name"]: (
+                pod["spec"]["nodeName"],
+                pod["metadata"]["annotations"][server.resource],
+            )
             for pod in await world.api.items(PODS)
             if pod["status"].get("phase") == "Running"
         }
-
-    def given(pod: Object) -> str:
-        return str(pod["metadata"]["annotations"].get(server.resource, ""))
 
     async def run() -> bool:
         return {*names} <= (await found()).keys()
