@@ -34,9 +34,9 @@ def write(at: Path, installation: str, form: str) -> Path:
     return _write(at, resources, (*components, policies), namespace=namespace)
 
 
-def write_with(at: Path, name: str, component: str) -> Path:
-    """Write a kustomization of an overlay and one component; its folder."""
-    return _write(at, (name,), (f"components/{component}",))
+def write_with(at: Path, name: str, *components: str) -> Path:
+    """Write a kustomization of an overlay and components; its folder."""
+    return _write(at, (name,), tuple(f"components/{each}" for each in components))
 
 
 def _write(

@@ -69,6 +69,11 @@ def test_a_second_extender_stands_by_on_another_node(tmp_path: Path) -> None:
     assert "--identity=$(POD_NAME)_$(POD_UID)" in container["args"]
 
 
+def environment(container: Object) -> dict[str, str]:
+    """{environment variable: its text} of a container."""
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+
 def test_who_only_reads_does_not_reach_where_is_decided(tmp_path: Path) -> None:
     found = rendered(tmp_path, "closed")
 
@@ -80,7 +85,7 @@ def test_who_only_reads_does_not_reach_where_is_decided(tmp_path: Path) -> None:
     probes = ("livenessProbe", "readinessProbe")
     assert [container[each]["httpGet"]["port"] for each in probes] == ["read"] * 2
     assert f"--listen=:{ports['http']}" in container["args"]
-    assert f"--read-listen=:{ports['read']}" in container["args"]
+    assert environment(container)["ASCEND_EXTENDER_READ_LISTEN"] == f":{ports['read']}"
     chosen = policy["spec"]["podSelector"]["matchLabels"]
     assert chosen.items() <= template["metadata"]["labels"].items()
     # at the schedulers' port only those who are named
@@ -138,8 +143,8 @@ ACCOUNT = {
     "name": "ascend-extender",
     "namespace": "kube-system",
 }
-#: {component: the setting}; each gives the right as well, and they go together
-EVICTING = {"preemption": "--preemption=evict", "incomplete": "--incomplete=evict"}
+#: Each sets the setting of its name and gives the right as well; they go together.
+EVICTING = ("preemption", "incomplete")
 
 
 def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> None:
@@ -149,8 +154,8 @@ def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> No
     assert extender["metadata"]["name"] == "ascend-extender"
     (container,) = extender["spec"]["template"]["spec"]["containers"]
     rule = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
-    for component, setting in EVICTING.items():
-        assert setting in container["args"]
+    for component in EVICTING:
+        assert environment(container)[f"ASCEND_EXTENDER_{component.upper()}"] == "evict"
         name = f"ascend-extender-{component}"
         role = one(found, "ClusterRole", name)
         binding = one(found, "ClusterRoleBinding", name)
@@ -166,7 +171,8 @@ def test_only_with_tor_share_may_the_extender_write_configmaps(tmp_path: Path) -
 
     extender = one(found, "Deployment")
     [container] = extender["spec"]["template"]["spec"]["containers"]
-    assert "--tor-share-namespace=volcano-system" in container["args"]
+    told = environment(container)["ASCEND_EXTENDER_TOR_SHARE_NAMESPACE"]
+    assert told == "volcano-system"
     role = one(found, "Role", "ascend-extender-tor-share")
     binding = one(found, "RoleBinding", "ascend-extender-tor-share")
     configmaps = {"apiGroups": [""], "resources": ["configmaps"]}
@@ -188,4 +194,4 @@ def test_a_shadow_may_only_look(tmp_path: Path) -> None:
     assert verbs == {"list", "watch"}
     extender = one(found, "Deployment")
     (container,) = extender["spec"]["template"]["spec"]["containers"]
-    assert "--shadow=true" in container["args"]
+    assert environment(container)["ASCEND_EXTENDER_SHADOW"] == "true"
