@@ -245,4 +245,5 @@ def _event_name(key: _EventKey, first_s: float) -> str:
     """Return a unique name that is the same for a repeated POST of the event."""
     text = f"{key!r} {first_s!r}".encode()
     digest = hashlib.blake2b(text, digest_size=8).hexdigest()
-    return f"{key.regarding.name[:_NAME_CHARACTERS]}.{digest}"
+    # what stands before a dot ends with a letter or a digit
+    return f"{key.regarding.name[:_NAME_CHARACTERS].rstrip('-.')}.{digest}"

@@ -1,12 +1,16 @@
+import json
 import random  # noqa: TID251  # a fixed seed: the test knows the jitter
 from typing import Any
 
 import pytest
 
+from kube.client import Client, object_path
+from kube.credentials import from_url
 from kube.events import Recorder, Regarding
 from service.backoff import Backoff
 from tests.kube.server import Answer, Script, refusal
 from tests.support.clock import Time
+from tests.support.servers import api_server
 from tests.support.tasks import in_background
 
 POD = Regarding(kind="Pod", name="p", namespace="ns", uid="u1")
@@ -204,6 +208,22 @@ async def test_a_long_message_is_cut(script: Script, recorder: Recorder) -> None
     await recorder.attempt()
 
     assert script.requests[0].body["message"] == "x" * 1024
+
+
+@pytest.mark.parametrize("rest", ["", "n", ".nn", "-nn", "--n"])
+@pytest.mark.parametrize("length", [0, 234, 235, 236, 250])
+async def test_d17_an_object_of_any_name_has_events(length: int, rest: str) -> None:
+    name = f"n{'n' * (length - 1)}{rest}"
+    node = Regarding(kind="Node", name=name, uid=name)
+    async with api_server() as server, Client(from_url(server.url)) as client:
+        recorder = Recorder(client, component="test")
+        recorder.record(node, reason="ChipBroken", message="chip 3")
+        await recorder.attempt()
+        path = object_path("events", "", namespace="default")
+        [made] = json.loads(await client.request("GET", path))["items"]
+
+    assert made["involvedObject"]["name"] == name
+    assert len(made["metadata"]["name"]) <= 253
 
 
 async def test_recording_wakes_the_loop(script: Script) -> None:
