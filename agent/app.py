@@ -223,6 +223,7 @@ class Agent:
             on_configmap=self._apply_configmap,
             on_host_ip=self._wake_annotators,
             on_label=self._announcer.label_problem,
+            on_refused=self._announcer.report_problem,
             namespace=settings.namespace,
         )
         # until all plugins have looked for a rival, which would write the ConfigMap

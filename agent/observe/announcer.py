@@ -386,6 +386,22 @@ class Announcer:
             text = "the label accelerator-type does not contradict the chips any more"
             self._record("NpuLabelRight", text, "Normal")
 
+    def report_problem(self, problem: str) -> None:
+        """Announce that the API server does not take the node's ConfigMap.
+
+        Args:
+            problem: A sentence about that; "" if it takes it. Nothing is announced if
+                the sentence is that of the previous call.
+        """
+        if not self._is_new("report", problem):
+            return
+        if problem:
+            log.error("report refused", extra={"reason": problem})
+            self._record("NpuReportRefused", problem)
+        else:
+            text = "the node's ConfigMap is written again"
+            self._record("NpuReportWritten", text, "Normal")
+
     def separation_problem(self, problem: str) -> None:
         """Announce that the names of separated chips cannot be parsed.
 

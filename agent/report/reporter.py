@@ -9,6 +9,7 @@ one.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from typing import Any
 
 from agent.observe.metrics import Metrics
@@ -16,7 +17,7 @@ from agent.report import content, schedule
 from agent.report.content import MANUAL_KEY, NodeReport
 from kube import configmaps, nodes, resource_versions
 from kube.client import Client
-from kube.errors import KubeError, NotFoundError
+from kube.errors import ApiError, KubeError, NotFoundError
 from kube.objects import ConfigMap, ManagedNode, OwnerReference
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from kube.write_history import WriteHistory
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 10.0
 #: How long the last patch may take when the agent stops. Unit: seconds.
 _FAREWELL_S = 1.0
+#: Statuses with which the API server goes on to refuse a ConfigMap until a person
+#: changes something: a right, a policy, a quota, the namespace, the name.
+_REFUSED = frozenset({400, 403, 404, 413, 422})
 
 
 class Reporter:
@@ -53,6 +57,7 @@ class Reporter:
         on_configmap: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
         on_host_ip: Callable[[], None] = lambda: None,
         on_label: Callable[[str], None] = lambda _problem: None,
+        on_refused: Callable[[str], None] = lambda _problem: None,
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
         """Construct without a request to the API server.
@@ -75,6 +80,8 @@ class Reporter:
                 watch shows, oldest first; called with None when there is no ConfigMap.
             on_host_ip: Called when `host_ip` has changed.
             on_label: Called with `label_problem` at each look at the Node.
+            on_refused: Called with why the API server does not take the ConfigMap at
+                each write that it refuses; called with "" at each that it takes.
             namespace: Namespace of the ConfigMap.
         """
         self._client = client
@@ -89,6 +96,9 @@ class Reporter:
         self._on_host_ip = on_host_ip
         self._host_ip = ""
         self._on_label = on_label
+        self._on_refused = on_refused
+        #: why the last write failed, "" if it did not
+        self._failure = ""
         #: how the label `accelerator-type` contradicts the chips; "" if it does not
         self.label_problem = ""
         #: Set once the ConfigMap was read or found absent; nothing is written before.
@@ -155,7 +165,8 @@ class Reporter:
         if self._state.rival:
             return self._rival_text(self._state.rival)
         if self._state.published is None:
-            return f"{self._name} is not written yet"
+            failure = f": {self._failure}" if self._failure else ""
+            return f"{self._name} is not written yet{failure}"
         return None
 
     def _rival_text(self, writer: str) -> str:
@@ -253,6 +264,8 @@ class Reporter:
     async def _write(
         self, write: schedule.Write
     ) -> schedule.WriteSucceeded | schedule.WriteFailed:
+        if len(self._node_name) > deviceinfo.LONGEST_NODE_NAME:
+            return self._refused(_name_too_long(self._node_name), inf)
         now_s = int(self._wall_s())
         data = content.configmap_data(write.report, update_time=now_s)
         manual = data.pop(MANUAL_KEY)
@@ -280,12 +293,28 @@ class Reporter:
             return self._failed(error)
         self._metrics.report_writes.labels("written").inc()
         self._backoff.reset()
+        self._failure = ""
+        self._on_refused("")
         self._observe_delay(write.report)
         return schedule.WriteSucceeded(write.report, data, stored_configmap(written))
 
     def _failed(self, error: KubeError) -> schedule.WriteFailed:
         self._metrics.report_writes.labels("failed").inc()
         pause_s = _pause_after(error, self._backoff, "report not written")
+        if isinstance(error, ApiError) and error.status in _REFUSED:
+            return self._refused(str(error), pause_s)
+        self._failure = str(error)
+        return schedule.WriteFailed(pause_s)
+
+    def _refused(self, failure: str, pause_s: float) -> schedule.WriteFailed:
+        """Tell that the ConfigMap cannot be written as things stand.
+
+        Args:
+            failure: What was expected and found, and what to do.
+            pause_s: Pause until the next write; infinite if none can help.
+        """
+        self._failure = failure
+        self._on_refused(f"{self._namespace}/{self._name} is not written: {failure}")
         return schedule.WriteFailed(pause_s)
 
     def _observe_delay(self, report: NodeReport) -> None:
@@ -399,6 +428,15 @@ class Reporter:
         return self._node_history.add(
             {**annotations, **sent}, {**self._node.annotations, **self._node.labels}
         )
+
+
+def _name_too_long(node: str) -> str:
+    """Return why no ConfigMap can have the name of a node."""
+    return (
+        f"expected a node name of at most {deviceinfo.LONGEST_NODE_NAME} characters, "
+        f"because the name of a ConfigMap has at most 253, found one of {len(node)}. "
+        "Join the node to the cluster under a shorter name"
+    )
 
 
 def _pause_after(error: KubeError, backoff: Backoff, text: str) -> float:

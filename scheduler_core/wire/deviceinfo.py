@@ -116,6 +116,10 @@ def configmap_name(node: str) -> str:
     return f"mindx-dl-deviceinfo-{node}"
 
 
+#: Most characters of a node's name of which a ConfigMap's name, 253 at most, is made.
+LONGEST_NODE_NAME = 253 - len(configmap_name(""))
+
+
 def render(
     info: DeviceInfo,
     affinity: Affinity,

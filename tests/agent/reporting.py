@@ -47,8 +47,8 @@ def drawn(sequence: int) -> NodeReport:
 ONE, TWO = drawn(1), drawn(2)
 
 
-async def create_node(client: Client) -> None:
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
+async def create_node(client: Client, name: str = "node-1") -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     await client.request("POST", "/api/v1/nodes", body=encode(body))
 
 
@@ -63,6 +63,8 @@ class World:
     host_ips: list[str] = field(default_factory=list)
     #: each problem of the label `accelerator-type`, once for each look at it
     label_problems: list[str] = field(default_factory=list)
+    #: why the API server does not take the ConfigMap, once for each answer
+    refusals: list[str] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"ascend_agent_{name}", labels) or 0.0
@@ -93,6 +95,7 @@ async def reporting(
     writer: str = "me",
     heartbeat_s: float = 300.0,
     shown: NodeReport | None = None,
+    node: str = "node-1",
 ) -> AsyncIterator[World]:
     """A reporter at work; with `shown`, once its ConfigMap says that."""
 
@@ -102,7 +105,7 @@ async def reporting(
     registry, clock = CollectorRegistry(), Time(1000.0)
     reporter = Reporter(
         client,
-        node="node-1",
+        node=node,
         writer=writer,
         heartbeat_s=heartbeat_s,
         metrics=Metrics(registry),
@@ -111,9 +114,16 @@ async def reporting(
         owner=nobody,
         on_host_ip=lambda: world.host_ips.append(reporter.host_ip),
         on_label=(label_problems := list[str]()).append,
+        on_refused=(refusals := list[str]()).append,
     )
     world = World(
-        client, reporter, registry, clock, told, label_problems=label_problems
+        client,
+        reporter,
+        registry,
+        clock,
+        told,
+        label_problems=label_problems,
+        refusals=refusals,
     )
     async with in_background(reporter.run()):
         if shown is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from agent.devices.simulated import file
 from agent.report import content, schedule
@@ -325,6 +325,86 @@ async def test_a_refused_accelerator_type_leaves_the_other_marks() -> None:
 
     assert node.labels == {**MARKS.labels, **MARKS.defaults}
     assert node.annotations == MARKS.annotations
+
+
+def _refusing(status: int) -> Middleware:
+    """An API server that lets nobody make a ConfigMap."""
+
+    @web.middleware
+    async def refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.path.endswith("/configmaps") or request.method != "POST":
+            return await handler(request)
+        answer = {"code": status, "message": "no post here"}
+        return web.json_response(answer, status=status)
+
+    return refuse
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 413, 422])
+async def test_d17_a_refused_configmap_is_told_with_the_servers_words(
+    status: int,
+) -> None:
+    async with (
+        api_server(middlewares=[_refusing(status)]) as server,
+        Client(from_url(server.url)) as client,
+    ):
+        await create_node(client)
+        async with reporting(client) as world:
+            world.reporter.publish(ONE)
+            await until(lambda: world.refusals)
+            problem = world.reporter.problem()
+
+    assert problem is not None
+    assert problem.startswith(f"{NAME} is not written yet: POST ")
+    assert problem.endswith(f": {status}  no post here")
+    said = problem.replace(" is not written yet: ", " is not written: ")
+    assert world.refusals[0] == f"{NAMESPACE}/{said}"
+
+
+async def test_d17_what_the_server_may_take_later_is_told_by_readiness_alone() -> None:
+    async with (
+        api_server(middlewares=[_refusing(503)]) as server,
+        Client(from_url(server.url)) as client,
+    ):
+        await create_node(client)
+        async with reporting(client) as world:
+            world.reporter.publish(ONE)
+            await until(lambda: "503" in (world.reporter.problem() or ""))
+
+    assert world.refusals == []
+
+
+async def test_d17_a_refusal_is_over_once_the_configmap_is_written(
+    client: Client,
+) -> None:
+    async with reporting(client, shown=ONE) as world:
+        assert (world.reporter.problem(), world.refusals) == (None, [""])
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 233, 234, 236, 252, 253])
+async def test_d17_a_node_of_any_name_is_marked_and_told_where_no_configmap_can_be(
+    client: Client, length: int
+) -> None:
+    name = "n" * length
+    await create_node(client, name)
+    async with reporting(client, node=name) as world:
+        world.reporter.publish(ONE)
+        await until(lambda: nodes.get(client, name), is_marked)
+        await until(lambda: world.refusals)
+        problem = world.reporter.problem()
+
+    # one character more than fits, and each beyond
+    assert bool(problem) == bool(world.refusals[0]) == (length > 233)
+    assert world.metric("report_writes_total", result="failed") == 0
+    if problem:
+        why = (
+            "expected a node name of at most 233 characters, because the name of a "
+            f"ConfigMap has at most 253, found one of {length}. Join the node to the "
+            "cluster under a shorter name"
+        )
+        of_node = f"mindx-dl-deviceinfo-{name}"
+        assert problem == f"{of_node} is not written yet: {why}"
+        assert world.refusals == [f"{NAMESPACE}/{of_node} is not written: {why}"]
 
 
 async def _label(client: Client, text: str) -> None:
