@@ -371,11 +371,11 @@ class Announcer:
             self._record("NpuFaultConfigUsable", text, "Normal")
 
     def label_problem(self, problem: str) -> None:
-        """Announce that the Node's label `accelerator-type` contradicts the chips.
+        """Announce that labels of the Node contradict the chips.
 
         Args:
-            problem: A sentence about that; "" if it does not. Nothing is announced if
-                the sentence is that of the previous call.
+            problem: A sentence about that; "" if none does. Nothing is announced if the
+                sentence is that of the previous call.
         """
         if not self._is_new("label", problem):
             return
@@ -383,7 +383,7 @@ class Announcer:
             log.warning("label contradicts the chips", extra={"reason": problem})
             self._record("NpuLabelWrong", problem)
         else:
-            text = "the label accelerator-type does not contradict the chips any more"
+            text = "no label of the node contradicts the chips any more"
             self._record("NpuLabelRight", text, "Normal")
 
     def report_problem(self, problem: str) -> None:

@@ -26,6 +26,9 @@ from scheduler_core.wire.faults import SwitchInfo, UpgradeReason
 #: Valid value of a label; empty values are left out of Node objects.
 _LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
+#: Label of nodes with Atlas 300I Duo cards.
+_CARD_TYPE = "infer-card-type"
+
 #: Key of the ConfigMap that people edit as well; see `agent.health.separation`.
 MANUAL_KEY = faults.SEPARATED_KEY
 
@@ -217,7 +220,7 @@ def node_marks(report: NodeReport) -> NodeMarks:
     if report.memory_mb:
         labels["mind-cluster/npu-chip-memory"] = f"{report.memory_mb // 1024}G"
     if any(line.product.key.startswith("atlas-300i-duo") for line in report.lines):
-        labels["infer-card-type"] = "card-300i-duo"
+        labels[_CARD_TYPE] = "card-300i-duo"
     defaults = {}
     if report.ai_core_count:
         server_type = _server_type(report)
@@ -306,49 +309,69 @@ def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
     )
 
 
-def accelerator_type_patch(
+def own_labels_patch(
     node: ManagedNode, marks: NodeMarks, *, manager: str
 ) -> dict[str, str | None]:
-    """Return {label: value to write} of `accelerator-type`; {} if it stays.
+    """Return {label: value to write} of those in `_own_labels`; {} if all stay.
 
-    None as the value removes it. It stays if another than this agent has set it, or
-    has set it as well.
+    None as the value removes a label. It stays if another than this agent has set it,
+    or has set it as well.
 
     Args:
         node: The Node as it is.
         marks: The Node as it should be.
         manager: Name by which the API server knows this agent as one that sets fields.
     """
-    key, wanted = lookup.ACCELERATOR_TYPE, marks.accelerator_type
-    present = node.labels.get(key, "")
-    is_free = key not in node.labels or node.label_managers(key) == {manager}
-    return {key: wanted or None} if is_free and present != wanted else {}
+    return {
+        key: wanted or None
+        for key, wanted in _own_labels(marks).items()
+        if node.labels.get(key, "") != wanted
+        and (key not in node.labels or node.label_managers(key) == {manager})
+    }
+
+
+def _own_labels(marks: NodeMarks) -> dict[str, str]:
+    """Return {label: value, "" for none} of labels by which jobs choose servers.
+
+    `infer-card-type` is none of them where `marks.labels` has it.
+    """
+    own = {lookup.ACCELERATOR_TYPE: marks.accelerator_type}
+    return own if _CARD_TYPE in marks.labels else {**own, _CARD_TYPE: ""}
 
 
 def label_problem(node: ManagedNode, report: NodeReport, *, manager: str) -> str:
-    """Return how the label `accelerator-type` contradicts the chips; "" if it does not.
+    """Return how labels of the Node contradict the chips; "" if none does.
 
     A label that this agent has set does not: the agent corrects it.
 
     Args:
         node: The Node as it is.
         report: Report of the whole node.
-        manager: As for `accelerator_type_patch`.
+        manager: As for `own_labels_patch`.
     """
-    key, marks = lookup.ACCELERATOR_TYPE, node_marks(report)
-    present, wanted = node.labels.get(key, ""), marks.accelerator_type
-    keys = (text for line in report.lines for text in line.affinity.products)
-    may_be = [row for row in map(by_key, keys) if lookup.accelerator_type_of(row)]
-    if (
-        not (present and wanted)
-        or any(lookup.may_have_type(row, present) for row in may_be)
-        or accelerator_type_patch(node, marks, manager=manager)
-    ):
-        return ""
+    marks = node_marks(report)
+    own = own_labels_patch(node, marks, manager=manager)
+    rows = [by_key(text) for line in report.lines for text in line.affinity.products]
     served = " and ".join(line.product.key for line in report.lines)
-    return (
-        f"label {key}: expected {wanted}, as the chips are served as {served}, found "
-        f"{present!r}. Correct or remove it: the agent sets it where it is missing"
+    return "; ".join(
+        f"label {key}: expected {wanted or 'none'}, as the chips are served as "
+        f"{served}, found {node.labels[key]!r}. Correct or remove it: the agent sets "
+        "it where it is missing"
+        for key, wanted in _own_labels(marks).items()
+        if node.labels.get(key)
+        and key not in own
+        and not _may_be(rows, key, wanted, node.labels[key])
+    )
+
+
+def _may_be(rows: Sequence[Product], key: str, wanted: str, found: str) -> bool:
+    """Return whether a node that has one of `rows` may have this value of a label."""
+    if key == _CARD_TYPE:
+        return any(row.node_labels.get(key) == found for row in rows)
+    return not wanted or any(
+        lookup.may_have_type(row, found)
+        for row in rows
+        if lookup.accelerator_type_of(row)
     )
 
 

@@ -99,7 +99,7 @@ class Reporter:
         self._on_refused = on_refused
         #: why the last write failed, "" if it did not
         self._failure = ""
-        #: how the label `accelerator-type` contradicts the chips; "" if it does not
+        #: how labels of the Node contradict the chips; "" if none does
         self.label_problem = ""
         #: Set once the ConfigMap was read or found absent; nothing is written before.
         self.configmap_known = asyncio.Event()
@@ -397,7 +397,7 @@ class Reporter:
         if patch:
             pause_s = await self._patch_node(patch.labels, patch.annotations)
         # a request of its own: admission policies of an earlier release refuse it
-        labels = content.accelerator_type_patch(self._node, marks, manager=manager)
+        labels = content.own_labels_patch(self._node, marks, manager=manager)
         if labels:
             version = self._node.metadata.resource_version
             pause_s += await self._patch_node(labels, {}, resource_version=version)

@@ -32,7 +32,7 @@ class View:
     stale_since_ms: int | None = None
     #: Which parts of the fault configuration are not used; "" when all are.
     fault_config_problem: str = ""
-    #: How the label `accelerator-type` contradicts the chips; "" when it does not.
+    #: How labels of the Node contradict the chips; "" when none does.
     label_problem: str = ""
     ledger: Ledger
     reading: Reading

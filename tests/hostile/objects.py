@@ -30,10 +30,10 @@ from agent.plugin import translate
 from agent.report import reporter
 from agent.report.content import (
     NodeMarks,
-    accelerator_type_patch,
     configmap_data,
     node_patch,
     node_report,
+    own_labels_patch,
 )
 from agent.report.schedule import ConfigMapSeen, ReportChanged, State, WriteSucceeded
 from agent.report.schedule import step as report_step
@@ -233,7 +233,7 @@ def _into_marks(content: bytes) -> object:
         accelerator_type="half",
     )
     return [
-        (node_patch(obj, marks), accelerator_type_patch(obj, marks, manager="me"))
+        (node_patch(obj, marks), own_labels_patch(obj, marks, manager="me"))
         for obj in _obj(ManagedNode, content)
     ]
 

@@ -12,8 +12,5 @@ def test_d1_a_wrong_label_is_told_once_for_each_change_and_its_end() -> None:
     assert told.events == [
         ("NpuLabelWrong", "half"),
         ("NpuLabelWrong", "module"),
-        (
-            "NpuLabelRight",
-            "the label accelerator-type does not contradict the chips any more",
-        ),
+        ("NpuLabelRight", "no label of the node contradicts the chips any more"),
     ]

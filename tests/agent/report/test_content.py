@@ -171,8 +171,8 @@ TYPE = "accelerator-type"
 def node(
     labels: dict[str, str], annotations: dict[str, str], *managers: str
 ) -> ManagedNode:
-    """A Node whose label `accelerator-type` these programs have set."""
-    fields: Any = {"f:metadata": {"f:labels": {f"f:{TYPE}": {}}}}
+    """A Node whose labels these programs have set."""
+    fields: Any = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in labels}}}
     meta = ManagedMeta(
         name="n1",
         labels=labels,
@@ -228,7 +228,7 @@ def test_an_accelerator_type_is_changed_only_by_the_agent_that_set_it(
     shown = node({} if present is None else {TYPE: present}, {}, *managers)
     marks = replace(MARKS, accelerator_type=wanted)
 
-    assert content.accelerator_type_patch(shown, marks, manager="me") == written
+    assert content.own_labels_patch(shown, marks, manager="me") == written
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda row: row.key)
@@ -363,6 +363,56 @@ def test_d1_a_label_that_another_set_and_the_chips_contradict_is_a_problem(
     shown, report = node({TYPE: label}, {}, manager), drawn(f"product: {key}")
 
     assert content.label_problem(shown, report, manager="me") == problem
+
+
+CARD = "infer-card-type"
+DUO = "card-300i-duo"
+
+
+@pytest.mark.parametrize(
+    ("key", "label", "manager", "is_told", "written"),
+    [
+        # the label of other cards: another's stays and is told, the agent's own goes
+        ("atlas-310p", DUO, "kubectl-label", True, {}),
+        ("atlas-310p", DUO, "me", False, {CARD: None}),
+        ("atlas-310p", "of-tomorrow", "kubectl-label", True, {}),
+        ("atlas-300i-chip", DUO, "kubectl-label", True, {}),
+        ("atlas-310p", "", "kubectl-label", False, {}),
+        # where the cards are Duo cards, the agent sets it over whatever stands there
+        ("atlas-300i-duo-chip", DUO, "kubectl-label", False, {}),
+        ("atlas-300i-duo-chip", "of-tomorrow", "kubectl-label", False, {}),
+        ("atlas-300i-duo-distributed", DUO, "kubectl-label", False, {}),
+    ],
+)
+def test_d1_a_label_of_cards_that_the_chips_contradict_is_a_problem_too(
+    key: str, label: str, manager: str, is_told: bool, written: dict[str, str | None]
+) -> None:
+    shown, report = node({CARD: label}, {}, manager), drawn(f"product: {key}")
+    marks = content.node_marks(report)
+
+    problem = content.label_problem(shown, report, manager="me")
+
+    assert problem == is_told * (
+        f"label {CARD}: expected none, as the chips are served as {key}, found "
+        f"{label!r}. Correct or remove it: the agent sets it where it is missing"
+    )
+    assert content.own_labels_patch(shown, marks, manager="me") == written
+    corrected = {CARD: DUO} if CARD in marks.labels and label != DUO else {}
+    patch = content.node_patch(shown, marks)
+    assert {k: v for k, v in patch.labels.items() if k == CARD} == corrected
+
+
+def test_d1_two_labels_that_the_chips_contradict_are_told_together() -> None:
+    shown = node({TYPE: "module-910b-8", CARD: DUO}, {}, "kubectl-label")
+
+    problem = content.label_problem(shown, drawn("product: atlas-a3-16"), manager="me")
+
+    assert problem.split("; ") == [
+        WRONG,
+        WRONG.replace(TYPE, CARD)
+        .replace("expected module-a3-16", "expected none")
+        .replace("module-910b-8", DUO),
+    ]
 
 
 def test_d1_the_row_that_a_person_has_chosen_leaves_nothing_open_for_the_label() -> (

@@ -229,7 +229,7 @@ KEY = lookup.ACCELERATOR_TYPE
 
 
 def is_marked(node: ManagedNode) -> bool:
-    patch = content.accelerator_type_patch(node, MARKS, manager=ME)
+    patch = content.own_labels_patch(node, MARKS, manager=ME)
     return not patch and not content.node_patch(node, MARKS)
 
 
