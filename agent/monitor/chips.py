@@ -88,6 +88,10 @@ class ChipMonitor:
         self._raw = reading
         #: Loop time at which the last look at every chip began. Unit: seconds.
         self._looked_s = float("-inf")
+        #: Loop time and wall time of the last reading. Units: seconds, Unix
+        #: milliseconds.
+        self._read_s = clocks.loop_s()
+        self._read_ms = clocks.wall_ms()
         self._courses = escalation.State()
         self._named = separation.State()
         #: Text of the ConfigMap that names separated chips; None: none was read yet.
@@ -125,6 +129,7 @@ class ChipMonitor:
             return True
         if node_reading.looked_s is not None:
             self._looked_s = node_reading.looked_s
+        self._read_s, self._read_ms = self._clocks.loop_s(), self._clocks.wall_ms()
         if reading != self._raw or not self._is_at_rest:
             self._raw = reading
             self.judge_again()
@@ -178,7 +183,8 @@ class ChipMonitor:
     def judge_again(self) -> None:
         """Judge the driver's last report again, and update the ledger.
 
-        The ledger learns which chips cannot be given out whole, and which are busy with
+        The report is as old as it is: no fault lasts and no chip recovers by that. The
+        ledger learns which chips cannot be given out whole, and which are busy with
         processes.
         """
         before = self.reading
@@ -194,7 +200,7 @@ class ChipMonitor:
             in_use=frozenset(chip_sets.ids_of(values.held_chips(self._store.ledger))),
             recover_s=self._recover_s,
         )
-        self.health, transitions = step(self.health, look, self._clocks.loop_s())
+        self.health, transitions = step(self.health, look, self._read_s)
         self._announcer.chips_changed(
             transitions, self.health, resource=self.reading.product.resource
         )
@@ -313,7 +319,7 @@ class ChipMonitor:
             chips=frozenset(self._raw.chips),
             present=presences_under_rules(self._raw),
             config=self._config,
-            now_ms=self._clocks.wall_ms(),
+            now_ms=self._read_ms,
         )
         for effect in self._step_courses(faults_read):
             upgrade = effect.upgrade
@@ -344,8 +350,7 @@ class ChipMonitor:
                         self._step_courses(escalation.SeparationLifted(chip))
 
     def _step_courses(self, event: escalation.Event) -> tuple[escalation.Effect, ...]:
-        now_s = self._clocks.loop_s()
-        self._courses, effects = escalation.step(self._courses, event, now_s)
+        self._courses, effects = escalation.step(self._courses, event, self._read_s)
         return effects
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:

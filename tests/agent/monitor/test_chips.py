@@ -9,6 +9,7 @@ from agent.devices.reading import ChipFault, Level, Process, Reading, Unread
 from agent.devices.simulated import file
 from agent.health import fault_config
 from agent.health.findings import Findings, SeparatedNames
+from agent.health.rules import DEFAULT
 from agent.monitor.chips import ChipMonitor, Clocks
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
@@ -297,3 +298,27 @@ def test_a_chip_that_could_not_be_read_is_not_told_as_looked_at(world: World) ->
 
     assert set(during) == {0}
     assert world.store.ledger.ended_s == {}
+
+
+@pytest.mark.parametrize("changed", ["names", "rules"])
+def test_d26_what_changes_beside_the_chips_makes_no_reading_older(
+    world: World, changed: str
+) -> None:
+    """While no chip can be read, no fault lasts longer and no chip recovers."""
+    link = ChipFault(chip=1, code="81078603")
+    world.see(replace(GOOD, faults=(link,)))
+    world.hbm(3)
+    world.see(replace(GOOD, faults=(link,)))
+    before = (world.out, world.reasons)
+    assert world.out == (3,)
+
+    for _ in range(3):
+        world.now += 30.0
+        world.chip_monitor.observe(Observation(reading=GOOD, problem="away"))
+        if changed == "names":
+            world.report("")
+        else:
+            world.chip_monitor.apply_fault_config(DEFAULT)
+
+    assert (world.out, world.reasons) == before
+    assert world.chip_monitor.findings.upgrades == ()
