@@ -3,8 +3,9 @@
 import logging
 
 from extender.apiserver.writers import pod_regarding
-from extender.cache.events import Effect, ReportJudged
+from extender.cache.events import ClockJudged, Effect, ReportJudged
 from extender.clocks import Clock
+from extender.refusals import describe_clock
 from extender.scheduling.decisions import LastDecision, LastDecisions
 from extender.scheduling.reserve import Choice
 from extender.volcano.protocol import Job
@@ -44,10 +45,12 @@ class Announcer:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def carry_out(self, effect: Effect) -> None:
-        """Log that the NPU report of a node cannot be read, or can be read again.
+        """Tell that a node's report is unreadable or its clock differs, or no longer.
 
         Other effects are ignored.
         """
+        if isinstance(effect, ClockJudged):
+            self._record_clock(effect)
         if not isinstance(effect, ReportJudged):
             return
         extra = {"node": effect.node, "resource": effect.resource}
@@ -55,6 +58,19 @@ class Announcer:
             log.warning("NPU report not read", extra=extra | {"why": effect.problem})
         else:
             log.info("NPU report is read again", extra=extra)
+
+    def _record_clock(self, effect: ClockJudged) -> None:
+        node, reason, kind = effect.node, "NpuClockAgrees", "Normal"
+        text = f"the clock of {node} agrees with the extender's"
+        if effect.ahead_s:
+            reason, kind = "NpuClockDiffers", "Warning"
+            text = describe_clock(node, effect.ahead_s)
+            log.warning("clock of a node differs", extra={"node": node, "why": text})
+        else:
+            log.info("clock of a node agrees again", extra={"node": node})
+        if not self._is_mute:
+            regarding = Regarding(kind="Node", name=node, uid=node)
+            self._recorder.record(regarding, reason=reason, message=text, type=kind)
 
     def record_bound(self, pod: NpuPod, choice: Choice) -> None:
         """Log why a bound pod got its node and chips, and record it as an event.

@@ -56,6 +56,7 @@ class Extender:
                 it may.
         """
         self._why_not_leading = why_not_leading
+        self._wall = wall
         #: whether all first lists are complete; they stay so
         self._is_synced = False
         self._parts = wiring.connect(
@@ -135,7 +136,9 @@ class Extender:
         parts = self._parts
         while True:
             await asyncio.sleep(_TICK_S)
-            self._learn(events.Ticked(lost=parts.informers.name_disconnected()))
+            stepped_s = self._wall.wall_s() - self._wall.now_s()
+            lost = parts.informers.name_disconnected()
+            self._learn(events.Ticked(lost=lost, stepped_s=stepped_s))
             parts.permits.tick()
             parts.job_calls.tick(clock.wall_s())
             if parts.planner.tick():
@@ -160,7 +163,6 @@ class Extender:
         parts = self._parts
         if not self._is_synced and not parts.informers.name_unsynced():
             self._is_synced = True
-            self._learn(events.Ticked(is_all_read=True))
             if parts.shadow is None:
                 parts.volcano.adopt()
             gc_freeze.freeze_live_objects()

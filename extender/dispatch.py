@@ -92,7 +92,7 @@ class Router:
                 self.owners[Owner.PLAN](effect)
             case events.ReservationEnded() | events.ReservationDue():
                 self.owners[effect.reservation.owner](effect)
-            case events.ReportJudged():
+            case events.ReportJudged() | events.ClockJudged():
                 self.announcer(effect)
             case _:
                 assert_never(effect)

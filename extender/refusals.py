@@ -111,6 +111,12 @@ def describe_missing_job(key: str) -> str:
     return f"annotation {key}: expected the name of the job, found none"
 
 
+def describe_clock(node: str, ahead_s: float) -> str:
+    """Return how far the clock of a node is ahead of ours; below 0 it is behind."""
+    minutes, order = round(abs(ahead_s) / 60), "ahead of" if ahead_s > 0 else "behind"
+    return f"the clock of {node} is {minutes} min {order} the extender's"
+
+
 ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 #: Refusals of a bind, apart from those of its chips.
 STOPPING = Refusal(reason=ExtenderReason.STOPPING, text="the extender is stopping")

@@ -194,8 +194,8 @@ class Ticked:
 
     #: kinds of objects whose watch is down for too long; "" if none is
     lost: str = ""
-    #: whether the first list of everything is complete
-    is_all_read: bool = False
+    #: seconds by which the wall clock was set ahead since the clock of events began
+    stepped_s: float = 0.0
 
 
 _NodeShown = NodeUpdated | ReportUpdated | SwitchesUpdated
@@ -262,10 +262,20 @@ class ReportJudged:
     problem: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockJudged:
+    """The effect that people learn whether a node's clock agrees with ours."""
+
+    node: str
+    #: seconds by which it is ahead; below 0: behind; 0: it agrees again
+    ahead_s: float
+
+
 Effect = (
     gang_events.Effect
     | ReservationEnded
     | ReservationDue
     | NodesImproved
     | ReportJudged
+    | ClockJudged
 )

@@ -7,7 +7,7 @@ the plans of `gang.gangs` and in `rejections`.
 
 from collections.abc import Iterator
 
-from extender.cache import events, node_state
+from extender.cache import events
 from extender.cache.node_state import NodeInfo, ResourceState
 from extender.cache.requests import RequestedResources
 from scheduler_core.products.table import Product
@@ -40,8 +40,8 @@ class Facts:
         self.switch_texts = ("", "")
         #: grows when the SuperPoD of a node changes
         self.superpods_version = 0
-        #: age of the newest report when the first list was complete; None before that
-        self.ahead_s: float | None = None
+        #: seconds by which the wall clock was set ahead since the clock of events began
+        self.stepped_s = 0.0
 
     # -- nodes and reports ---------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Facts:
         """Store a report; return the node's resources, to be computed again."""
         node_info = self._ensure_node(change.node)
         texts = (change.device_info, change.affinity)
-        if self.ahead_s is not None and texts != node_info.report_texts:
+        if texts != node_info.report_texts:
             node_info.report_seen_s = now_s
         node_info.put_report(*texts)
         self._follow(node_info, now_s)
@@ -102,19 +102,8 @@ class Facts:
             offer = offers.get(resource_state.resource)
             resource_state.allocatable = offer.allocatable if offer else 0
             resource_state.put_product(node_info.row_of(offer) if offer else None)
-            self._apply_report(resource_state, now_s)
-
-    def judge_reports(self, now_s: float) -> Iterator[ResourceState]:
-        """Judge the age of all reports once, when the first lists are complete.
-
-        Yields the resources whose agent begins or ceases to count as silent.
-        """
-        self.ahead_s = node_state.report_age_s(self.resource_states(), now_s)
-        for resource_state in self.resource_states():
-            if node_state.apply_report_age(
-                resource_state, self.ahead_s, now_s, self._agent_silent_s
-            ):
-                yield resource_state
+            if resource_state.apply_report(now_s, self._agent_silent_s, self.stepped_s):
+                self.superpods_version += 1
 
     def expire(self, now_s: float) -> Iterator[ResourceState]:
         """Yield the resources whose agent has fallen silent, or with expired chips.
@@ -152,12 +141,6 @@ class Facts:
                 name=name, takes_bare=self._bare_nodes
             )
         return node_info
-
-    def _apply_report(self, resource_state: ResourceState, now_s: float) -> None:
-        if resource_state.apply_report(
-            now_s, self._agent_silent_s, self.ahead_s or 0.0
-        ):
-            self.superpods_version += 1
 
     # -- pods ------------------------------------------------------------------------
 

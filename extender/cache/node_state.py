@@ -19,10 +19,11 @@ of available chips, in the same ConfigMap. This list alone is not enough: if it 
 written before a bind, it still contains the chips of that bind.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 
 from extender.cache import node_report, unreadable
 from extender.cache.events import Offer
@@ -46,6 +47,8 @@ _NO_CLOCK = 2**63
 #: How long a removed pod's chips stay taken that no report shows. An agent writes its
 #: ConfigMap at most once a second; the rest is the way through the watch. Unit: s.
 UNSHOWN_S = 2.0
+#: By how much an agent's clock may differ from ours before people are told. Unit: s.
+CLOCK_MOST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +92,18 @@ class NodeInfo:
     marks: int = 0
     #: (DeviceInfoCfg, AscendAffinity) of the ConfigMap; "" if absent
     report_texts: tuple[str, str] = ("", "")
-    #: when the report last changed, by our clock in seconds; None: not since start-up
-    report_seen_s: float | None = None
+    #: when the texts last changed, by our clock in seconds
+    report_seen_s: float = 0.0
+    #: time in the newest readable report, by the agent's clock; None without a report
+    update_time: int | None = None
+    #: when that time last changed, by our clock in seconds
+    alive_s: float = 0.0
+    #: seconds by which the agent's clock is ahead of ours; 0 within `CLOCK_MOST_S`
+    clock_ahead_s: float = 0.0
+    #: the same, of the last effect `ClockJudged`
+    announced_ahead_s: float = 0.0
+    #: since when each report has come with a time behind ours; inf: the last had not
+    late_since_s: float = inf
     #: what the Node offers, with the rows that it means
     offers: tuple[Offer, ...] = ()
     #: keys of product rows from the agent, as in the last readable ConfigMap
@@ -115,6 +128,26 @@ class NodeInfo:
             with suppress(WireError):  # `read_report` finds the same
                 self.products = deviceinfo.parse_products(affinity)
         self.report_texts = (device_info, affinity)
+
+    def see_report(self, update_time: int, stepped_s: float) -> None:
+        """Record the time in a report: a new one is a sign of life, whatever it says.
+
+        A report may be old when the extender begins, or come late. So a clock counts as
+        behind only if a second report is, a minute later.
+
+        Args:
+            update_time: By the agent's clock, in seconds since the epoch.
+            stepped_s: As `Facts.stepped_s`.
+        """
+        if update_time == self.update_time:
+            return
+        self.update_time = update_time
+        self.alive_s = self.report_seen_s
+        ahead_s = update_time - self.report_seen_s - stepped_s
+        is_late = ahead_s < -CLOCK_MOST_S
+        self.late_since_s = min(self.late_since_s, self.alive_s) if is_late else inf
+        is_behind = self.alive_s - self.late_since_s >= CLOCK_MOST_S
+        self.clock_ahead_s = ahead_s if ahead_s > CLOCK_MOST_S or is_behind else 0.0
 
     def row_of(self, offer: Offer) -> Product | None:
         """Return the row of the chips of a resource that the Node offers."""
@@ -148,8 +181,6 @@ class ResourceState:
     unreadable_report: Unreadable | None = None
     #: text of the last effect `ReportJudged`
     announced_problem: str = ""
-    #: when the agent last published, by our clock in seconds
-    alive_s: float = 0.0
     is_silent: bool = True
     #: {uid: tenant} of living pods
     tenants: dict[str, Tenant] = field(default_factory=dict)
@@ -251,19 +282,13 @@ class ResourceState:
         except WireError as error:
             self.unreadable_report = unreadable.of_text(error, product)
 
-    def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
-        """Set `report`, `alive_s` and `is_silent` from the agent's ConfigMap.
-
-        The ConfigMap is `mindx-dl-deviceinfo-<node>`. `alive_s` becomes the time when
-        the extender received the newest report. For a report that was there when the
-        extender started, it becomes the report's timestamp plus `ahead_s`, but at most
-        `now_s`. If `report` becomes None or does not change, `alive_s` and `is_silent`
-        do not change.
+    def apply_report(self, now_s: float, silent_s: float, stepped_s: float) -> bool:
+        """Set `report` and `is_silent` from `mindx-dl-deviceinfo-<node>`.
 
         Args:
             silent_s: An agent counts as silent if it published nothing for more than
                 this many seconds.
-            ahead_s: Seconds by which our clock may be ahead of the agents' clocks.
+            stepped_s: As `Facts.stepped_s`.
 
         Returns:
             Whether the SuperPoD id in `report` changed. Without a report, the id counts
@@ -272,14 +297,9 @@ class ResourceState:
         before = self.report
         self.read_report()
         after = self.report
-        if after is not None and after != before:
-            if before is None:
-                found_s = min(after.update_time + ahead_s, now_s)
-                report_seen_s = self.node_info.report_seen_s
-                self.alive_s = found_s if report_seen_s is None else report_seen_s
-            elif after.update_time != before.update_time:
-                self.alive_s = now_s
-            self.is_silent = self.is_agent_silent(now_s, silent_s)
+        if after is not None and self.unreadable_report is None:
+            self.node_info.see_report(after.update_time, stepped_s)
+        self.is_silent = self.is_agent_silent(now_s, silent_s)
         return (before and before.superpod) != (after and after.superpod)
 
     def has_nothing_to_expire(self, heard_s: float) -> bool:
@@ -290,7 +310,7 @@ class ResourceState:
                 Unit: seconds since the epoch.
         """
         return (
-            self.alive_s >= heard_s
+            self.node_info.alive_s >= heard_s
             and not self.is_silent
             and not self.unshown
             and self.report is not None
@@ -303,7 +323,7 @@ class ResourceState:
         """
         if self.report is None:
             return True
-        return not self.report.is_bare and now_s - self.alive_s > silent_s
+        return not self.report.is_bare and now_s - self.node_info.alive_s > silent_s
 
     def find_unreadable(self) -> Unreadable | None:
         """Return what of report or inventory cannot be read; None if all can."""
@@ -448,64 +468,14 @@ class ResourceState:
     def _barred(self, inventory_mask: int | Unreadable) -> Reason | None:
         if not self.allocatable:
             return Reason.NO_ALLOCATABLE
-        was_read = self.report is not None or self.unreadable_report is None
-        if was_read and (self.is_silent or inventory_mask == 0):
+        is_read = self.unreadable_report is None
+        if is_read and (self.is_silent or inventory_mask == 0):
             return Reason.AGENT_SILENT
-        if not isinstance(inventory_mask, int) or self.unreadable_report is not None:
+        if not isinstance(inventory_mask, int) or not is_read:
             return Reason.BAD_NODE_REPORT
         if self.report is not None and self.report.lost:
             return Reason.IDS_LOST
         return None
-
-
-def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
-    """Return the age of the newest report: `now_s` minus its timestamp.
-
-    Agents write the timestamps by their own clocks, which may be behind ours. The
-    result is added to the timestamps of all reports that existed when the extender
-    started. The newest report then counts as written just now. This is nearly true,
-    since a living agent writes at least every 5 min.
-
-    Args:
-        resource_states: States of all resources of all nodes, once the watches have
-            listed all objects.
-
-    Returns:
-        Seconds, at least 0. 0 if there are no reports. The report of a bare node, which
-        has no agent, has the timestamp 0. If all reports are of bare nodes, the result
-        is `now_s`.
-    """
-    reports = [
-        resource_state.report
-        for resource_state in resource_states
-        if resource_state.report is not None
-    ]
-    youngest_s = max((report.update_time for report in reports), default=now_s)
-    return max(now_s - youngest_s, 0.0)
-
-
-def apply_report_age(
-    resource_state: ResourceState, ahead_s: float, now_s: float, silent_s: float
-) -> bool:
-    """Set `alive_s` and `is_silent` of a resource at the start of the extender.
-
-    Called once for each resource, when the extender's watches have listed all objects.
-
-    Args:
-        resource_state: A resource of the agent's node. Changed in place.
-        ahead_s: Result of `report_age_s`, added to the timestamp of the report.
-        silent_s: An agent counts as silent if it published nothing for more than this
-            many seconds.
-
-    Returns:
-        Whether `is_silent` changed.
-    """
-    if resource_state.report is not None:
-        found_s = min(resource_state.report.update_time + ahead_s, now_s)
-        resource_state.alive_s = max(resource_state.alive_s, found_s)
-    before = resource_state.is_silent
-    resource_state.is_silent = resource_state.is_agent_silent(now_s, silent_s)
-    return before != resource_state.is_silent
 
 
 def offers_more(before: NodeState | None, after: NodeState | None) -> bool:

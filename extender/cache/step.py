@@ -17,7 +17,7 @@ from typing import assert_never
 from extender.cache import events
 from extender.cache.events import Change, Ended
 from extender.cache.facts import Facts
-from extender.cache.node_state import ResourceState, offers_more
+from extender.cache.node_state import CLOCK_MOST_S, ResourceState, offers_more
 from extender.cache.rejections import OwnerBackoff
 from extender.cache.reservations import (
     REVIEW_S,
@@ -134,9 +134,11 @@ def _step_nodes(
             if _is_node_changed(state, change):
                 state.gangs.forget_refusals(change.name)
             draft.touch(state.facts.put_node(change, now_s))
+            _judge_clock(state, change.name, draft)
             state.facts.forget_if_empty(change.name)
         case events.ReportUpdated():
             draft.touch(state.facts.put_report(change, now_s))
+            _judge_clock(state, change.node, draft)
             state.facts.forget_if_empty(change.node)
         case events.SwitchesUpdated():
             state.facts.switch_texts = (change.tor_info, change.tor_level)
@@ -501,9 +503,7 @@ def _review_nodes(state: State, now_s: float, draft: _Draft) -> None:
 
 
 def _tick(state: State, change: events.Ticked, now_s: float, draft: _Draft) -> None:
-    facts = state.facts
-    if change.is_all_read and facts.ahead_s is None:
-        draft.touch(facts.judge_reports(now_s))
+    state.facts.stepped_s = change.stepped_s
     is_seen_again = bool(state.lost) and not change.lost
     if is_seen_again or state.backoff.has_ended(state.ticked_s, now_s):
         # a back-off holds for all nodes; one improved node wakes the pods
@@ -514,7 +514,7 @@ def _tick(state: State, change: events.Ticked, now_s: float, draft: _Draft) -> N
     state.backoff.forget(now_s)
     _expire(state, now_s, draft)
     _review_nodes(state, now_s, draft)
-    draft.touch(facts.expire(now_s))
+    draft.touch(state.facts.expire(now_s))
 
 
 def _compute(
@@ -561,6 +561,15 @@ def _judge_reports(state: State, draft: _Draft) -> None:
             resource_state.announced_problem = problem
             effect = events.ReportJudged(node=name, resource=resource, problem=problem)
             draft.effects.append(effect)
+
+
+def _judge_clock(state: State, name: str, draft: _Draft) -> None:
+    """Have people told where a node's clock ceases or begins to agree with ours."""
+    node_info = state.facts.nodes[name]
+    ahead_s = node_info.clock_ahead_s
+    if abs(ahead_s - node_info.announced_ahead_s) > CLOCK_MOST_S:
+        node_info.announced_ahead_s = ahead_s
+        draft.effects.append(events.ClockJudged(node=name, ahead_s=ahead_s))
 
 
 def _compute_resource(

@@ -6,6 +6,7 @@ from typing import Any
 from extender.cache import node_state
 from extender.cache.cache import Cache
 from extender.gang.job_plan import Phase
+from extender.refusals import describe_clock
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecision, LastDecisions
 from scheduler_core.node import chips
@@ -142,6 +143,9 @@ def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
     unreadable = resource_state.find_unreadable() if resource_state else None
     if unreadable is not None and unreadable.refusal == text:
         return unreadable.text
+    ahead_s = resource_state.node_info.clock_ahead_s if resource_state else 0.0
+    if ahead_s and text != "fits":
+        text = f"{text}; {describe_clock(name, ahead_s)}"
     row = cache.row_asked_for(pod.uid)
     server = resource_state.product if resource_state else None
     if row is None or server is None or server == row:

@@ -36,6 +36,7 @@ SPEAKING = (
     "agent/report/schedule.py",
     "extender/http/endpoint.py",
     "extender/apiserver/writers.py",
+    "extender/announcer.py",
     "extender/app.py",
     "extender/kube_scheduler/binder.py",
     "extender/kube_scheduler/sent_binds.py",

@@ -102,6 +102,7 @@ def test_the_owner_of_a_reservation_hears_of_its_end(owner: Owner) -> None:
         (gang_events.ReadSize(job="j"), "calls"),
         (gang_events.Unreserve(kept_for=("a",)), "plan"),
         (events.ReportJudged(node="n", resource="r", problem=""), "announcer"),
+        (events.ClockJudged(node="n", ahead_s=0.0), "announcer"),
     ],
 )
 def test_each_effect_has_one_part(effect: events.Effect, part: str) -> None:

@@ -106,14 +106,6 @@ def test_an_agent_is_silent_after_fifteen_minutes_without_a_new_report() -> None
     assert barred(cache) is Reason.AGENT_SILENT
 
 
-def test_an_old_report_is_silent_from_the_first() -> None:
-    cache = empty()
-
-    apply(cache, node("n1"), report("n1", update_time=NOW_S - 901))
-
-    assert barred(cache) is Reason.AGENT_SILENT
-
-
 def test_the_same_report_again_is_no_sign_of_life() -> None:
     cache = cluster()
 
@@ -212,27 +204,8 @@ def test_chips_with_a_faulty_network_are_known_as_such() -> None:
     assert (state.network_unhealthy, state.taken) == (0b100, 0b11)
 
 
-ALL_READ = events.Ticked(is_all_read=True)
-
-
-@pytest.mark.parametrize("ahead_s", [-10_000, 1_000, 10_000])
-def test_whose_clock_is_wrong_is_no_matter_to_the_first_reports(ahead_s: int) -> None:
-    cache, now_s = empty(), NOW_S + ahead_s
-    apply(cache, node("young"), node("old"), now_s=now_s)
-    apply(cache, report("young", update_time=NOW_S - 200), now_s=now_s)
-    apply(cache, report("old", update_time=NOW_S - 1_200), now_s=now_s)
-
-    apply(cache, ALL_READ, now_s=now_s)
-
-    assert barred(cache, "young") is None
-    is_shown = ahead_s > 0  # what is ahead of our clock may be of any age
-    assert barred(cache, "old") is (Reason.AGENT_SILENT if is_shown else None)
-    apply(cache, events.Ticked(), now_s=now_s + 901)
-    assert barred(cache, "young") is barred(cache, "old") is Reason.AGENT_SILENT
-
-
 def test_a_report_that_comes_while_we_follow_is_new_whatever_its_time() -> None:
-    cache = cluster(ALL_READ)
+    cache = empty()
 
     apply(cache, node("n2"), report("n2", update_time=NOW_S - 5_000))
     assert barred(cache, "n2") is None
@@ -242,7 +215,7 @@ def test_a_report_that_comes_while_we_follow_is_new_whatever_its_time() -> None:
 
 
 def test_a_node_that_is_seen_long_after_its_report_has_that_ones_age() -> None:
-    cache = cluster(ALL_READ)
+    cache = empty()
     apply(cache, report("n2", update_time=NOW_S - 5_000))
 
     apply(cache, node("n2"), now_s=NOW_S + 800)
@@ -250,13 +223,3 @@ def test_a_node_that_is_seen_long_after_its_report_has_that_ones_age() -> None:
 
     apply(cache, events.Ticked(), now_s=NOW_S + 901)
     assert barred(cache, "n2") is Reason.AGENT_SILENT
-
-
-def test_a_report_that_has_changed_before_all_was_read_lives() -> None:
-    cache = cluster(report("n1", update_time=NOW_S - 4_000), nodes=())
-    apply(cache, node("n1"), node("n2"), report("n2"))
-    apply(cache, report("n1", update_time=NOW_S - 3_990))
-
-    apply(cache, ALL_READ)
-
-    assert barred(cache) is None
