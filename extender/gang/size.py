@@ -36,6 +36,12 @@ _JOBS_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _JOBS_BY_LABEL = "alpha.jobset.sigs.k8s.io/node-selector"
 #: Number of a controller's pods that must run together, for any controller.
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
+#: Annotation of a job with the pods to which MindCluster may shrink it, and the label
+#: that switches that on.
+_MIN_REPLICAS = "minReplicas"
+_ELASTIC = "elastic-scheduling"
+#: Annotation of a Job with the pods that Kueue must admit at least.
+_MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 #: Role of the head of a RayCluster.
 RAY_HEAD = "headgroup"
 
@@ -277,20 +283,29 @@ def _training(spec: Object) -> Iterator[_Part]:
     """Yield each pod template of a training job with its number of pods.
 
     The templates are in the field `pytorchReplicaSpecs`, `mpiReplicaSpecs`,
-    `replicaSpecs` or similar, as {role: template and number of replicas}.
+    `replicaSpecs` or similar, as {role: template and number of replicas}. An elastic
+    policy counts workers only.
 
     Source:
+        training-operator v1.9 `setElasticPolicy`: the least is by default the largest
+        number, and that all workers.
         mpi-operator v2beta1 `LauncherCreationPolicy`: with `WaitForWorkersReady`, the
         launcher is made when the workers are ready.
     """
     waits = spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
+    policy = _inner(spec, "elasticPolicy")
+    bounds = (_number(policy, key, 0) for key in ("minReplicas", "maxReplicas"))
+    elastic = next(filter(None, bounds), 0)
     for key, roles in spec.items():
         if key.lower().endswith("replicaspecs") and isinstance(roles, Mapping):
             for name, role in roles.items():
                 count = _number(role, "replicas", 1)
                 part = _part(_inner(role, "template"), count, name=name)
                 is_last = waits and part.role == "launcher"
-                yield replace(part, after=frozenset({"Worker"} if is_last else ()))
+                after = frozenset({"Worker"} if is_last else ())
+                is_elastic = elastic > 0 and part.role == "worker"
+                least = elastic if is_elastic else count
+                yield replace(part, least=least, after=after)
 
 
 def _jobset(job: Object) -> Iterator[_Part]:
@@ -485,21 +500,44 @@ def _all_of(_job: object, parts: Sequence[_Part]) -> int:
 
 
 def _least_available(job: object, parts: Sequence[_Part]) -> int:
-    """Return `minAvailable` of a Volcano Job; without it, what its tasks need."""
-    return _number(_inner(job, "spec"), "minAvailable", 0) or _all_of(job, parts)
+    """Return the least number of a Volcano Job; without it, what its tasks need.
+
+    Source:
+        MindCluster, elastic training: `minAvailable` has to be 1 then.
+    """
+    stated = _number(_inner(job, "spec"), "minAvailable", 0)
+    return _least_replicas(job) or stated or _all_of(job, parts)
 
 
 def _least_scheduled(job: object, parts: Sequence[_Part]) -> int:
-    """Return `minAvailable` of a training job; without it, all its pods."""
+    """Return the least number of a training job; without it, what its roles need."""
     policy = _inner(job, "spec", "runPolicy", "schedulingPolicy")
-    return _number(policy, "minAvailable", 0) or _all_of(job, parts)
+    stated = _number(policy, "minAvailable", 0)
+    return _least_replicas(job) or stated or _all_of(job, parts)
 
 
 def _least_annotated(job: object, parts: Sequence[_Part]) -> int:
     """Return `schedule_minAvailable` of a StatefulSet; without it, all its pods."""
-    notes = _inner(job, "spec", "template", "metadata", "annotations")
-    text = str(notes.get(MIN_AVAILABLE))
-    return int(text) if text.isascii() and text.isdigit() else _all_of(job, parts)
+    template = _inner(job, "spec", "template")
+    return _annotated(template, MIN_AVAILABLE) or _all_of(job, parts)
+
+
+def _least_parallel(job: object, parts: Sequence[_Part]) -> int:
+    """Return how many pods of a Job Kueue must admit; without it, all its pods."""
+    return _annotated(job, _MIN_PARALLELISM) or _all_of(job, parts)
+
+
+def _least_replicas(job: object) -> int:
+    """Return to how many pods MindCluster may shrink a job; 0: it may not."""
+    is_on = _inner(job, "metadata", "labels").get(_ELASTIC, "on") == "on"
+    return _annotated(job, _MIN_REPLICAS) if is_on else 0
+
+
+def _annotated(value: object, key: str) -> int:
+    """Return the number in an annotation; 0 if it has none."""
+    text = str(_inner(value, "metadata", "annotations").get(key))
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    return int(text) if is_number else 0
 
 
 _READERS: Mapping[str, Callable[[Object], Iterator[_Part]]] = {
@@ -516,6 +554,7 @@ _READERS: Mapping[str, Callable[[Object], Iterator[_Part]]] = {
 _LEAST_OF_PARTS: Mapping[str, Callable[[object, Sequence[_Part]], int]] = {
     "Training job": _least_scheduled,
     "Volcano Job": _least_available,
+    "Job": _least_parallel,
     "Minimum": _least_annotated,
 }
 
