@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler_core.node.reasons import Reason
+from scheduler_core.wire.quote import quote_value
 
 
 class ExtenderReason(StrEnum):
@@ -98,7 +99,7 @@ def describe_bad_size(key: str, text: str) -> str:
         key: Annotation that should have the number.
         text: Its value; "" if it is missing.
     """
-    found = repr(text) if text else "none"
+    found = quote_value(text) if text else "none"
     return f"annotation {key}: expected a whole number of pods, found {found}"
 
 

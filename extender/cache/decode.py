@@ -13,6 +13,7 @@ from kube.errors import MalformedError
 from scheduler_core.products import lookup, table
 from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory, quantities, switches
+from scheduler_core.wire.annotations import parse_count
 from scheduler_core.wire.pods import NpuPod
 
 #: All resource names that pods may request, without duplicates.
@@ -136,8 +137,8 @@ def _marks(node: objects.Node) -> int:
 
 
 def _superpod(text: str) -> int:
-    is_id = text.isascii() and text.isdigit() and len(text) < 10
-    return int(text) if is_id else -1
+    number = parse_count(text)
+    return -1 if number is None else number
 
 
 def report_change(

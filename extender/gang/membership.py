@@ -24,6 +24,7 @@ from kube.workloads import VERSION
 from scheduler_core.placement.siblings import FREE, Demands
 from scheduler_core.products.lookup import PLAIN, Traits
 from scheduler_core.topology.leaves import asks_leaves
+from scheduler_core.wire.annotations import parse_count
 from scheduler_core.wire.job_annotations import RANK_INDEX
 
 #: Our own pair of annotations: name of the job, and number of its pods with NPUs.
@@ -200,10 +201,9 @@ class _Facts:
     def number(self, *keys: str) -> int | None:
         """Return the value of the first of these keys that the pod has, as a number.
 
-        None if no key is set, or the value does not consist of decimal digits.
+        None if no key is set, or the value is no such number (`parse_count`).
         """
-        text = self.text(*keys)
-        return int(text) if text.isascii() and text.isdigit() else None
+        return parse_count(self.text(*keys))
 
     @property
     def is_marked(self) -> bool:

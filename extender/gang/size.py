@@ -26,6 +26,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from scheduler_core.wire.annotations import parse_count
+
 #: A decoded object of the API server.
 Object = Mapping[str, Any]
 
@@ -536,8 +538,7 @@ def _least_replicas(job: object) -> int:
 def _annotated(value: object, key: str) -> int:
     """Return the number in an annotation; 0 if it has none."""
     text = str(_inner(value, "metadata", "annotations").get(key))
-    is_number = text.isascii() and text.isdigit() and len(text) < 10
-    return int(text) if is_number else 0
+    return parse_count(text) or 0
 
 
 _READERS: Mapping[str, Callable[[Object], Iterator[_Part]]] = {

@@ -13,6 +13,7 @@ from extender.gang.gang import Gang
 from extender.planning.followers import Follower
 from extender.refusals import Refusal
 from scheduler_core.products.lookup import SP_BLOCK
+from scheduler_core.wire.annotations import parse_count
 from scheduler_core.wire.pods import NpuPod
 
 Outcome = tuple[Reservation, ...] | Refusal
@@ -167,12 +168,11 @@ def _legal_counts(
         chips: {UID of a member: number of its chips}.
     """
     traits = next(iter(gang.members.values())).traits
-    text = traits.annotations.get(SP_BLOCK, "")
-    block = int(text) if text.isascii() and text.isdigit() else 1
+    block = parse_count(traits.annotations.get(SP_BLOCK, "")) or 1
     placed = sum(chips.get(uid, 0) for uid in gang.placed)
     totals = accumulate(chips.get(uid, 0) for uid in uids)
     return [
         count
         for count, total in enumerate(totals, start=1)
-        if not (placed + total) % max(block, 1)
+        if not (placed + total) % block
     ]

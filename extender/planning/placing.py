@@ -33,6 +33,8 @@ from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology import leaves
 from scheduler_core.topology.joined_leaves import Running
 from scheduler_core.topology.leaves import TOR_AFFINITY, Schema
+from scheduler_core.wire.annotations import parse_count
+from scheduler_core.wire.quote import quote_value
 
 #: Plans of one job, if several pods do not fit one node together.
 _TRIES = 8
@@ -134,14 +136,16 @@ def _place_in_core(
         schema = leaves.schema_of(labels.get(TOR_AFFINITY, ""))
     except ValueError as error:
         return Rejection(job=str(error), reasons=())
-    block = annotations.get(SP_BLOCK, "")
-    if block and not (block.isascii() and block.isdigit()):
-        text = f"annotation {SP_BLOCK}: expected a whole number, found {block!r}"
+    text = annotations.get(SP_BLOCK, "")
+    sp_block = parse_count(text) if text else None
+    if text and sp_block is None:
+        found = quote_value(text)
+        text = f"annotation {SP_BLOCK}: expected a whole number, found {found}"
         return Rejection(job=text, reasons=())
     core_job = job_rules.Job(
         row=row,
         pods=tuple([job_rules.Pod(pod.name, pod.shape.total) for pod in job.pods]),
-        sp_block=int(block) if block else None,
+        sp_block=sp_block,
         superpod_size=job.topology.superpod_size,
         soft_superpods=labels.get(SUPERPOD_AFFINITY) == "soft",
     )

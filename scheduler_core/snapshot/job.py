@@ -11,7 +11,6 @@ Labels and annotations are those of the job.
 Nodes must have the rest of the node selector as labels.
 """
 
-import re
 from dataclasses import dataclass
 
 from scheduler_core.documents.parsers import (
@@ -27,10 +26,10 @@ from scheduler_core.products import lookup, table
 from scheduler_core.products.lookup import SP_BLOCK, Traits
 from scheduler_core.snapshot.values import VERSION
 from scheduler_core.topology.leaves import TOR_AFFINITY, Schema, schema_of
+from scheduler_core.wire.annotations import parse_count
 
 #: job label for whether logical SuperPoDs may be spread over physical ones
 _SUPERPOD_AFFINITY = "super-pod-affinity"
-_BLOCK = re.compile("[0-9]{1,9}")
 _SOFT, _HARD = "soft", "hard"
 
 
@@ -94,7 +93,7 @@ def read_job(part: Part) -> Job:
 
 def is_block_size(text: str) -> bool:
     """Return whether a text is a number of chips: one to nine digits."""
-    return _BLOCK.fullmatch(text) is not None
+    return parse_count(text) is not None
 
 
 def _is_resource(text: str) -> bool:

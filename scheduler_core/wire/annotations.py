@@ -34,6 +34,8 @@ _CHIPS_BY_PREFIX = {
     prefix: max(row.chip_count for row in PRODUCTS if row.chip_prefix == prefix)
     for prefix in {row.chip_prefix for row in PRODUCTS}
 }
+#: most digits of a number that is meant; Python reads up to 4,300
+_MOST_COUNT_DIGITS = 9
 _ID = re.compile("0|[1-9][0-9]*")
 #: largest number of digits of an id, and of characters of a chip's name
 _MOST_DIGITS = 5
@@ -246,3 +248,12 @@ def describe_chips(product: Product) -> str:
     return (
         f"a chip from {first_name} to {chip_name(all_chips.bit_length() - 1, product)}"
     )
+
+
+def parse_count(text: str) -> int | None:
+    """Return a whole number that people wrote, not negative; None for any other text.
+
+    Decimal digits only, at most nine: no number of pods, chips or SuperPoDs has more.
+    """
+    is_count = text.isascii() and text.isdigit() and len(text) <= _MOST_COUNT_DIGITS
+    return int(text) if is_count else None

@@ -509,3 +509,21 @@ def test_a_pod_of_two_kinds_is_counted_once(case: str) -> None:
 
     assert found is not None
     assert found.job.partition("/")[0] == kind
+
+
+@pytest.mark.parametrize("mark", [*LABELS.values(), {}])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "scheduling.k8s.io/group-size",
+        "huawei.com/schedule_minAvailable",
+        "kueue.x-k8s.io/pod-group-total-count",
+        "hccl/rankIndex",
+        "sp-block",
+        JOB_SIZE,
+    ],
+)
+def test_no_annotation_is_too_long_to_be_read(mark: dict[str, str], key: str) -> None:
+    found = membership(pod(mark, {key: "9" * 5000}))
+
+    assert found is None or found.size is None or found.size < 10**9
