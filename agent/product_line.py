@@ -227,8 +227,15 @@ class ProductLine:
                 product=row,
                 kubelet_dir=self._services.settings.kubelet_dir,
                 allocatable_ids=partial(self._resources.allocatable_ids, row.resource),
-                observer=NoObserver(),
+                observer=NoObserver(
+                    partial(
+                        self._services.announcer.rival_state,
+                        "kubelet",
+                        resource=row.resource,
+                    )
+                ),
             )
+            self._services.ready.add_check(server.rival_problem)
             tasks.create_task(server.run(), name=row.key)
 
     def node_report(self) -> NodeReport:

@@ -3,12 +3,9 @@
 A rival is another device plugin that serves the same resource on the node.
 """
 
-import logging
 from collections.abc import Callable
 
 from agent.observe.metrics import Metrics
-
-log = logging.getLogger(__name__)
 
 
 class Registration:
@@ -58,17 +55,15 @@ class Registration:
 class NoObserver:
     """Observer of a plugin for virtual devices (shares of a chip); it counts nothing.
 
-    It only logs rivals, other device plugins that serve the same resource. The metrics
-    of registrations count only the plugins for whole chips.
+    It only passes on rivals, other device plugins that serve the same resource. The
+    metrics of registrations count only the plugins for whole chips.
     """
+
+    def __init__(self, on_rival: Callable[[str], None]) -> None:
+        self.rival = on_rival
 
     def registered(self) -> None:
         """Do nothing, because the plugin's gRPC server has logged the registration."""
 
     def unregistered(self) -> None:
         """Do nothing, because the plugin's gRPC server has logged the reason."""
-
-    def rival(self, text: str) -> None:
-        """Log a sentence about another plugin of the resource; "" if there is none."""
-        if text:
-            log.error("rival", extra={"reason": text})

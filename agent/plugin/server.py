@@ -137,10 +137,14 @@ class Server:
         it rejects each pod that requests the resource.
         """
         if self.rival:
-            return f"{self.rival}; waiting until it has gone"
+            return self.rival_problem()
         if self._problem is None and not self.is_followed:
             return "the kubelet does not follow the device list"
         return self._problem
+
+    def rival_problem(self) -> str | None:
+        """Return a sentence about another plugin of the resource, or None."""
+        return f"{self.rival}; waiting until it has gone" if self.rival else None
 
     @property
     def is_followed(self) -> bool:

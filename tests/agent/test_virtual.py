@@ -7,7 +7,8 @@ import pytest
 from agent.devices.simulated import file
 from agent.plugin import vnpu
 from scheduler_core.wire import deviceinfo
-from tests.agent.site import NODE, Site
+from tests.agent.site import NODE, Site, page_of
+from tests.contract.kubelet.plugin import Plugin
 from tests.support.objects import PODS, pod
 
 MACHINE = """
@@ -88,6 +89,27 @@ async def test_parts_are_as_healthy_as_their_chip(site: Site) -> None:
     await until_allocatable(site, whole=6, half=1, quarter=0)
     (site.root / "npu.yaml").write_text(MACHINE)
     await until_allocatable(site, whole=6, half=1, quarter=2)
+
+
+@pytest.mark.site("--address-file", "{root}/address", machine=MACHINE, count=None)
+async def test_a_rival_for_parts_of_chips_is_told(site: Site) -> None:
+    await until_allocatable(site, whole=6, half=1, quarter=2)
+    socket = site.kubelet.device_plugin_dir / "other.sock"
+    rival = Plugin(HALF)
+    await rival.serve(socket)
+    await rival.register(socket)
+
+    async def ready() -> str:
+        return await page_of(site.root / "address", "readyz")
+
+    said = f"another device plugin serves {HALF} too: the kubelet has other devices"
+    text = await site.until(ready, lambda text: text != "ok")
+    (event,) = await site.until(lambda: site.events("NpuRival"))
+    await rival.stop()
+    await site.until(ready, lambda text: text == "ok")
+
+    assert text.startswith(said)
+    assert event["message"].startswith(said)
 
 
 def test_the_id_of_a_part_names_kind_number_and_parent() -> None:

@@ -125,7 +125,7 @@ async def serving(
         product=PRODUCT,
         kubelet_dir=kubelet.directory,
         allocatable_ids=allocatable_ids,
-        observer=observer or NoObserver(),
+        observer=observer or NoObserver(print),
         backoff=backoff,
     )
     async with in_background(server.run()):
@@ -161,7 +161,7 @@ async def test_it_registers_its_resource_and_is_asked_for_the_list(
 async def test_a_kubelet_that_restarts_is_registered_with_again(
     kubelet: FakeKubelet,
 ) -> None:
-    observer = Counted()
+    observer = Counted(print)
     async with serving(kubelet, observer=observer) as server:
         await kubelet.registration()
         await until(lambda: server.problem() is None)
