@@ -32,10 +32,11 @@ from agent.monitor.driver import DriverMonitor
 from agent.monitor.fault_config import FaultConfigWatch
 from agent.observe.announcer import Announcer
 from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.foreign import ForeignPods
 from agent.plugin.node_lock import lock_kubelet_dir
 from agent.plugin.pod_resources import RateLimit
 from agent.pods.informer import FIRST_LIST_S, PodInformer
-from agent.pods.reconciler import READ_EACH_S
+from agent.pods.reconciler import READ_EACH_S, ResourcesError
 from agent.process_parts import Handover, ProcessParts
 from agent.product_line import NodeServices, ProductLine
 from agent.readiness import Readiness
@@ -231,6 +232,7 @@ class Agent:
         self._pods = PodInformer(
             api, parts.pod_watch, node=settings.node_name, ready=ready
         )
+        self._foreign = ForeignPods(self._announcer)
         services = NodeServices(
             settings=settings,
             api=api,
@@ -240,6 +242,7 @@ class Agent:
             pods=self._pods,
             journal_writer=self._journal_writer,
             activity=AllocateActivity(asyncio.get_running_loop().time),
+            foreign=self._foreign,
             rate_limit=RateLimit(READ_EACH_S),
             cgroups=Cgroups(),
             process_names=ProcessNames(),
@@ -261,6 +264,7 @@ class Agent:
             )
             for line_reading in readings
         ]
+        ready.add_check(self._foreign.problem)
         ready.add_check(self._reporter.problem)
         self._driver_monitor = DriverMonitor(
             [line.chip_monitor for line in self._lines],
@@ -332,6 +336,10 @@ class Agent:
             tasks.create_task(self._reporter.run(), name="reporter")
             await self._pods.wait_until_known()
             await self._wait_for_separated()
+            list_pods = self._lines[0].list_pods
+            with suppress(ResourcesError):  # the task asks again
+                await list_pods()
+            tasks.create_task(self._foreign.run(list_pods), name="foreign pods")
             for line in self._lines:
                 await line.confirm_holds()
                 line.start_tasks(tasks)

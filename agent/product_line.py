@@ -34,6 +34,7 @@ from agent.observe.metrics import Metrics
 from agent.observe.registration import NoObserver, Registration
 from agent.plugin import vnpu
 from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.foreign import ForeignPods
 from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.pod_resources import PodResourcesClient, RateLimit
 from agent.plugin.server import Server
@@ -64,6 +65,8 @@ class NodeServices:
     journal_writer: JournalWriter
     #: Shared, because pod-resources lists the devices of all resources at once.
     activity: AllocateActivity
+    #: Shared for the same reason.
+    foreign: ForeignPods
     #: Shared, because the kubelet limits the requests of all callers together.
     rate_limit: RateLimit
     cgroups: Cgroups
@@ -134,12 +137,16 @@ class ProductLine:
                 if reading.product is not self.product
             ],
         )
+        services.foreign.add_line(self.store, self.chip_monitor)
         self._resources = PodResourcesClient(
             settings.pod_resources_socket,
             resource=self.product.resource,
             activity=services.activity,
             rate_limit=services.rate_limit,
+            foreign=services.foreign,
         )
+        #: asks for all pods of the node; the answer comes to `services.foreign`
+        self.list_pods = self._resources.forget_ended_pods
         self._pod_processes = PodProcesses(
             self.store,
             last_reading=lambda: self.chip_monitor.reading,

@@ -58,6 +58,13 @@ class StrayProcessesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignRead:
+    """Event: pod-resources showed which pods have chips through another plugin."""
+
+    chips: Mapping[int, str]  #: as `Ledger.foreign`
+
+
+@dataclass(frozen=True, slots=True)
 class PreferenceAsked:
     """Event: the kubelet asks by GetPreferredAllocation which free ids to take."""
 
@@ -121,6 +128,7 @@ Event = (
     | ChipsRead
     | ChipsUnreadable
     | StrayProcessesRead
+    | ForeignRead
     | PreferenceAsked
     | Registering
     | AllocateAsked

@@ -25,6 +25,7 @@ from agent.claims.events import (
     ChipsUnreadable,
     Effect,
     Event,
+    ForeignRead,
     Noted,
     PassEnded,
     PodDeleted,
@@ -63,7 +64,7 @@ def step(
             effects = (preferred,)
         case AllocateAsked():
             ledger, effects = allocate.allocate(ledger, event)
-        case ResourcesRead():
+        case ResourcesRead() | ForeignRead():
             ledger, effects = _read(ledger, event)
         case PassEnded():
             ledger = release.end_pass(ledger, event)
@@ -91,6 +92,31 @@ def _store_fact(
             return _meet_kubelet(ledger, event.kubelet)
         case _:
             assert_never(event)
+
+
+def _take_in_foreign(
+    ledger: Ledger, event: ForeignRead
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Store which chips pods have through another device plugin.
+
+    The effects are Kubernetes events on pods that have some of these chips as well.
+    """
+    effects: tuple[Effect, ...] = ()
+    for hold in ledger.holds.values():
+        uid = hold.owner.uid if hold.owner else hold.slot
+        shared = [
+            chip
+            for chip in hold.chips
+            if chip in event.chips and chip not in ledger.foreign
+        ]
+        if shared and values.is_alive(ledger, uid):
+            users = ", ".join(dict.fromkeys(event.chips[chip] for chip in shared))
+            text = (
+                f"{annotations.render_chips(shared, ledger.product)} of this pod may "
+                f"be used by others too, through another device plugin: {users}"
+            )
+            effects += (Noted(uid, "NpuShared", text),)
+    return replace(ledger, foreign=event.chips), effects
 
 
 def _meet_kubelet(ledger: Ledger, kubelet: object) -> Ledger:
@@ -212,12 +238,16 @@ def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
     return created < other.created or (is_proven and created == other.created)
 
 
-def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
+def _read(
+    ledger: Ledger, event: ResourcesRead | ForeignRead
+) -> tuple[Ledger, tuple[Effect, ...]]:
     """Store an answer of pod-resources, and the owners of holds that the answer shows.
 
     A pod that is known only from the kubelet's list is dropped if pod-resources does
     not know it and no Allocate was under way during the call to pod-resources.
     """
+    if isinstance(event, ForeignRead):
+        return _take_in_foreign(ledger, event)
     if event.kubelet != ledger.kubelet:
         ledger = _meet_kubelet(ledger, event.kubelet)
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:

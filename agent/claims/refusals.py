@@ -122,12 +122,14 @@ def render_unusable(ledger: Ledger, slot: Slot) -> str:
     pool = slot.chips & ~lasting
     # a pod that has gone may have a hold still: because of its processes
     releasing = values.releasing_chips(ledger)
+    foreign = chip_sets.mask_of(ledger.foreign) & releasing
     other_holds = values.held_chips(ledger) & ~reusable & ~releasing
     claimed_before = occupancy.chips_claimed_before(ledger, slot)
     groups = (
         ("unhealthy", pool & ledger.unhealthy),
         ("held by another pod", pool & other_holds & ~ledger.unhealthy),
-        ("still used by a process", pool & releasing),
+        ("used through another device plugin", pool & foreign),
+        ("still used by a process", pool & releasing & ~foreign),
         (
             "claimed by another pod before",
             pool & claimed_before & ~(other_holds | ledger.unhealthy),

@@ -99,7 +99,8 @@ class Ledger:
     Pods come from the API server, and at times from the kubelet's list. Holds come from
     the agent's answers to Allocate, which the journal keeps. `evidence` comes from
     pod-resources, and so do holds that the journal lacks. `unhealthy` and `busy` come
-    from the chip monitor, and `stray_processes` from /proc.
+    from the chip monitor, `stray_processes` from /proc, and `foreign` from
+    pod-resources.
     """
 
     product: Product
@@ -135,6 +136,8 @@ class Ledger:
     #: {uid of a deleted pod with a hold: pids that it has left behind; empty when the
     #: kernel could not tell}
     stray_processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: {chip: the pods that have it, or may, through another device plugin}
+    foreign: Mapping[int, str] = field(default_factory=dict)
     #: {pod uid: its holds}, filled by the first `holds_of_pod` of this ledger
     holds_by_pod: dict[str, tuple[Hold, ...]] = field(
         default_factory=dict, init=False, compare=False, repr=False
@@ -219,7 +222,10 @@ def held_chips(ledger: Ledger) -> int:
 
 
 def releasing_chips(ledger: Ledger) -> int:
-    """Return the mask of chips with a process, but without a hold of a living pod.
+    """Return the mask of chips in use without a hold of a living pod.
+
+    They are the chips with a process, and the chips of pods that have them through
+    another device plugin (`ledger.foreign`).
 
     A process counts if the driver sees it on the chip, in a look that began after the
     last pod with this chip ended. A process that an ended or deleted pod left behind
@@ -228,8 +234,8 @@ def releasing_chips(ledger: Ledger) -> int:
     such a process exists.
 
     Chips of a hold without a known owner are left out, because a living pod may own the
-    hold. Chips in slots of pods that run without their devices (`ledger.bare`) are left
-    out too.
+    hold. Processes on chips in slots of pods that run without their devices
+    (`ledger.bare`) do not count.
 
     Source: seed 004, "Concurrency Considerations", 2.
     """
@@ -239,7 +245,8 @@ def releasing_chips(ledger: Ledger) -> int:
             explained |= hold.mask
         elif hold.owner.uid in ledger.stray_processes:
             busy_chips |= hold.mask
-    return busy_chips & ~explained & ~bare_chips(ledger)
+    foreign_chips = chip_sets.mask_of(ledger.foreign)
+    return (busy_chips & ~bare_chips(ledger) | foreign_chips) & ~explained
 
 
 def unchecked_chips(ledger: Ledger) -> int:

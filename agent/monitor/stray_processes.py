@@ -68,6 +68,8 @@ class StrayProcesses:
         users = {
             chip: reading.pids_of(chip) or _pids_of_ended_pods(ledger, chip)
             for chip in chip_sets.ids_of(values.releasing_chips(ledger))
+            # `agent.plugin.foreign` tells of the others
+            if chip not in ledger.foreign or _owners(ledger, chip)
         }
         by_pid = {
             occupant.pid: occupant

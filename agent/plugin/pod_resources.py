@@ -17,6 +17,7 @@ import grpc
 from agent.claims.events import InUse
 from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.foreign import ForeignPods
 from agent.plugin.rivals import identity
 from agent.plugin.server import DIAL_OPTIONS
 from agent.pods.reconciler import READ_EACH_S, Containers, ResourcesError
@@ -70,6 +71,7 @@ class PodResourcesClient:
         resource: str,
         activity: AllocateActivity,
         rate_limit: RateLimit | None = None,
+        foreign: ForeignPods | None = None,
         list_call_s: float = LIST_CALL_S,
     ) -> None:
         """Construct the client without connecting; the first call connects.
@@ -81,6 +83,7 @@ class PodResourcesClient:
                 be called.
             rate_limit: Rate limit for all calls, shared by all clients of this kubelet.
                 If None, this client makes one of its own.
+            foreign: Told of the devices of all resources.
             list_call_s: Deadline of List, in seconds.
         """
         self._socket = socket
@@ -97,6 +100,7 @@ class PodResourcesClient:
         self._stub = api_pb2_grpc.PodResourcesListerStub(self._channel)
         self._resource = resource
         self._activity = activity
+        self._foreign = foreign
         self._rate_limit = rate_limit or RateLimit(READ_EACH_S)
         self._get_is_off = False
 
@@ -160,6 +164,8 @@ class PodResourcesClient:
             )
         except (grpc.aio.AioRpcError, ResourcesError):
             return None
+        if self._foreign is not None:
+            self._foreign.offered(answer.devices)
         return translate.ids_among(answer.devices, resource or self._resource)
 
     async def forget_ended_pods(self) -> InUse:
@@ -185,7 +191,7 @@ class PodResourcesClient:
             raise ResourcesError("devices are being given out: not listing now")
         with self._activity.listing():
             try:
-                return _message(
+                answer = _message(
                     await self._stub.List(
                         api_pb2.ListPodResourcesRequest(), timeout=self._list_call_s
                     )
@@ -193,6 +199,9 @@ class PodResourcesClient:
             except grpc.aio.AioRpcError as error:
                 self._get_is_off = False  # the next kubelet may be a newer one
                 raise ResourcesError(f"{error.code()}: {error.details()}") from error
+        if self._foreign is not None:
+            self._foreign.listed(answer.pod_resources)
+        return answer
 
     async def _from_list(self, namespace: str, name: str) -> Containers:
         for pod in (await self._list()).pod_resources:

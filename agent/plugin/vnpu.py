@@ -118,14 +118,16 @@ class VirtualServicer(ListAndWatchServicer):
             return f"{ids[0]} is no device of this node any more"
         if device.chip not in self._monitor.health.in_service:
             return f"{ids[0]} is a part of chip {device.chip}, which is unhealthy"
+        if device.chip in self._store.ledger.foreign:
+            users = self._store.ledger.foreign[device.chip]
+            return f"{ids[0]} is a part of chip {device.chip}, which is used by {users}"
         return device
 
     def _list_devices(self) -> tuple[ListedDevice, ...]:
-        in_service = self._monitor.health.in_service
+        foreign = self._store.ledger.foreign
+        usable = set(self._monitor.health.in_service) - foreign.keys()
         return tuple(
-            ListedDevice(
-                name_of(device, self._monitor.product), device.chip in in_service
-            )
+            ListedDevice(name_of(device, self._monitor.product), device.chip in usable)
             for device in self._of_kind(self._monitor.reading)
         )
 

@@ -147,13 +147,15 @@ def _owners(ledger: Ledger, chip: int) -> list[str]:
     """Return the owners of the holds on a chip, each as `namespace/pod/container`.
 
     A hold whose owner is unknown gives "not known yet". The suffix "(gone)" marks a pod
-    that is deleted or has ended.
+    that is deleted or has ended. Pods that have the chip through another device plugin
+    come last.
     """
-    return [
+    owners = [
         _owner(ledger, hold.owner) if hold.owner else "not known yet"
         for hold in ledger.holds.values()
         if chip in (*hold.chips, *hold.reserved)
     ]
+    return [*owners, *filter(None, [ledger.foreign.get(chip)])]
 
 
 def _owner(ledger: Ledger, owner: Owner) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.events import StrayProcessesRead
+from agent.claims.events import ForeignRead, StrayProcessesRead
 from agent.devices.processes import Occupant, ProcessNames
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file
@@ -112,6 +112,18 @@ async def test_one_of_nobodys_is_told_as_such() -> None:
         "uses it. It is free as soon as that has ended"
     )
     assert world.events == [("NpuStillInUse", text)]
+
+
+async def test_one_of_another_plugins_pod_is_not_told_and_one_beside_it_is() -> None:
+    world = World(confirmed())
+    world.now.apply(ForeignRead(dict.fromkeys(range(8), "perhaps default/theirs")))
+    world.now.delete("train")
+    world.use(0, 5)
+
+    await passing(world, STAYS_S + 0.1)
+
+    assert world.shown == [({"chip": "0"}, 1)]
+    assert [reason for reason, _ in world.events] == ["NpuStillInUse"]
 
 
 async def test_one_that_the_driver_does_not_see_is_told_too() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -88,6 +89,22 @@ def test_a_person_reads_who_has_what() -> None:
         "  2023-11-14T22:13:20Z  chip 3  unhealthy  SeparateNPU 80818C00\n"
         "  2023-11-14T22:13:20Z  chip 4  network-unhealthy  PreSeparateNPU 81078603"
     )
+
+
+def test_pods_that_have_chips_through_another_plugin_are_named() -> None:
+    shown = view()
+    theirs = "default/theirs (huawei.com/Ascend910B4)"
+    ledger = replace(shown.ledger, foreign={1: theirs, 2: theirs, 7: theirs})
+    status = document.document(replace(shown, ledger=ledger))
+    lines = document.text(status).splitlines()[4:12]
+
+    assert [re.split(" {2,}", line)[2] for line in lines] == [
+        "default/train/main",
+        f"default/train/main; {theirs}",
+        theirs,
+        *("-", "-", "-", "-"),
+        f"{theirs}; process 4711 (python3, uid 0)",
+    ]
 
 
 def test_what_is_waited_for_comes_first() -> None:

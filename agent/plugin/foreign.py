@@ -1,0 +1,238 @@
+"""Find pods that have chips of this node through a resource of another device plugin.
+
+HAMi's plugin offers the same cards as `huawei.com/Ascend910B4`, for example, and
+MindCluster's their parts as `huawei.com/npu-core`. Such a plugin is told as a rival,
+but ours goes on: the kubelet keeps the two apart. Chips that its pods have are
+*foreign* in the ledgers, and nobody else gets them. If an id does not tell its chip, as
+those two plugins' do not, all chips are foreign: a node that waits for a person does
+less harm than two jobs on one chip.
+
+Offers are seen with each look for rivals. All pods are listed at the start, and while
+such a resource or pod is there: see `agent.plugin.pod_resources`.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from agent.claims.events import ForeignRead
+from agent.claims.store import LedgerStore
+from agent.monitor.chips import ChipMonitor
+from agent.observe.announcer import Announcer
+from agent.plugin import vnpu
+from agent.pods.reconciler import ResourcesError
+from kubelet_api.podresources.v1 import api_pb2
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import PRODUCTS
+from service import clock
+
+#: Pause between two Lists. Unit: seconds.
+LIST_EACH_S = 1.0
+#: How long Lists must lack a pod that has gone: a kubelet that has just started may not
+#: know its pods yet. Unit: seconds.
+GONE_S = 3.0
+
+#: A resource of NPUs, or one of its ids behind it.
+_NPU = re.compile(r"(?i)ascend|davinci|^huawei\.com/(?:[39]10|.*(?:npu|atlas))")
+#: A resource of what stands beside NPUs.
+_NETWORK = re.compile(r"(?i)roce|rdma|nic\b|hccn|sriov")
+#: `Ascend910B4-3`, `Ascend910-2c-100-3_1`, `Ascend310P-3-0` (shared), `npu-3`, `3`.
+_ID = re.compile(
+    r"(?i)(?P<prefix>ascend[a-z0-9]*-|(?:/dev/)?(?:npu|davinci)-?)?"
+    r"(?:[0-9]+c[\w.]*-[0-9]+-(?P<parent>[0-9]{1,3})(?:_[0-9]+)?"
+    r"|(?P<chip>[0-9]{1,3})(?(prefix)(?:-[0-9]+)?))"
+)
+_PREFIXES = frozenset(row.chip_prefix for row in PRODUCTS)
+
+#: {resource: device ids}
+Devices = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What this agent serves on its node, in all product lines."""
+
+    resources: frozenset[str]
+    prefixes: frozenset[str]  #: of the chips' names
+    chips: int  #: mask
+
+    def find(self, ids: Iterable[str]) -> tuple[int, tuple[str, ...]]:
+        """Return the mask of the chips that ids name, and the ids that name none.
+
+        Ids of cards of a product line that the agent does not serve are left out.
+        """
+        mask, unclear = 0, []
+        for name in sorted(ids):
+            match = _ID.fullmatch(name)
+            chip = 1 << int(match["chip"] or match["parent"]) if match else 0
+            mask |= chip & self.chips
+            is_other = match and match["prefix"] in _PREFIXES - self.prefixes
+            if not chip & self.chips and not is_other:
+                unclear.append(name)
+        return mask, tuple(unclear)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Event: the kubelet may give out these foreign devices, and no others."""
+
+    devices: Devices
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Event: these pods, as `namespace/name`, have foreign devices, and no others."""
+
+    pods: Mapping[str, Devices]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """What is known of other device plugins and their pods."""
+
+    offered: Devices = field(default_factory=dict)
+    pods: Mapping[str, Devices] = field(default_factory=dict)
+    #: {pod: loop time of the first List in a row without it}; seconds
+    missed_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def parse(devices: Iterable[api_pb2.ContainerDevices], ours: frozenset[str]) -> Devices:
+    """Return the devices that may be NPUs, and are of none of our resources."""
+    found: dict[str, frozenset[str]] = {}
+    for device in devices:
+        resource, ids = device.resource_name, device.device_ids
+        is_npu = _NPU.search(" ".join((resource, *ids)))
+        if is_npu and resource not in ours and not _NETWORK.search(resource):
+            found[resource] = found.get(resource, frozenset()).union(ids)
+    return found
+
+
+def step(state: Foreign, event: Offered | Listed, now_s: float) -> Foreign:
+    """Return the state after an answer of the kubelet; the effects are computed of it.
+
+    Args:
+        now_s: Time of the event. Unit: seconds, loop time.
+    """
+    if isinstance(event, Offered):
+        return replace(state, offered=event.devices)
+    gone = state.pods.keys() - event.pods.keys()
+    missed_s = {pod: state.missed_s.get(pod, now_s) for pod in gone}
+    missed_s = {pod: at_s for pod, at_s in missed_s.items() if now_s - at_s < GONE_S}
+    missed = {pod: state.pods[pod] for pod in missed_s}
+    return replace(state, pods={**missed, **event.pods}, missed_s=missed_s)
+
+
+def sentences(state: Foreign, served: Served) -> dict[str, str]:
+    """Return {resource: a sentence about the plugin that gives our chips out by it}."""
+    found, every = {}, (state.offered, *state.pods.values())
+    for resource in sorted({resource for devices in every for resource in devices}):
+        ids = frozenset[str]().union(*(of.get(resource, ()) for of in every))
+        mask, unclear = served.find(ids)
+        if unclear:
+            found[resource] = (
+                f"another device plugin gives out chips of this node as {resource}, "
+                f"and ids like {unclear[0]} do not tell which: while a pod has one, no "
+                "chip is given out"
+            )
+        elif mask:
+            found[resource] = (
+                f"another device plugin gives out chips of this node as {resource}: "
+                "what its pods have is not given out"
+            )
+    return found
+
+
+def users(state: Foreign, served: Served) -> dict[int, str]:
+    """Return {chip: the pods that have it, or may, each with the resource}."""
+    found: dict[int, list[str]] = {}
+    for pod, devices in sorted(state.pods.items()):
+        for resource, ids in sorted(devices.items()):
+            mask, unclear = served.find(ids)
+            for chip in chip_sets.ids_of(served.chips if unclear else mask):
+                perhaps = "" if mask >> chip & 1 else "perhaps "
+                found.setdefault(chip, []).append(f"{perhaps}{pod} ({resource})")
+    return {chip: ", ".join(pods) for chip, pods in found.items()}
+
+
+class ForeignPods:
+    """Watch of a node for pods that have its chips through another device plugin."""
+
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
+        #: ledger and chips of each product line
+        self._lines: list[tuple[LedgerStore, ChipMonitor]] = []
+        self._state = Foreign()
+        #: {resource: the sentence that was announced}
+        self._announced: Mapping[str, str] = {}
+        #: set while there is a foreign resource or pod
+        self._is_needed = asyncio.Event()
+
+    def add_line(self, store: LedgerStore, monitor: ChipMonitor) -> None:
+        """Have foreign chips of a product line noted in its ledger."""
+        self._lines.append((store, monitor))
+
+    def problem(self) -> str | None:
+        """Return a sentence about another plugin that gives our chips out, or None."""
+        text = next(iter(self._announced.values()), None)
+        return text and f"{text}; waiting until it has gone"
+
+    async def run(self, list_pods: Callable[[], Awaitable[object]]) -> NoReturn:
+        """List pods at the start and while there is foreign work, until cancelled.
+
+        Without an answer all stays as it is.
+
+        Args:
+            list_pods: Asks the kubelet for all pods; the answer comes to `listed`.
+        """
+        while True:
+            with suppress(ResourcesError):
+                await list_pods()
+                await self._is_needed.wait()
+            await asyncio.sleep(clock.next_beat_delay_s(LIST_EACH_S))
+
+    def offered(self, devices: Iterable[api_pb2.ContainerDevices]) -> None:
+        """Take in all devices that the kubelet may give out."""
+        self._apply(Offered(parse(devices, self._served().resources)))
+
+    def listed(self, pods: Iterable[api_pb2.PodResources]) -> None:
+        """Take in the devices of all pods."""
+        ours, found = self._served().resources, {}
+        for pod in pods:
+            shown = (device for of in pod.containers for device in of.devices)
+            if devices := parse(shown, ours):
+                found[f"{pod.namespace}/{pod.name}"] = devices
+        self._apply(Listed(found))
+
+    def _served(self) -> Served:
+        readings = [monitor.reading for _, monitor in self._lines]
+        rows = [row for of in readings for row in (of.product, *vnpu.rows_of(of))]
+        return Served(
+            resources=frozenset(row.resource for row in rows),
+            prefixes=frozenset(of.product.chip_prefix for of in readings),
+            chips=chip_sets.union(_chips(monitor) for _, monitor in self._lines),
+        )
+
+    def _apply(self, event: Offered | Listed) -> None:
+        """Take in an event; announce plugins, and give ledgers their foreign chips."""
+        self._state, served = step(self._state, event, clock.loop_s()), self._served()
+        if self._state.offered or self._state.pods:
+            self._is_needed.set()
+        else:
+            self._is_needed.clear()
+        before, self._announced = self._announced, sentences(self._state, served)
+        for resource in sorted(before.keys() | self._announced.keys()):
+            text = self._announced.get(resource, "")
+            self._announcer.rival_state("kubelet", text, resource=resource)
+        pods = users(self._state, served)
+        for store, monitor in self._lines:
+            mask = _chips(monitor)
+            chips = {chip: text for chip, text in pods.items() if mask >> chip & 1}
+            if chips != store.ledger.foreign:
+                store.apply(ForeignRead(chips))
+
+
+def _chips(monitor: ChipMonitor) -> int:
+    return chip_sets.mask_of(monitor.health.chips)
