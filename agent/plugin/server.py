@@ -215,12 +215,14 @@ class Server:
             self._problem = (
                 "stopping" if _is_cancelled() else "registering with the kubelet again"
             )
-            await asyncio.shield(asyncio.ensure_future(self._stop(server, servicer)))
-            if rivals.inode_of(self._socket) == inode:
-                self._socket.unlink(missing_ok=True)
+            stopping = asyncio.ensure_future(self._stop(server, servicer, inode))
+            try:
+                await asyncio.shield(stopping)
+            finally:  # the agent may be told to end while its plugin begins anew
+                await asyncio.wait({stopping})
 
     async def _stop(
-        self, server: grpc.aio.Server, servicer: ListAndWatchServicer
+        self, server: grpc.aio.Server, servicer: ListAndWatchServicer, inode: int
     ) -> None:
         """Answer what the kubelet asks, then end the stream, then stop `server`.
 
@@ -232,6 +234,8 @@ class Server:
         self._observer.unregistered()
         servicer.close()
         await server.stop(FLUSH_S)
+        if rivals.inode_of(self._socket) == inode:
+            self._socket.unlink(missing_ok=True)
 
     async def _serve(self, server: grpc.aio.Server) -> int:
         """Start a gRPC server at the plugin's socket; return the inode of the socket.

@@ -299,8 +299,9 @@ async def test_the_old_stream_has_ended_before_the_new_registration(
     assert kubelet.story.index("stream ended") < kubelet.story.index("registered", 1)
 
 
+@pytest.mark.parametrize("begins_anew", [False, True])
 async def test_an_allocate_that_runs_is_answered_however_long_the_disk_takes(
-    kubelet: FakeKubelet,
+    kubelet: FakeKubelet, *, begins_anew: bool
 ) -> None:
     writes, may_go = asyncio.Event(), asyncio.Event()
 
@@ -309,20 +310,24 @@ async def test_an_allocate_that_runs_is_answered_however_long_the_disk_takes(
         await may_go.wait()
 
     async with AsyncExitStack() as agent:
-        await agent.enter_async_context(
+        server = await agent.enter_async_context(
             serving(kubelet, pods=[pod("train", [0])], write_journal=slow)
         )
         await until(lambda: "list" in kubelet.story)
         assert kubelet.asks is not None
         call = kubelet.asks.Allocate(allocate_request(0))
         await writes.wait()
+        if begins_anew:
+            kubelet.plugin.unlink()
+            await until(lambda: "again" in (server.problem() or ""))
         stopping = asyncio.create_task(agent.pop_all().aclose())
         await asyncio.sleep(2 * FLUSH_S)  # real: gRPC's own clock runs
+        has_ended = stopping.done()
         may_go.set()
         answer = await call
         await stopping
 
-    assert visible_in(answer) == "0"
+    assert (visible_in(answer), has_ended) == ("0", False)
 
 
 async def test_it_says_what_it_waits_for_and_then_nothing(kubelet: FakeKubelet) -> None:
