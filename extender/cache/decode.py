@@ -65,7 +65,7 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
         pod=ours,
         rejected=_is_rejected(pod.status),
         ask=requests.pod_requests(pod),
-        member=membership.member(pod),
+        member=membership.member(pod, ours.problem),
         priority=pod.spec.priority or 0,
         row=_row_asked_for(pod, ours.shape.resource),
     )

@@ -144,7 +144,8 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
         yield "bound in its job", bound, pod.uid in gang.bound
         is_ending = pod.deleting or pod.uid in gang.outdated
         yield "ending in its job", is_ending, pod.uid in gang.ending
-        is_absent = is_ending or (member is not None and member.is_gated)
+        is_away = member is not None and member.is_kept_away and not bound
+        is_absent = is_ending or is_away
         yield "absent from its job", is_absent, pod.uid in gang.absent
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if resource_state is not None:

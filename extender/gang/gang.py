@@ -39,7 +39,8 @@ class Gang:
     generation: str = ""
     #: creation time of the first pod of that generation which was seen
     generation_created: str = ""
-    #: members that no plan has: being deleted, or behind a scheduling gate
+    #: members that no plan has: being deleted, behind a scheduling gate, or unfit for
+    #: every node
     absent: set[str] = field(default_factory=set)
     #: UIDs of its pods without NPUs
     others: set[str] = field(default_factory=set)
@@ -59,15 +60,15 @@ class Gang:
 
     @property
     def existing_count(self) -> int:
-        """Number of members that are neither terminating nor behind a gate."""
+        """Number of members that are neither terminating nor kept away."""
         return len(self.members) - len(self.absent)
 
     @property
     def missing(self) -> int:
         """Number of pods that the job needs and that cannot be bound yet.
 
-        They do not exist, or are behind a scheduling gate. Terminating pods with NPUs
-        do not count as existing. 0 if the size of the job is unknown.
+        They do not exist, are behind a scheduling gate, or fit no node. Terminating
+        pods with NPUs do not count as existing. 0 if the size of the job is unknown.
         """
         if self.size is None:
             return 0
@@ -187,7 +188,7 @@ class Gang:
         self.generation_created = member.created
         for uid in self.outdated:
             self.ending.discard(uid)
-            if not self.members[uid].is_gated:
+            if uid in self.bound or not self.members[uid].is_kept_away:
                 self.absent.discard(uid)
         self.outdated = {
             uid
@@ -291,7 +292,14 @@ class Gang:
     @property
     def gated(self) -> set[str]:
         """UIDs of the members behind a scheduling gate, unless they are terminating."""
-        return self.absent - self.ending
+        waiting = self.absent - self.ending
+        return {uid for uid in waiting if self.members[uid].is_gated}
+
+    @property
+    def unfit(self) -> tuple[str, str] | None:
+        """Name of a member that no node can take, and why; None if there is none."""
+        members = (self.members[uid] for uid in self.absent - self.ending)
+        return min(((m.name, m.problem) for m in members if m.problem), default=None)
 
     @property
     def is_several(self) -> bool:
@@ -323,7 +331,7 @@ class Gang:
     def unbound(self) -> list[str]:
         """UIDs of the members without a node, sorted by `rank_key`.
 
-        Members that are terminating, gated or have succeeded are left out.
+        Members that are terminating, kept away or have succeeded are left out.
         """
         uids = self.members.keys() - self.bound - self.absent
         return sorted(uids, key=self.rank_key)

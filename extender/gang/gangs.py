@@ -68,7 +68,7 @@ class Gangs:
             gang.nodes[uid] = node
         else:
             gang.nodes.pop(uid, None)
-        is_absent = ending or member.is_gated
+        is_absent = ending or (member.is_kept_away and not bound)
         is_news = uid not in gang.members or is_absent is not (uid in gang.absent)
         if is_news and not is_absent:
             gang.settled_s = now_s + SETTLED_S

@@ -13,7 +13,7 @@ the value "null" counts as missing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from extender.gang.demands import read_demands
@@ -137,17 +137,29 @@ class Member:
     created: str = ""
     #: whether a scheduling gate keeps schedulers from looking at the pod
     is_gated: bool = False
+    #: why no node can take the pod, whatever is free; "" if one may
+    problem: str = ""
     #: whether the scheduler may ask about its PodGroup as a whole, until it is refused
     #: one pod (Kubernetes 1.37, `GenericWorkload`)
     is_in_group: bool = False
     #: which nodes it may have, and which pods it may be beside there
     demands: Demands = FREE
 
+    @property
+    def is_kept_away(self) -> bool:
+        """Whether the pod can get no node as it is."""
+        return self.is_gated or bool(self.problem)
 
-def member(pod: Pod) -> Member | None:
-    """Return the pod as a member of its job; None for a pod that needs no plan."""
+
+def member(pod: Pod, problem: str = "") -> Member | None:
+    """Return the pod as a member of its job; None for a pod that needs no plan.
+
+    Args:
+        problem: Why no node can take the pod; "" if one may.
+    """
     place = planned_membership(pod)
-    return None if place is None else member_of(pod, place)
+    found = None if place is None else member_of(pod, place)
+    return replace(found, problem=problem) if found and problem else found
 
 
 def traits_of(pod: Pod) -> Traits:

@@ -315,6 +315,8 @@ class Planner:
             text = f"waits for {gang.missing} of the {of} pods of its job"
             if gang.gated:
                 text += f"; {len(gang.gated)} behind a scheduling gate"
+            if unfit := gang.unfit:
+                text += f"; {unfit[0]} fits no node: {unfit[1]}"
         elif gang.is_growing(self._clock.now_s()):
             text = (
                 f"waits {SETTLED_S:g} s for more pods of its job: "

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.cache import events
+from extender.cache import decode, events
 from extender.cache.requests import Resources
 from extender.gang import events as gang_events
 from extender.gang.gangs import Gangs
@@ -15,11 +15,13 @@ from extender.gang.membership import Membership
 from extender.gang.size import whole
 from extender.planning.plan_input import TopologySnapshot
 from extender.queries.explain import render_text
+from kube import objects
 from scheduler_core.placement.job_rules import Profile
 from tests.support.caches import apply, cluster, empty, free, known_pod
 from tests.support.clock import NOW_S
 from tests.support.extender import NAMES, planned_pair, world
 from tests.support.fake_api import Fate
+from tests.support.objects import container, pod
 from tests.support.watched import (
     ALL_FREE,
     gone,
@@ -77,6 +79,39 @@ async def test_a_pod_behind_a_gate_is_missing_and_said_to_be_there() -> None:
         w.add(member("b"))
         assert w.calls.wakes == wakes + 1  # the scheduler is to try the first again
         assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+def with_sidecar(name: str, visible: str) -> events.PodUpdated:
+    """A pod of a job of two, and what its sidecar without chips is to see."""
+    env = [{"name": "ASCEND_VISIBLE_DEVICES", "value": visible}]
+    marks = {"ascend-affinity/job": "j", "ascend-affinity/job-size": "2"}
+    found = pod(
+        name,
+        containers=[container(npus=8), container("logs", env=env)],
+        meta={"uid": f"uid-{name}", "annotations": marks},
+    )
+    change = decode.pod_change(objects.convert(found, objects.Pod))
+    assert isinstance(change, events.PodUpdated)
+    return change
+
+
+async def test_d5_a_pod_that_fits_no_node_is_missing_and_said_to_be_there() -> None:
+    """Planned with it, the others would keep chips and wait for what never comes."""
+    reason = (
+        "container logs sets ASCEND_VISIBLE_DEVICES: leave it out or set it to void"
+    )
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(with_sidecar("a", "void"), with_sidecar("b", "0"))
+
+        assert w.why("b") == (reason,)
+        assert w.why("a") == (
+            f"waits for 1 of the 2 pods of its job; b fits no node: {reason}",
+        )
+        assert free(w.cache, "n1") == free(w.cache, "n2") == ALL_FREE
+
+        w.learn(*gone("b"))
+        w.add(with_sidecar("c", "void"))
+        assert (w.filter("a"), w.filter("c")) == (["n1"], ["n2"])
 
 
 async def test_a_job_whose_pods_state_no_number_says_so() -> None:
