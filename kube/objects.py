@@ -307,9 +307,11 @@ class Node(_Partial, frozen=True):
 
     @property
     def internal_ips(self) -> tuple[str, ...]:
-        """All InternalIPs, in the order of the Node."""
+        """All InternalIPs that are not empty, in the order of the Node."""
         addresses = self.status.addresses or ()
-        return tuple(a.address for a in addresses if a.type == "InternalIP")
+        return tuple(
+            a.address for a in addresses if a.type == "InternalIP" and a.address
+        )
 
     @property
     def internal_ip(self) -> str:

@@ -2,7 +2,7 @@ import pytest
 
 from kube import nodes
 from kube.errors import MalformedError
-from kube.objects import Node
+from kube.objects import Node, NodeAddress, NodeStatus
 from tests.kube.server import Answer, Request, Script
 
 RAW = {
@@ -51,6 +51,17 @@ def test_a_bare_node_has_empty_fields() -> None:
 
     assert (node.labels, node.annotations, node.allocatable) == ({}, {}, {})
     assert (node.capacity, node.internal_ip) == ({}, "")
+
+
+def test_d6_an_internal_ip_that_is_empty_is_none() -> None:
+    addresses = [
+        NodeAddress(type="InternalIP", address=text)
+        for text in ("", "10.1.1.1", "fd00::1")
+    ]
+
+    node = Node(status=NodeStatus(addresses=addresses))
+
+    assert node.internal_ips == ("10.1.1.1", "fd00::1")
 
 
 async def test_only_what_is_given_is_patched(script: Script) -> None:
