@@ -125,7 +125,7 @@ def _node_at(nodes: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def _canonical(address: str) -> str:
     """Return the one spelling of an IP address; a text that is none stays as it is."""
     try:
-        parsed = ipaddress.ip_address(address.strip())
+        parsed = ipaddress.ip_address(address.strip().strip("[]"))
     except ValueError:
         return address
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None

@@ -66,7 +66,10 @@ def servers(addresses: list[str], nodes: Mapping[str, tuple[str, ...]]) -> list[
 
 @pytest.mark.parametrize(
     "written",
-    ["10.0.0.1", " 10.0.0.1", "::ffff:10.0.0.1", "fd00::a", "FD00:0:0::000A"],
+    [
+        *("10.0.0.1", " 10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"),
+        *("fd00::a", "FD00:0:0::000A", "[fd00::a]"),
+    ],
 )
 def test_d6_a_server_is_named_by_any_internal_ip_of_its_node(written: str) -> None:
     nodes = {"node-a": ("192.168.0.1", "fd00::a", "10.0.0.1"), "node-b": ("fd00::b",)}
