@@ -346,12 +346,22 @@ _FLAT_2 = replace(
     _FLAT_8,
     name="server of 2 chips without groups",
     key="flat-2",
-    servers=("server with 910B training or inference cards",),
+    servers=("server with 910B training cards",),
     chip_count=2,
     group_size=2,
     ways=_ways(((1, 2), _LOWEST)),
-    accelerator_types=("card-910b-2", "card-910b-infer"),
+    accelerator_types=("card-910b-2",),
     policies=("chip1-node2",),
+)
+
+_300I_A2 = replace(
+    _FLAT_8,
+    name="server with 300I A2 cards",
+    key="atlas-300i-a2",
+    servers=("Atlas 300I A2 inference card",),
+    accelerator_types=("card-910b-infer",),
+    policies=(),
+    source=_MINDCLUSTER + "base policy 'card' (8 a node at most)",
 )
 
 _FLAT_16 = replace(
@@ -368,6 +378,7 @@ _910 = (
     *(ATLAS_800_TRAINING, _HALF, _A300T, _MODULE_910B, _ATLAS_850, _BOX16),
     *(_A3_16, _A3_8, _A3_16_SUPERPOD, _A3_8_SUPERPOD, _SUPERPOD_8),
     *(_MESH_8, _MESH_16, _FLAT_2, _FLAT_8, _FLAT_16),
+    _300I_A2,
 )
 
 

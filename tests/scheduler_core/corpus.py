@@ -73,7 +73,7 @@ HANDLERS: Mapping[str | None, set[str]] = {
     "half": {"atlas-800-training-half"},
     "base-half": {"atlas-800-training-half"},
     "base-4": {"atlas-800-training-half"},
-    "base-card": {"a300t", "flat-2"},
+    "base-card": {"a300t", "atlas-300i-a2", "flat-2"},
     "base-8": {"atlas-a2-8", "flat-8", "atlas-850-8"},
     "base-910b-8": {"atlas-a2-8"},
     "base-module-910b-8": {"atlas-a2-8"},

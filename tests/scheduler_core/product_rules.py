@@ -170,6 +170,7 @@ RULES: dict[str, tuple[Rule, set[int]]] = {
     "flat-2": (flat, {1, 2}),
     "flat-8": (flat, set(range(1, 9))),
     "flat-16": (flat, set(range(1, 17))),
+    "atlas-300i-a2": (flat, set(range(1, 9))),
     "atlas-300i-card": (one_group(4, CARDS_OF_FOUR), {1, 2, 3, 4}),
     "atlas-300i-chip": (emptiest(4), set(range(1, 65))),
     "atlas-300i-duo-card": (one_group(2, {1: [1, 2], 2: [2]}), {1, 2}),

@@ -12,7 +12,7 @@ product line gives the key of their row:
     310P, and all cards are sold as Duo              atlas-300i-duo-chip
     310P                                             atlas-310p
     310, 310B                                        atlas-300i-chip
-    910B on an inference board, no id above 1        flat-2
+    910B on an inference board, no id above 7        atlas-300i-a2
     910B, an id of 8 or more                         atlas-a2-box16
     910B                                             atlas-a2-8
     910 on Atlas 300T cards                          a300t
@@ -301,8 +301,8 @@ def _key_of_310p(facts: Facts) -> str:
 
 
 def _key_of_910b(facts: Facts, highest: int) -> str:
-    if facts.board_id in _INFERENCE_BOARDS and highest < 2:
-        return "flat-2"
+    if facts.board_id in _INFERENCE_BOARDS and highest < 8:
+        return "atlas-300i-a2"
     return "atlas-a2-box16" if highest >= 8 else "atlas-a2-8"
 
 

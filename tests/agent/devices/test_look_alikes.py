@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from agent.devices import look_alikes
+from agent.devices.dcmi import machine
 from agent.devices.reading import Reading
-from scheduler_core.products import table
+from scheduler_core.products import lookup, table
 from scheduler_core.products.lookup import find_node_row
+from tests.agent.devices.played_library import server
+from tests.machines import node_state
 
 DOCS = Path(__file__).parents[3] / "docs" / "rows.md"
 
@@ -37,6 +40,25 @@ def test_only_what_the_chips_do_not_prove_is_left_open(
     shown: Reading, keys: tuple[str, ...]
 ) -> None:
     assert look_alikes.find(shown) == keys
+
+
+@pytest.mark.parametrize("cards", [1, 2, 4, 8])
+def test_d1_servers_with_inference_cards_serve_jobs_that_select_them(
+    cards: int,
+) -> None:
+    [shown] = machine.products_of(server(cards, name="910B4", board_id=0x28))
+    row = table.by_key(shown.key)
+    text = lookup.accelerator_type_of(row)
+    wanted = lookup.find_row(row.resource, {"accelerator-type": text})
+    state = node_state("n1", row, inventory=shown.all_chips)
+
+    assert (shown.chip_count, row.key, text) == (
+        cards,
+        "atlas-300i-a2",
+        "card-910b-infer",
+    )
+    assert wanted is not None
+    assert state.row_for(wanted) is row
 
 
 @pytest.mark.parametrize("row", table.PRODUCTS, ids=lambda row: row.key)

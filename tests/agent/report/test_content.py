@@ -349,7 +349,7 @@ WRONG = (
         ("atlas-a3-16-superpod", "module-a3-16", "kubectl-label", ""),
         ("atlas-800-training", "card", "kubectl-label", ""),
         ("a300t", "card-of-tomorrow", "kubectl-label", ""),
-        ("flat-2", "card-910b-infer", "kubectl-label", ""),
+        ("atlas-300i-a2", "card-910b-infer", "kubectl-label", ""),
         # nobody has set it, or the agent itself, which corrects it
         ("atlas-a3-16", "", "kubectl-label", ""),
         ("atlas-a3-16", "module-910b-8", "me", ""),

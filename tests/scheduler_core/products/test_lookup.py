@@ -34,6 +34,7 @@ def strategy(value: str, **more: str) -> Traits:
         (RESOURCE, selector("half"), "atlas-800-training-half"),
         (RESOURCE, selector("card"), "a300t"),
         (RESOURCE, selector("card-910b-2"), "flat-2"),
+        (RESOURCE, selector("card-910b-infer"), "atlas-300i-a2"),
         (RESOURCE, selector("some-other-card"), "a300t"),
         (RESOURCE, selector("module-910b-8"), "atlas-a2-8"),
         (RESOURCE, selector("850-Atlas-8p-8"), "atlas-850-8"),
