@@ -113,6 +113,9 @@ def _under_leaves(
     network: Network | None,
 ) -> JobPlacement | Rejection:
     if network is None:
-        text = "switch affinity is asked for, but basic-tor-node-cm is not imported"
+        text = (
+            "switch affinity is asked for, but basic-tor-node-cm is missing or cannot "
+            "be read"
+        )
         return Rejection(job=text, reasons=())
     return gang_on_leaves.plan(query, members, network, schema)

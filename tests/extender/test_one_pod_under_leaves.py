@@ -76,7 +76,10 @@ def test_a_pod_that_asks_for_nothing_is_not_planned(label: str | None) -> None:
         (
             "large-model-schema",
             False,
-            "switch affinity is asked for, but basic-tor-node-cm is not imported",
+            (
+                "switch affinity is asked for, but "
+                "basic-tor-node-cm is missing or cannot be read"
+            ),
         ),
         (
             "some",

@@ -47,7 +47,8 @@ def test_without_the_switches_configmap_it_waits() -> None:
     apply(cache, member("a", traits=LARGE), member("b", traits=LARGE))
 
     assert planned(cache, ("n1", "n2"), Rules()) == (
-        "switch affinity is asked for, but basic-tor-node-cm is not imported"
+        "switch affinity is asked for, but basic-tor-node-cm is missing or cannot "
+        "be read"
     )
 
 
@@ -59,7 +60,7 @@ def test_a_configmap_that_cannot_be_read_is_as_good_as_none() -> None:
     found = planned(cache, ("n1", "n2"), Rules())
 
     assert isinstance(found, str)
-    assert found.endswith("is not imported")
+    assert found.endswith("is missing or cannot be read")
 
 
 def test_an_affinity_that_nobody_knows_is_said() -> None:

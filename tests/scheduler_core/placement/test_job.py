@@ -98,7 +98,10 @@ def test_affinity_without_a_description_of_the_leaves_is_refused() -> None:
     answer = job_placement.place_job(TWO, EVERY, terms=large(None))
 
     assert answer == Rejection(
-        job="switch affinity is asked for, but basic-tor-node-cm is not imported",
+        job=(
+            "switch affinity is asked for, but basic-tor-node-cm is missing or cannot "
+            "be read"
+        ),
         reasons=(),
     )
 
