@@ -97,7 +97,9 @@ def choose_node_row(
             from an agent that publishes none.
         by_node: Row that labels and resource mean; None if they mean none.
     """
-    rows = [row for key in published for row in _rows(resource) if row.key == key]
+    row_of = {row.key: row for row in _rows(resource)}
+    # a hostile text may have a hundred thousand keys
+    rows = [row_of[key] for key in published if key in row_of]
     return rows[0] if rows and by_node not in rows else by_node
 
 
