@@ -10,6 +10,7 @@
 `tor_count` is not read, since programs disagree on its meaning and the lists suffice.
 A server is the node that has its address among its InternalIPs, however it is written.
 A server whose address no node has keeps its position, so that all positions are right.
+So does one whose node has a place already, by this or another of its addresses.
 
 `tor-share-cm` is written, under `nslb-version` 2.0, for clusterd and for people:
 
@@ -20,7 +21,8 @@ A server whose address no node has keeps its position, so that all positions are
 
 import ipaddress
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.topology.leaves import Leaf, Network, Server, Version
@@ -78,7 +80,7 @@ def parse(
         names.add(leaf.name)
     is_single = tor_level == Version.SINGLE_LAYER.value
     return Network(
-        leaves=leaves,
+        leaves=tuple(_place_once(leaves)),
         version=Version.SINGLE_LAYER if is_single else version,
         shared_leaves=shared_leaves,
     )
@@ -148,6 +150,18 @@ def _leaf(item: object, node_at: Mapping[str, str], path: str) -> Leaf:
         healthy=as_integer(fields.get("IsHealthy", 0), f"{path}.IsHealthy") == 0,
         address=as_string(fields.get("tor_ip", ""), f"{path}.tor_ip"),
     )
+
+
+def _place_once(leaves: Iterable[Leaf]) -> Iterator[Leaf]:
+    """Yield the leaves, with each node at the first of its places only."""
+    placed: set[str] = set()
+    for leaf in leaves:
+        servers: list[Server] = []
+        for server in leaf.servers:
+            is_placed = server.node in placed
+            servers.append(replace(server, node="") if is_placed else server)
+            placed.add(server.node)
+        yield replace(leaf, servers=tuple(servers))
 
 
 def _server(item: object, node_at: Mapping[str, str], path: str) -> Server:

@@ -88,6 +88,20 @@ def test_d6_an_address_that_several_nodes_have_names_none_of_them() -> None:
     assert servers([bridge], dict.fromkeys("abc", (bridge,))) == [""]
 
 
+def test_d6_a_node_that_is_listed_by_several_addresses_has_its_first_place() -> None:
+    nodes = {"a": ("10.0.0.1", "fd00::a"), "b": ("10.0.0.2", "fd00::b")}
+    leaves = [
+        {"tor_id": tor, "server": [server(each, 0) for each in addresses]}
+        for tor, addresses in enumerate(
+            [("fd00::a", "10.0.0.1"), ("10.0.0.2", "FD00::A", "fd00::b")]
+        )
+    ]
+
+    found = switches.parse(json.dumps({"server_list": leaves}), nodes)
+
+    assert found.groups == (("a", ""), ("b", "", ""))
+
+
 def test_d6_what_is_no_address_is_compared_as_a_text() -> None:
     assert servers(["rack-1"], {"node-a": ("rack-1",)}) == ["node-a"]
     assert servers(["rack-1"], {"node-a": ("rack-2",)}) == [""]
