@@ -39,7 +39,8 @@ class ChipsRead:
     busy: int  #: mask: chips that have processes and are not cut
     #: loop time at which this look at the chips began; seconds
     began_s: float
-    #: mask: chips that this look could not read. Their values are of an earlier one
+    #: mask: chips that this look could not read, and one within `conditions.UNREAD_S`
+    #: could. Their values are of that one
     unread: int = 0
 
 

@@ -7,7 +7,8 @@ the end has read a chip, the chip is *unchecked*: its ids stay as they were, its
 stays, and no other container gets it.
 
 While no chip can be read at all, no look is awaited: what pods leave behind is then
-told by the kernel alone, which shows the processes of their containers.
+told by the kernel alone, which shows the processes of their containers. The same holds
+for one chip whose processes have not been told for `conditions.UNREAD_S`.
 
 An ended pod is deleted or terminal.
 """

@@ -19,7 +19,13 @@ from agent.claims.store import LedgerStore
 from agent.devices.poller import Observation
 from agent.devices.reading import Level, Reading
 from agent.health import codes, escalation, rules, separation, switches
-from agent.health.conditions import Health, ReadingTaken, is_stable, step
+from agent.health.conditions import (
+    UNREAD_S,
+    Health,
+    ReadingTaken,
+    is_stable,
+    step,
+)
 from agent.health.escalation import UpgradeEnded, UpgradeStarted
 from agent.health.findings import MOST_CHANGES, Change, Findings, SeparatedNames
 from agent.health.judge import apply_levels, presences_under_rules
@@ -92,6 +98,8 @@ class ChipMonitor:
         #: milliseconds.
         self._read_s = clocks.loop_s()
         self._read_ms = clocks.wall_ms()
+        #: {chip: time of the last reading that told its processes}. Unit: seconds.
+        self._processes_read_s: dict[int, float] = {}
         self._courses = escalation.State()
         self._named = separation.State()
         #: Text of the ConfigMap that names separated chips; None: none was read yet.
@@ -219,6 +227,16 @@ class ChipMonitor:
         Args:
             is_news: Whether the node report has changed.
         """
+        unread = {chip.chip for chip in self.reading.unread}
+        read = dict.fromkeys(set(self.health.chips) - unread, self._read_s)
+        self._processes_read_s |= read
+        # what the driver has not told for long the kernel alone tells
+        unknown = {
+            chip
+            for chip in unread
+            if self._read_s - self._processes_read_s.setdefault(chip, self._read_s)
+            >= UNREAD_S
+        }
         # a chip that is cut into virtual devices is not given out whole
         cut = {part.chip for part in self.reading.virtual}
         whole = set(self.health.in_service) - cut
@@ -227,10 +245,10 @@ class ChipMonitor:
             busy=chip_sets.mask_of(
                 process.chip
                 for process in self.reading.processes
-                if process.chip not in cut
+                if process.chip not in cut | unknown
             ),
             began_s=self._looked_s,
-            unread=chip_sets.mask_of(chip.chip for chip in self.reading.unread),
+            unread=chip_sets.mask_of(unread - unknown),
         )
         ledger, version = self._store.ledger, self._store.version
         is_known = (event.unhealthy, event.busy) == (ledger.unhealthy, ledger.busy)

@@ -14,7 +14,7 @@ from agent.monitor.chips import ChipMonitor, Clocks
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
 from tests.agent.announcing import Announced
-from tests.agent.node import TRAIN, current, ids
+from tests.agent.node import TRAIN, current, ids, pod
 from tests.agent.two_lines import reading_of_node
 
 GOOD = file.parse("product: atlas-800-training\n")
@@ -322,3 +322,36 @@ def test_d26_what_changes_beside_the_chips_makes_no_reading_older(
 
     assert (world.out, world.reasons) == before
     assert world.chip_monitor.findings.upgrades == ()
+
+
+def test_d24_after_15_s_the_kernel_alone_tells_what_is_left_on_a_chip(
+    world: World,
+) -> None:
+    """The driver tells a chip's faults, and for long not who works on it."""
+    mine = (Process(chip=0, pid=4711),)
+    silent = replace(
+        GOOD,
+        processes=mine,
+        unread=(Unread(chip=0, reason="-8005", is_partial=True),),
+    )
+    ended(world, replace(GOOD, processes=mine))
+    read_at = world.now
+
+    def look(after_s: float) -> tuple[set[int], tuple[str, ...]]:
+        world.now = read_at + after_s
+        world.look(silent, read_at=world.now, took_s=0.1)
+        return {*world.store.ledger.ended_s}, world.store.unhealthy_ids()
+
+    assert look(5.0) == ({0}, ())  # waits for a look
+    assert look(14.9) == ({0}, ())
+    assert look(15.0) == (set(), ())  # and is free, whoever was there before
+
+    world.store.update(pod("next", [0], predicate_time=2))
+    assert world.store.mounts_for("next", 0) == (0,)  # a successor is served
+    world.store.now_s = world.now
+    world.store.delete("next")
+    assert look(17.0) == (set(), ())
+
+    left = replace(GOOD, processes=mine)
+    world.look(left, read_at=world.now + 1.0, took_s=0.1)
+    assert world.store.unhealthy_ids() == ids(0)  # the driver tells again
