@@ -401,10 +401,13 @@ class ChipMonitor:
             )
         else:
             self._named = separation.State(separated=chips, confirmed=chips)
-        self._by_hand_ms = {
+        # of a name that was written while no agent ran nobody knows when
+        self._by_hand_ms = dict.fromkeys(
+            self._named.separated, self._clocks.wall_ms()
+        ) | {
             reason.chip: reason.time_ms
             for reason in reasons
-            if reason.type == Kind.AUTOFILL.value
+            if reason.type == Kind.AUTOFILL.value and reason.time_ms
         }
         self._step_courses(escalation.UpgradesRestored(upgrades))
 

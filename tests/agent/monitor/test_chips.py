@@ -355,3 +355,12 @@ def test_d24_after_15_s_the_kernel_alone_tells_what_is_left_on_a_chip(
     left = replace(GOOD, processes=mine)
     world.look(left, read_at=world.now + 1.0, took_s=0.1)
     assert world.store.unhealthy_ids() == ids(0)  # the driver tells again
+
+
+def test_a_chip_named_while_no_agent_ran_is_separated_since_the_start(
+    world: World,
+) -> None:
+    world.report("Ascend910-2,Ascend910-3,Ascend910-5", BEFORE)
+
+    times = {each.chip: each.time_ms for each in world.chip_monitor.findings.upgrades}
+    assert times == {2: 1_000_000, 3: 5, 5: 6}
