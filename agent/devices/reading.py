@@ -67,25 +67,6 @@ class ChipFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchFault:
-    """One fault of a switch inside a SuperPoD node, with MindCluster's fields."""
-
-    #: As the fault configuration writes it: `[0x08520003,na,L2,na]`.
-    code: str
-    event_type: int = 0
-    #: Peer of the port: 0 a CPU, 1 an NPU, 2 another switch, 65535 none.
-    peer: int = 65535
-    peer_port: int = 0
-    #: Number of the switch chip, and of its port.
-    chip: int = 0
-    port: int = 0
-    #: 0 warning, 1 minor, 2 major, 3 critical.
-    severity: int = 0
-    #: When it was first seen. Unit: Unix milliseconds.
-    since_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One process that uses one chip."""
 
@@ -175,8 +156,6 @@ class Reading:
     unread: tuple[Unread, ...] = ()
     #: Ordered by chip, then as reported.
     faults: tuple[ChipFault, ...] = ()
-    #: Faults of the node's own switches, which A3 servers have.
-    switch_faults: tuple[SwitchFault, ...] = ()
     #: Ordered by chip, then pid.
     processes: tuple[Process, ...] = ()
     #: Ordered by number. A chip with any of them is not given out whole.

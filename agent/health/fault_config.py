@@ -2,8 +2,7 @@
 
     faultCode.json            {"NotHandleFaultCodes": ["80E21007", …], …}
     faultCustomization.json   {"FaultFrequency": […], "FaultDuration": […], …}
-    SwitchFaultCode.json      for switches, see `agent.health.switches`
-    PollInterval              MindCluster's interval between reads; not used here
+    PollInterval              MindCluster's interval between reads; not used
 
 For each absent `.json` key, built-in levels or rules apply. Other keys of the ConfigMap
 are ignored. Inside the JSON texts an unknown key is a problem: a mistyped key there
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from agent.devices.reading import Level
-from agent.health import rules, switches
+from agent.health import rules
 from agent.health.levels import Table, make_table
 from agent.health.rules import DEFAULT, Duration, FaultConfig, Frequency
 from scheduler_core.documents.parsers import (
@@ -50,7 +49,6 @@ _Rule: TypeAlias = tuple[tuple[str, ...], T]
 NAME = "mindx-dl-fault-config"
 CODES_KEY = "faultCode.json"
 CUSTOM_KEY = "faultCustomization.json"
-SWITCH_KEY = "SwitchFaultCode.json"
 POLL_KEY = "PollInterval"
 
 #: Longest text of a key, far more than all known codes need. Unit: characters.
@@ -69,14 +67,10 @@ _GRACE = record(
     WaitFaultSelfHealingTime=optional(whole(1, 30)),
     WaitFlushingCMTime=optional(whole(5, 90)),
 )
-_KEYS = (CODES_KEY, CUSTOM_KEY, SWITCH_KEY, POLL_KEY)
+_KEYS = (CODES_KEY, CUSTOM_KEY, POLL_KEY)
 
 _CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
-_SWITCH_CODE = re.compile(r"\[0x[0-9A-Fa-f]{8},(\d+|na),(cpu|npu|L2|na),(\d+|na)\]")
 _CHIP_CODES = listing(matching(_CODE.fullmatch, 'a fault code like "80E01801"'))
-_SWITCH_CODES = listing(
-    matching(_SWITCH_CODE.fullmatch, 'a fault code like "[0x00f1fef5,155913,cpu,na]"')
-)
 _LEVEL = word(_LEVELS)
 _POLL = matching(re.compile(r"\s*\d{1,6}\s*").fullmatch, "a whole number of seconds")
 
@@ -125,13 +119,6 @@ def _read_config(part: Part, before: FaultConfig) -> FaultConfig:
         ),
         frequency=frequency,
         duration=duration,
-        switch=_read_or(
-            fields,
-            SWITCH_KEY,
-            json_text(_read_switches, _MOST),
-            absent=DEFAULT.switch,
-            wrong=before.switch,
-        ),
     )
 
 
@@ -150,14 +137,6 @@ def _read_codes(part: Part) -> Table:
     return make_table(
         {level: fields.get(key, _CHIP_CODES, ()) for key, level in chip.items()},
         {level: fields.get(key, _CHIP_CODES, ()) for key, level in network.items()},
-    )
-
-
-def _read_switches(part: Part) -> Mapping[str, switches.SwitchLevel]:
-    lists = {f"{level.value}Codes": level for level in switches.SwitchLevel}
-    fields = part.fields(*lists)
-    return switches.make_table(
-        {level: fields.get(key, _SWITCH_CODES, ()) for key, level in lists.items()}
     )
 
 

@@ -1,4 +1,4 @@
-"""Facts about faulty chips and switches that the agent publishes.
+"""Facts about faulty chips that the agent publishes.
 
 `agent.monitor` creates them, `agent.report` and `agent.status` show them.
 """
@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 
 from agent.health.conditions import Transition
-from scheduler_core.wire.faults import SwitchInfo, UpgradeReason
+from scheduler_core.wire.faults import UpgradeReason
 
 #: Highest number of remembered changes of chips.
 MOST_CHANGES = 32
@@ -30,11 +30,10 @@ class SeparatedNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Separated chips, raised fault levels and switch faults, for the node report."""
+    """Separated chips and raised fault levels, for the node report."""
 
     separated: SeparatedNames = field(default_factory=SeparatedNames)
     upgrades: tuple[UpgradeReason, ...] = ()
-    switch: SwitchInfo = field(default_factory=SwitchInfo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,6 @@ from typing import TypeVar
 from agent.devices.reading import Level
 from agent.health import codes
 from agent.health.levels import BUILT_IN, Table
-from agent.health.switches import BUILT_IN as BUILT_IN_SWITCHES
-from agent.health.switches import SwitchLevel
 
 T = TypeVar("T")
 
@@ -47,14 +45,12 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultConfig:
-    """Levels of fault codes of chips and switches, and the rules that raise levels."""
+    """Levels of fault codes, and the rules that raise levels."""
 
     table: Table
     #: {canonical code: rule}
     frequency: Mapping[str, Frequency]
     duration: Mapping[str, Duration]
-    #: {switch fault code in lower case: level}
-    switch: Mapping[str, SwitchLevel]
 
 
 def index_by_code(rules: Iterable[tuple[Iterable[str], T]]) -> Mapping[str, T]:
@@ -97,9 +93,4 @@ DURATION = index_by_code(
     ]
 )
 
-DEFAULT = FaultConfig(
-    table=BUILT_IN,
-    frequency=FREQUENCY,
-    duration=DURATION,
-    switch=BUILT_IN_SWITCHES,
-)
+DEFAULT = FaultConfig(table=BUILT_IN, frequency=FREQUENCY, duration=DURATION)

@@ -18,7 +18,7 @@ from agent.claims.events import ChipsRead, ChipsUnreadable
 from agent.claims.store import LedgerStore
 from agent.devices.poller import Observation
 from agent.devices.reading import Level, Reading
-from agent.health import codes, escalation, rules, separation, switches
+from agent.health import codes, escalation, rules, separation
 from agent.health.conditions import (
     UNREAD_S,
     Health,
@@ -36,7 +36,7 @@ from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError, render_chips
-from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
+from scheduler_core.wire.faults import UpgradeReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ class ChipMonitor:
 
     @property
     def findings(self) -> Findings:
-        """Separated chips, raised fault levels and switch faults to publish.
+        """Separated chips and raised fault levels to publish.
 
         A separated chip is one that people or a rule have taken out of service.
         """
@@ -281,7 +281,6 @@ class ChipMonitor:
         return Findings(
             separated=self._separated_names(),
             upgrades=(*map(self._reason, self._courses.upgrades), *by_hand),
-            switch=self._switch_info(),
         )
 
     def _separated_names(self) -> SeparatedNames:
@@ -303,27 +302,6 @@ class ChipMonitor:
             level=upgrade.level.value,
             type=upgrade.kind.value,
             time_ms=upgrade.at_ms,
-        )
-
-    def _switch_info(self) -> SwitchInfo:
-        switch_faults, levels = self._raw.switch_faults, self._config.switch
-        worst = switches.worst_level(switch_faults, levels)
-        return SwitchInfo(
-            level=worst.value if worst else "",
-            events=tuple(
-                SwitchEvent(
-                    event_type=fault.event_type,
-                    code=fault.code,
-                    peer=fault.peer,
-                    peer_port=fault.peer_port,
-                    chip=fault.chip,
-                    port=fault.port,
-                    severity=fault.severity,
-                    level=switches.level_of(fault, levels).value,
-                    time_ms=fault.since_ms,
-                )
-                for fault in switch_faults
-            ),
         )
 
     # Steps of the state machines

@@ -21,7 +21,7 @@ from scheduler_core.products.table import Product, by_key
 from scheduler_core.wire import deviceinfo, faults, inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
-from scheduler_core.wire.faults import SwitchInfo, UpgradeReason
+from scheduler_core.wire.faults import UpgradeReason
 
 #: Valid value of a label; empty values are left out of Node objects.
 _LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -53,8 +53,6 @@ class NodeReport:
     separated: SeparatedNames = field(default_factory=SeparatedNames)
     #: Reasons why faults have another level than that of their code, by chip.
     upgrades: tuple[UpgradeReason, ...] = ()
-    #: None on servers without switches of their own.
-    switch: SwitchInfo | None = None
     #: Reports of the node's other product lines; theirs are empty.
     other_lines: tuple["NodeReport", ...] = ()
 
@@ -84,8 +82,7 @@ def node_report(
             of a living pod, held, releasing, or cut into virtual devices.
         affinity: Content of the key `AscendAffinity` of `mindx-dl-deviceinfo-<node>`,
             without product rows.
-        findings: Names of separated chips, faults with a raised level, and faults of
-            the node's switches.
+        findings: Names of separated chips, and faults with a raised level.
         is_row_chosen: Whether a person has chosen the row (`--product`): the hardware
             is no other then.
     """
@@ -112,7 +109,6 @@ def node_report(
         affinity=replace(affinity, products=(reading.product.key, *others)),
         separated=findings.separated,
         upgrades=findings.upgrades,
-        switch=findings.switch if _is_a3(reading.product) else None,
     )
 
 
@@ -183,9 +179,8 @@ def configmap_data(report: NodeReport, *, update_time: int) -> dict[str, str]:
     data[faults.UPGRADES_KEY] = faults.render_upgrades_of_lines(
         (line.upgrades, line.product) for line in report.lines
     )
-    for line in report.lines:
-        if line.switch is not None:
-            data[faults.SWITCH_KEY] = faults.render_switch(line.switch, update_time)
+    if any(_is_a3(line.product) for line in report.lines):
+        data[faults.SWITCH_KEY] = faults.render_switch(update_time)
     return data
 
 

@@ -2,15 +2,15 @@
 
 `ManuallySeparateNPU` is a list of chips that people may edit.
 `UpgradeFaultReason` has the reasons for levels that differ from a fault code's own.
-`SwitchInfoCfg` is the state of the switches of an A3 server.
+`SwitchInfoCfg` is the state of the switches of an A3 server, always healthy here: no
+driver of the agent tells their faults.
 
 Source:
     MindCluster's device plugin, `pkg/kubeclient/client_server.go`,
     `pkg/common/proto.go`, `pkg/common/device.go` (at 22bb3d98).
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler_core.products.table import Product
@@ -47,15 +47,6 @@ _LEVELS = (
     "SubHealthFault",
     "NotHandleFault",
 )
-#: {level of a switch fault: (value of `FaultLevel`, value of `NodeStatus`)}
-_SWITCH_LEVELS: Mapping[str, tuple[str, str]] = {
-    "": ("", "Healthy"),
-    "NotHandleFault": ("NotHandle", "Healthy"),
-    "SubHealthFault": ("SubHealthFault", "SubHealthy"),
-    "ResetFault": ("Reset", "UnHealthy"),
-    "RestartRequestFault": ("RestartRequest", "UnHealthy"),
-    "SeparateFault": ("Separate", "UnHealthy"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,33 +62,6 @@ class UpgradeReason:
     type: str
     #: start of the level, in milliseconds since 1970
     time_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchEvent:
-    """Fault of a switch."""
-
-    event_type: int
-    #: fault code, such as `[0x08520003,na,L2,na]`
-    code: str
-    peer: int
-    peer_port: int
-    chip: int
-    port: int
-    severity: int
-    #: level of the fault, such as `SeparateFault`
-    level: str
-    #: time of detection, in milliseconds since 1970
-    time_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchInfo:
-    """Faults of the switches of a node."""
-
-    events: tuple[SwitchEvent, ...] = ()
-    #: level of the worst fault, such as `SeparateFault`; "" without faults
-    level: str = ""
 
 
 def rank_level(level: str) -> int:
@@ -212,45 +176,20 @@ def _parse_reason(
     )
 
 
-def render_switch(info: SwitchInfo, update_time: int) -> str:
-    """Render the text under `SwitchInfoCfg`.
+def render_switch(update_time: int) -> str:
+    """Render the text under `SwitchInfoCfg` of a server without switch faults.
+
+    clusterd keeps the faults that it read last if the key is missing.
 
     Args:
-        info: Faults of the node's switches.
         update_time: Time of the report. Unit: Unix seconds.
     """
-    level, status = _SWITCH_LEVELS[info.level]
-    times = {
-        f"{event.code}_{event.chip}_{event.port}": {
-            "fault_time": event.time_ms,
-            "fault_level": _SWITCH_LEVELS[event.level][0],
-        }
-        for event in info.events
-    }
     return go_json(
         {
-            "FaultCode": [_render_event(event) for event in info.events],
-            "FaultLevel": level,
+            "FaultCode": [],
+            "FaultLevel": "",
             "UpdateTime": update_time,
-            "NodeStatus": status,
-            "FaultTimeAndLevelMap": {key: times[key] for key in sorted(times)},
+            "NodeStatus": "Healthy",
+            "FaultTimeAndLevelMap": {},
         }
-    )
-
-
-def _render_event(event: SwitchEvent) -> str:
-    """Render one element of `FaultCode`: a text that is JSON itself."""
-    return json.dumps(
-        {
-            "EventType": event.event_type,
-            "AssembledFaultCode": event.code,
-            "PeerPortDevice": event.peer,
-            "PeerPortId": event.peer_port,
-            "SwitchChipId": event.chip,
-            "SwitchPortId": event.port,
-            "Severity": event.severity,
-            "Assertion": 1,
-            "AlarmRaisedTime": event.time_ms,
-        },
-        separators=(",", ":"),
     )

@@ -67,7 +67,6 @@ _CUSTOM = {
         }
     ],
 }
-_SWITCHES = {"NotHandleFaultCodes": ["[0x08520003,na,L2,na]"]}
 _UPGRADES = {
     "Ascend910-3": [
         {
@@ -119,7 +118,6 @@ ROWS: tuple[Row, ...] = (
             for key, seed in (
                 (fault_config.CODES_KEY, _CODES),
                 (fault_config.CUSTOM_KEY, _CUSTOM),
-                (fault_config.SWITCH_KEY, _SWITCHES),
             )
         }
         | {"ConfigMap: settings of the extender": (_set, [dumped(SETTINGS)])},

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.devices.reading import ChipFault, Level
-from agent.health import fault_config, rules, switches
+from agent.health import fault_config, rules
 from agent.health.rules import DEFAULT, Duration, FaultConfig, Frequency
-from agent.health.switches import SwitchLevel
 
 
 def custom(**more: Any) -> dict[str, str]:
@@ -109,15 +108,6 @@ def test_the_built_in_rules_are_those_of_their_source() -> None:
     )
 
 
-def test_switch_codes_replace_the_built_in_ones() -> None:
-    lists = {"SeparateFaultCodes": ["[0x00F103B6,155909,na,na]"]}
-
-    found = read({"SwitchFaultCode.json": json.dumps(lists)})
-
-    assert dict(found.switch) == {"[0x00f103b6,155909,na,na]": SwitchLevel.SEPARATE}
-    assert len(switches.BUILT_IN) == 30
-
-
 FREQUENT = {
     "EventId": ["80E01801"],
     "TimeWindow": 3600,
@@ -148,12 +138,6 @@ LASTING = {
             "faultCode.json.SeparateNPUCodes[1]",
             'a fault code like "80E01801"',
             "'x'",
-        ),
-        (
-            {"SwitchFaultCode.json": '{"SeparateFaultCodes": ["80E01801"]}'},
-            "SwitchFaultCode.json.SeparateFaultCodes[0]",
-            'a fault code like "[0x00f1fef5,155913,cpu,na]"',
-            "'80E01801'",
         ),
         (
             {"PollInterval": "soon"},
@@ -332,7 +316,6 @@ def test_a_rule_with_an_unknown_key_is_used_without_it() -> None:
 BEFORE = read(
     {
         "faultCode.json": '{"SubHealthFaultCodes": ["80E3A201"]}',
-        "SwitchFaultCode.json": "{}",
     }
     | custom(FaultFrequency=[FREQUENT], FaultDuration=[LASTING])
 )
@@ -340,11 +323,11 @@ BEFORE = read(
 
 @pytest.mark.parametrize("wrong", ["{", "[]", "null", '"x"', " " * (1 << 20) + "{}"])
 def test_what_is_no_object_leaves_what_its_key_last_said(wrong: str) -> None:
-    keys = ("faultCode.json", "faultCustomization.json", "SwitchFaultCode.json")
+    keys = ("faultCode.json", "faultCustomization.json")
 
     parsed = fault_config.parse(dict.fromkeys(keys, wrong), BEFORE)
 
-    assert (parsed.config, len(parsed.problems)) == (BEFORE, 3)
+    assert (parsed.config, len(parsed.problems)) == (BEFORE, 2)
     # the others count as they stand: here they are absent
     assert fault_config.parse({keys[0]: wrong}, BEFORE).config == replace(
         DEFAULT, table=BEFORE.table
@@ -360,9 +343,7 @@ def test_rules_that_are_no_list_leave_those_before() -> None:
 
 @pytest.mark.property
 @given(
-    key=st.sampled_from(
-        ["faultCode.json", "faultCustomization.json", "SwitchFaultCode.json"]
-    ),
+    key=st.sampled_from(["faultCode.json", "faultCustomization.json"]),
     value=JSON,
 )
 def test_anything_is_used_or_named(key: str, value: object) -> None:

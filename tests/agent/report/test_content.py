@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.devices.reading import ChipDetails, Reading, SwitchFault
+from agent.devices.reading import ChipDetails, Reading
 from agent.devices.simulated import file
 from agent.health.findings import Findings, SeparatedNames
 from agent.report import content
@@ -22,7 +22,7 @@ from scheduler_core.products.table import (
 )
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
-from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
+from scheduler_core.wire.faults import UpgradeReason
 from tests.agent.conftest import Compare
 from tests.agent.reporting import report_of
 
@@ -259,26 +259,10 @@ A3 = Reading(
     super_pod_id=3,
     server_index=7,
     driver_version="25.2.0",
-    switch_faults=(
-        SwitchFault(
-            code="[0x08520003,na,npu,na]", peer=1, port=4, severity=2, since_ms=5
-        ),
-    ),
 )
 
 
 def of_a3(reading: Reading = A3) -> NodeReport:
-    event = SwitchEvent(
-        event_type=0,
-        code="[0x08520003,na,npu,na]",
-        peer=1,
-        peer_port=0,
-        chip=0,
-        port=4,
-        severity=2,
-        level="SeparateFault",
-        time_ms=5,
-    )
     findings = Findings(
         separated=SeparatedNames(text="Ascend910-15"),
         upgrades=(
@@ -290,7 +274,6 @@ def of_a3(reading: Reading = A3) -> NodeReport:
                 time_ms=9,
             ),
         ),
-        switch=SwitchInfo(events=(event,), level="SeparateFault"),
     )
     return report_of(reading, findings=findings)
 

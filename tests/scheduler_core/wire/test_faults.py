@@ -5,7 +5,7 @@ import pytest
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
-from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
+from scheduler_core.wire.faults import UpgradeReason
 
 
 def test_the_list_of_separated_chips_is_read_as_people_write_it() -> None:
@@ -58,36 +58,7 @@ def test_reasons_of_another_kind_are_refused(text: str) -> None:
 
 
 def test_a_node_without_switch_faults_byte_for_byte() -> None:
-    assert faults.render_switch(SwitchInfo(), 1_700_000_000) == (
+    assert faults.render_switch(1_700_000_000) == (
         '{"FaultCode":[],"FaultLevel":"","UpdateTime":1700000000,'
         '"NodeStatus":"Healthy","FaultTimeAndLevelMap":{}}'
-    )
-
-
-def test_a_switch_fault_byte_for_byte() -> None:
-    event = SwitchEvent(
-        event_type=5,
-        code="[0x08520003,na,npu,na]",
-        peer=1,
-        peer_port=2,
-        chip=3,
-        port=4,
-        severity=2,
-        level="SeparateFault",
-        time_ms=1_700_000_000_000,
-    )
-
-    text = faults.render_switch(
-        SwitchInfo(events=(event,), level="SeparateFault"), 1_700_000_001
-    )
-
-    assert text == (
-        '{"FaultCode":["{\\"EventType\\":5,'
-        '\\"AssembledFaultCode\\":\\"[0x08520003,na,npu,na]\\",'
-        '\\"PeerPortDevice\\":1,\\"PeerPortId\\":2,\\"SwitchChipId\\":3,'
-        '\\"SwitchPortId\\":4,\\"Severity\\":2,\\"Assertion\\":1,'
-        '\\"AlarmRaisedTime\\":1700000000000}"],"FaultLevel":"Separate",'
-        '"UpdateTime":1700000001,"NodeStatus":"UnHealthy",'
-        '"FaultTimeAndLevelMap":{"[0x08520003,na,npu,na]_3_4":'
-        '{"fault_time":1700000000000,"fault_level":"Separate"}}}'
     )
