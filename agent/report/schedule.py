@@ -17,9 +17,10 @@ SILENT_HEARTBEATS heartbeats, or when the ConfigMap is deleted.
 
 A device plugin of another make writes no name. It is recognized by its report: the
 checksum CheckCode is right, and the report is not older than this agent's. A person who
-edits a report does not compute CheckCode. A person also makes few changes. So more than
-MOST_EDITS changes of this agent's keys within EDITS_WITHIN_S count as a program's. This
-agent restores its keys after a person's change, and stops writing after a program's.
+edits a report does not compute CheckCode. This agent stops writing after such a report,
+and restores its keys after any other change. From the change after MOST_EDITS ones
+within EDITS_WITHIN_S on, the pauses before that grow, up to a heartbeat. A controller
+that changes the keys for ever is answered about once a minute. New reports do not wait.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ SPACING_S = 1.0
 #: The same when a chip breaks or recovers: a scheduler would bind to a broken chip
 #: meanwhile. Unit: seconds.
 URGENT_SPACING_S = 0.2
-#: Most changes within EDITS_WITHIN_S that count as a person's.
+#: Changes within EDITS_WITHIN_S that are restored without longer pauses.
 MOST_EDITS = 4
 #: Unit: seconds.
 EDITS_WITHIN_S = 600.0
@@ -193,7 +194,8 @@ class State:
     rival_seen_at: float = -inf
     #: Whether a rival plugin serves the node and writes its ConfigMap.
     is_silent: bool = False
-    #: Loop times of changes of this agent's keys by others, the oldest first.
+    #: Loop times of changes of this agent's keys by others, the oldest first; one for
+    #: each write of this agent.
     edits: tuple[float, ...] = ()
 
 
@@ -233,9 +235,14 @@ def due_at(state: State) -> float | None:
 
 def _pause_s(state: State) -> float:
     """Return the least seconds between two writes of the node's ConfigMap."""
-    if not _is_outdated(state):
-        return state.heartbeat_s
-    return URGENT_SPACING_S if _is_health_new(state) else SPACING_S
+    if _is_health_new(state):
+        return URGENT_SPACING_S
+    if state.report != state.published:
+        return SPACING_S
+    if state.stored is None or _changed_keys(state):
+        excess = max(len(state.edits) - MOST_EDITS, 1)
+        return min(SPACING_S * excess**2, state.heartbeat_s)
+    return SPACING_S if _manual_at(state) else state.heartbeat_s
 
 
 def _is_health_new(state: State) -> bool:
@@ -260,7 +267,7 @@ def _apply(state: State, event: Event, now: float) -> tuple[State, tuple[Effect,
         case ConfigMapSeen(stored):
             return _on_configmap(state, stored, now)
         case ConfigMapDeleted():
-            return _on_deleted(state)
+            return _on_deleted(state, now)
         case ReportChanged(report):
             state = replace(state, report=report)
         case WriteSucceeded():
@@ -299,30 +306,24 @@ def _on_configmap(
         state = replace(state, rival=stored.writer, rival_seen_at=now)
         return state, () if stored.writer == before else (RivalAppeared(stored.writer),)
     if is_by_program or before == NAMELESS:
-        state = replace(state, rival=NAMELESS, rival_seen_at=now, edits=())
+        state = replace(state, rival=NAMELESS, rival_seen_at=now)
         return state, () if before == NAMELESS else (RivalAppeared(NAMELESS),)
     if before:
         return replace(state, rival=""), (RivalVanished(),)
-    return _on_edit(state, now)
+    # while the result of a write is unknown, the change may be this agent's
+    return _restore(state, "" if state.uncertain else _changed_keys(state), now)
 
 
-def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Return state and effect after a new ConfigMap version that no known rival wrote.
+def _restore(state: State, what: str, now: float) -> tuple[State, tuple[Effect, ...]]:
+    """Note the first change by others since this agent's last write.
 
-    There is no effect if this agent's keys are unchanged. Nor is there one before this
-    agent's first write, if the result of its last write is unknown, or while it must
-    not write. Otherwise the effect is `Restoring`. But if others have changed the keys
-    more than MOST_EDITS times within EDITS_WITHIN_S, it is `RivalAppeared`.
+    Nothing is noted if `what` is "", or while writes are forbidden.
     """
-    what = "" if state.uncertain or state.is_silent else _changed_keys(state)
-    if not what:
+    is_noted = state.edits[-1:] > (state.written_at,)
+    if not what or state.is_silent or is_noted:
         return state, ()
     recent = tuple(at for at in state.edits if at > now - EDITS_WITHIN_S)
-    state = replace(state, edits=(*recent, now))
-    if len(state.edits) > MOST_EDITS:
-        state = replace(state, rival=NAMELESS, rival_seen_at=now, edits=())
-        return state, (RivalAppeared(NAMELESS),)
-    return state, (Restoring(what),)
+    return replace(state, edits=(*recent, now)), (Restoring(what),)
 
 
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
@@ -347,26 +348,15 @@ def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     return their_time is not None and our_time is not None and their_time >= our_time
 
 
-def _on_deleted(state: State) -> tuple[State, tuple[Effect, ...]]:
-    effects: tuple[Effect, ...] = ()
-    if state.rival:
-        effects = (RivalVanished(),)
-    elif state.written is not None and not state.is_silent:
-        effects = (Restoring("deleted"),)
-    return replace(state, stored=None, rival=""), effects
+def _on_deleted(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
+    rival, state = state.rival, replace(state, stored=None, rival="")
+    if rival:
+        return state, (RivalVanished(),)
+    return _restore(state, "deleted" if state.written is not None else "", now)
 
 
 def _silent_at(state: State) -> float:
     return state.rival_seen_at + SILENT_HEARTBEATS * state.heartbeat_s
-
-
-def _is_outdated(state: State) -> bool:
-    return (
-        state.report != state.published
-        or state.stored is None
-        or bool(_changed_keys(state))
-        or bool(_manual_at(state))
-    )
 
 
 def _changed_keys(state: State) -> str:

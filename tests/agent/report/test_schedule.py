@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -339,19 +340,73 @@ def test_what_a_hand_has_changed_is_restored(text: str) -> None:
     assert state.rival == ""
 
 
-def test_a_hand_that_never_rests_is_a_program() -> None:
-    edits = ((60.0 * (n + 1), changed(11 + n, f"{n}")) for n in range(6))
-    _, said = steps(published_sealed(), *edits)
+def restored(state: State, edited_s: float) -> tuple[State, float]:
+    """The state after an edit and the write that restores the keys; when that is."""
+    version = state.written_version + 1
+    edit = (edited_s, changed(version, "edited"))
+    state, [told] = steps(state, edit)
+    assert told[0] == Restoring("DeviceInfoCfg")
+    due_s = max(schedule.due_at(state) or 0.0, edited_s)
+    found = StoredConfigMap(
+        data=SEALED, labels=LABELS, writer="me", version=version + 1
+    )
+    written = told[1:]
+    if not written:
+        state, written = schedule.step(state, Tick(), due_s)
+    assert written == (Write(ONE),)
+    return schedule.step(state, WriteSucceeded(ONE, SEALED, found), due_s)[0], due_s
 
-    assert said[:4] == [(Restoring("DeviceInfoCfg"), Write(ONE))] * 4
-    assert said[4:] == [(RivalAppeared(schedule.NAMELESS),), ()]
+
+def test_no_number_of_edits_by_hand_silences_the_agent() -> None:
+    state, waits = published_sealed(), []
+    for n in range(12):
+        state, due_s = restored(state, 60.0 * (n + 1))
+        waits.append(due_s - 60.0 * (n + 1))
+
+    assert (waits, state.rival) == ([0.0] * 12, "")
+
+
+def test_a_controller_that_never_rests_is_answered_ever_more_rarely() -> None:
+    state, restored_s = published_sealed(), [0.0]
+    while restored_s[-1] < 86400.0:
+        state, due_s = restored(state, restored_s[-1] + 0.01)
+        restored_s.append(due_s)
+
+    pauses = [round(b - a, 2) for a, b in pairwise(restored_s)]
+    assert pauses[:8] == [1.0, 1.0, 1.0, 1.0, 1.0, 4.0, 9.0, 16.0]
+    assert len(pauses) < 86400.0 / 50.0
+    assert max(len(state.edits), *pauses) <= HEARTBEAT_S
+
+
+def test_a_chip_that_breaks_does_not_wait_for_edits_to_end() -> None:
+    state, now = published_sealed(), 0.0
+    for _ in range(10):
+        state, now = restored(state, now + 0.01)
+    state, _ = steps(state, (now + 0.1, changed(99, "edited")))
+    broken = replace(TWO, info=replace(TWO.info, unhealthy=(3,)))
+
+    state, _ = schedule.step(state, ReportChanged(broken), now + 0.1)
+
+    assert schedule.due_at(state) == now + schedule.URGENT_SPACING_S
+
+
+def test_changes_between_two_writes_count_once() -> None:
+    edits = ((5.0 + n / 1000, changed(11 + n, f"{n}")) for n in range(100))
+
+    state, told = steps(replace(published_sealed(), not_before=9.0), *edits)
+
+    assert told == [(Restoring("DeviceInfoCfg"),), *[()] * 99]
+    assert schedule.due_at(state) == 9.0
 
 
 def test_edits_of_long_ago_do_not_count() -> None:
-    edits = ((200.0 * n, changed(11 + n, f"{n}")) for n in range(6))
-    _, said = steps(published_sealed(), *edits)
+    state, now = published_sealed(), 0.0
+    for _ in range(10):
+        state, now = restored(state, now + 0.01)
 
-    assert [effects[0] for effects in said] == [Restoring("DeviceInfoCfg")] * 6
+    _, due_s = restored(state, now + 1000.0)
+
+    assert due_s == now + 1000.0
 
 
 def test_a_nameless_program_that_has_gone_is_replaced() -> None:
