@@ -4,7 +4,6 @@
                        has them; all files in /dev/uburma and /dev/ummu
     310B               davinci_manager_docker in place of davinci_manager, if the host
                        has it; also files for media (venc, hdmi) that the host has
-    Atlas 200I SoC A1  also the files of this system on a chip (vpc, log_drv)
     a whole chip       davinci<physical id>
     a part of a chip   vdavinci<number>, which the container sees as davinci<number>
 
@@ -32,12 +31,6 @@ _MANAGER = "davinci_manager"
 _MANAGER_310B = "davinci_manager_docker"
 _OPTIONAL = ("hisi_hdc", "devmm_svm", "dvpp_cmdlist")
 _FOLDERS = ("uburma", "ummu")
-_SOC_A1 = "Atlas 200I SoC A1"
-_OF_SOC_A1 = (
-    *("vpc", "vdec", "sys", "spi_smbus", "user_config", "ts_aisle", "svm0"),
-    *("log_drv", "memory_bandwidth", "upgrade"),
-)
-_OPTIONAL_OF_SOC_A1 = ("event_sched", "xsmem_dev")
 _310B = "310B"
 _OPTIONAL_OF_310B = (
     *("pngd", "venc", "upgrade", "sys", "svm0", "vdec", "vpc", "ts_aisle"),
@@ -62,8 +55,8 @@ class HostDevices:
     """
 
     common: tuple[DeviceNode, ...]
-    #: Paths that each chip needs and that the host does not have.
-    missing: tuple[str, ...] = ()
+    #: Path that each chip needs and that the host does not have; "" if it has all.
+    missing: str = ""
     #: Path that replaces the device file of each simulated chip; "" for real chips.
     stand_in: str = ""
 
@@ -99,24 +92,15 @@ def find(reading: Reading, dev: Path = DEV) -> HostDevices:
     manager = _MANAGER
     if is_310b and (dev / _MANAGER_310B).exists():
         manager = _MANAGER_310B
-    required = _OF_SOC_A1 if reading.product_type == _SOC_A1 else ()
-    optional = (
-        *_OPTIONAL,
-        *(_OPTIONAL_OF_310B if is_310b else ()),
-        *(_OPTIONAL_OF_SOC_A1 if required else ()),
-    )
-    names = (*required, *(name for name in optional if (dev / name).exists()))
+    optional = (*_OPTIONAL, *(_OPTIONAL_OF_310B if is_310b else ()))
+    names = [name for name in optional if (dev / name).exists()]
     return HostDevices(
         common=(
             DeviceNode(f"{DEV}/{manager}", f"{DEV}/{_MANAGER}"),
             *(DeviceNode(f"{DEV}/{name}", f"{DEV}/{name}") for name in names),
             *_in_folders(dev),
         ),
-        missing=tuple(
-            f"{DEV}/{name}"
-            for name in (manager, *required)
-            if not (dev / name).exists()
-        ),
+        missing="" if (dev / manager).exists() else f"{DEV}/{manager}",
     )
 
 

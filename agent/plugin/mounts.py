@@ -120,8 +120,7 @@ class Mounts:
         reading = self._last_reading()
         devices = host_devices.find(reading, self._dev)
         if devices.missing:
-            names = ", ".join(devices.missing)
-            return f"this node has no {names}: its driver is not loaded"
+            return f"this node has no {devices.missing}: its driver is not loaded"
         if self._mount is MountMethod.CDI:
             try:
                 cdi.put(self._cdi_dir, self._spec(devices))

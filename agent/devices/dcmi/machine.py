@@ -56,6 +56,15 @@ _300T = "300T"
 _SOC_A1 = "Atlas 200I SoC A1"
 
 
+def refuse_soc(chips: Iterable[Identity]) -> None:
+    """Raise `UnknownMachineError` if a chip is of an Atlas 200I SoC A1."""
+    if any(chip.product_type == _SOC_A1 for chip in chips):
+        raise UnknownMachineError(
+            f"an {_SOC_A1} is not served: its driver works in a container only beside "
+            "two daemons that the agent does not start"
+        )
+
+
 def products_of(chips: Sequence[Identity]) -> tuple[Product, ...]:
     """Return the rows of the product table for a server's chips, one per product line.
 
@@ -226,11 +235,6 @@ def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
     """
     ids = [chip.physical_id for chip in line]
     facts = facts_of(line)
-    if facts.product_type == _SOC_A1:
-        raise UnknownMachineError(
-            f"an {_SOC_A1} is not served: its driver works in a container only beside "
-            "two daemons that the agent does not start"
-        )
     key = _key(facts, max(ids))
     if not key:
         raise UnknownMachineError(

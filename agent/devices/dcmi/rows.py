@@ -84,6 +84,7 @@ class ServedRows:
         if self._survey_end_s == inf:
             self._survey_end_s = now_s + self._wait_s
         identities = [look.identity for look in states.values()]
+        machine.refuse_soc(identities)
         if not self.products:
             _check_readable(states)
             incomplete = self._why_incomplete(identities, survey)

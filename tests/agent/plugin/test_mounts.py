@@ -33,12 +33,6 @@ BOX = Reading(
 CARDS_310B = Reading(
     product=fit_row("atlas-300i-chip", 3), chip_name="310B1", chips=(0, 1, 2, 3)
 )
-SOC = Reading(
-    product=fit_row("atlas-310p", 0),
-    chip_name="310P3",
-    product_type="Atlas 200I SoC A1",
-    chips=(0,),
-)
 SIMULATED = Reading(product=ATLAS_800_TRAINING, chips=(0,), stand_in="/dev/null")
 
 #: Devices that are on no server at once; what is looked for is taken from them.
@@ -47,10 +41,6 @@ EVERYTHING = (
     *("uburma/uburma1", "uburma/uburma0", "ummu/deep/tid", "ummu/tid"),
 )
 OF_310B = ("davinci_manager_docker", "venc", "hdmi", "svm0")
-OF_SOC = (
-    *("vpc", "vdec", "sys", "spi_smbus", "user_config", "ts_aisle", "svm0"),
-    *("log_drv", "memory_bandwidth", "upgrade", "xsmem_dev"),
-)
 
 
 def dev(root: Path, *names: str) -> Path:
@@ -81,7 +71,6 @@ def mounting_of(
         ("runtime-simulated", MountMethod.RUNTIME, SIMULATED, ()),
         ("native-910", MountMethod.NATIVE, BOX, EVERYTHING),
         ("native-310b", MountMethod.NATIVE, CARDS_310B, (*EVERYTHING, *OF_310B)),
-        ("native-soc-a1", MountMethod.NATIVE, SOC, (*EVERYTHING, *OF_SOC)),
         ("native-simulated", MountMethod.NATIVE, SIMULATED, ()),
         ("cdi", MountMethod.CDI, BOX, EVERYTHING),
     ],
@@ -196,10 +185,8 @@ def test_a_spec_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_without_a_driver_nobody_gets_a_chip(
     tmp_path: Path, mount: MountMethod
 ) -> None:
-    assert mounting_of(mount, SOC, tmp_path, "davinci0").problem() == (
-        "this node has no /dev/davinci_manager, /dev/vpc, /dev/vdec, /dev/sys, "
-        "/dev/spi_smbus, /dev/user_config, /dev/ts_aisle, /dev/svm0, /dev/log_drv, "
-        "/dev/memory_bandwidth, /dev/upgrade: its driver is not loaded"
+    assert mounting_of(mount, TRAINING, tmp_path, "davinci0").problem() == (
+        "this node has no /dev/davinci_manager: its driver is not loaded"
     )
 
 

@@ -63,12 +63,13 @@ async def test_a_library_of_the_other_interface_is_refused(
     )
 
 
-async def test_a_200i_soc_a1_is_refused(build: Build) -> None:
-    """Finding F8, of the doubts: its driver needs daemons beside it."""
+@pytest.mark.parametrize("product", ["", "atlas-310p"])
+async def test_a_200i_soc_a1_is_refused(build: Build, product: str) -> None:
+    """Findings F8 and D30: its driver needs daemons beside it, whoever chose it."""
     machine = build(fake_machine.cards_310p)
     for card in range(3):
         machine.say(card, 0, type="Atlas+200I+SoC+A1")
-    async with driver_on(machine) as driver:
+    async with driver_on(machine, product=product) as driver:
         said = await problem_with(driver, "200I")
 
     assert said == (
