@@ -13,8 +13,10 @@ break. `ListWatch` works as follows.
    version. After 410, an ERROR event, or ten such errors in a row it lists again.
 4. Between failures it pauses: jittered, 1 s to 30 s, Retry-After respected. The pauses
    start with 1 s again after a watch that delivered a change or lasted 10 s. They do so
-   after the first 410, too, because only a working server sends it. `retry_now` ends a
-   pause; `disconnected_s` says for how long no watch has been open.
+   after the first 410, too, because only a working server sends it. If a 410 comes
+   soon after a list, a watch from its version is tried each 4 to 5 s, and the next list
+   waits for the end of the pause: lists are costly. `retry_now` ends a pause;
+   `disconnected_s` says for how long no watch has been open.
 5. It delivers no event twice and none older than the cache: versions rise (KEP-5504
    lets clients compare them). An older list is accepted only after a minute. By then no
    server lags, so etcd was restored from a backup.
@@ -46,6 +48,7 @@ from kube.framing import LineSplitter
 from kube.objects import MetadataOnly, WatchEvent, decode
 from kube.pager import PAGE_SIZE, HasMeta, Listing
 from kube.store import Collection, Difference, is_older
+from service import clock
 from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -56,6 +59,8 @@ IDLE_S = 70.0
 LONGEST_S = 600
 #: Longest pause between failures; seconds.
 PAUSE_S = 30.0
+#: Longest pause after a 410, in seconds: the server works, so it is watched again soon.
+EXPIRED_PAUSE_S = 5.0
 #: Duration after which a watch counts as successful.
 STEADY_S = 10.0
 #: Time for which an older list is refused, as one of a lagging server.
@@ -156,6 +161,8 @@ class ListWatch(Generic[T]):
         self._stale_since: float | None = None
         #: Whether a 410 came after the last successful watch.
         self._has_expired = False
+        #: Loop time of the end of the pause after a 410: until then no list follows.
+        self._list_at_s = float("-inf")
         #: Number of server errors in a row.
         self._server_errors = 0
         #: Loop times of the last two lists; a third soon after them has to wait.
@@ -218,7 +225,7 @@ class ListWatch(Generic[T]):
 
     def relist_now(self) -> None:
         """End the watch and list again, because the cache is wrong."""
-        self._collection.version = ""
+        self._collection.version, self._list_at_s = "", float("-inf")
         if self._watch_timeout is not None:
             self._watch_timeout.reschedule(asyncio.get_running_loop().time())
 
@@ -234,6 +241,7 @@ class ListWatch(Generic[T]):
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s - self._retry_after_s):
                     await self._retry_requested.wait()
+                    self._list_at_s = float("-inf")
             self._retry_requested.clear()
 
     async def attempt(self, deliver: Callable[[Change[T]], None]) -> float:
@@ -261,13 +269,35 @@ class ListWatch(Generic[T]):
         ):
             return 0.0
         retry_after_s = failure.retry_after_s if failure else 0.0
-        pause_s = self._backoff.next_s(retry_after_s)
+        pause_s = self._next_pause_s(retry_after_s, has_expired=has_expired)
         self._retry_after_s = min(retry_after_s, pause_s)
         log.warning(
             "watch interrupted",
             extra={"path": self._path, "reason": str(failure), "pause_s": pause_s},
         )
         return pause_s
+
+    def _next_pause_s(self, retry_after_s: float, *, has_expired: bool) -> float:
+        """Return the pause after a failure; seconds.
+
+        Args:
+            retry_after_s: Least pause that the server asks for; seconds.
+            has_expired: Whether the failure is a 410.
+        """
+        pause_s = self._until_list_s() if has_expired else 0.0
+        if not pause_s:
+            pause_s = self._backoff.next_s(retry_after_s)
+            now = asyncio.get_running_loop().time()
+            self._list_at_s = now + pause_s if has_expired else float("-inf")
+        if not has_expired:
+            return pause_s
+        longest_s = self._rng.uniform(0.8, 1.0) * EXPIRED_PAUSE_S
+        return max(min(pause_s, longest_s), retry_after_s)
+
+    def _until_list_s(self) -> float:
+        """Return for how long an expired version is not replaced by a list; seconds."""
+        left_s = self._list_at_s - asyncio.get_running_loop().time()
+        return left_s if left_s > clock.EARLY_S else 0.0
 
     async def step(self, deliver: Callable[[Change[T]], None]) -> None:
         """List if there is no version to watch from, then watch once.
@@ -278,6 +308,8 @@ class ListWatch(Generic[T]):
         Raises:
             KubeError: List or watch failed; the next step continues from the cache.
         """
+        if not self._collection.version and self._until_list_s():
+            self._collection.version = self._collection.newest
         if not self._collection.version:
             await self._relist(deliver)
         try:

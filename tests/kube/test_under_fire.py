@@ -43,7 +43,8 @@ ROWS = {
     "409 to all reads": Row((refused(409, verbs=WATCH | LIST),), 1),
     "410 to the next watch": Row((CUT_ONCE, refused(410, verbs=WATCH, count=1)), 1, 4),
     "410 as an event": Row((error(410, count=1),), 1, 2),
-    "410 as an event, each time": Row((error(410),), 9),
+    # a watch each 4 s, or it would not have caught up 5 s after the end
+    "410 as an event, each time": Row((error(410),), 9, 18),
     "500 as an event": Row((error(500, count=1),), 1, 2),
     "429 with Retry-After": Row((CUT_ONCE, refused(429, retry_after_s=10)), 0),
     "429 without": Row((CUT_ONCE, refused(429)), 0),
@@ -86,6 +87,36 @@ async def test_a_server_that_is_down_is_asked_seldom_and_listed_never() -> None:
 
         assert bed.count("list") == 1
         assert bed.pipes.refused <= 9
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "trouble", [error(410), refused(410, verbs=WATCH)], ids=["event", "answer"]
+)
+async def test_d29_after_watches_that_expired_it_has_caught_up_within_5_s(
+    seed: int, trouble: Trouble
+) -> None:
+    """A pause of up to 30 s stood behind them."""
+    async with burning(seed, first_s=20) as bed:
+        bed.troubles.begin(CUT_ONCE)
+        end = bed.troubles.begin(trouble)
+        await asyncio.sleep(30)
+        end()
+
+        await settled(bed, within_s=5.0)
+
+        assert bed.count("list", 20) <= 6
+        assert bed.count("watch", 20) <= 12
+
+
+async def test_d29_a_server_whose_watches_always_expire_is_listed_seldom() -> None:
+    async with burning(first_s=20) as bed:
+        bed.troubles.begin(error(410))
+        await asyncio.sleep(600)
+
+        # 30 s of pause, and two lists in a row after a watch that brought a change
+        assert bed.count("list", 20) <= 40
+        assert bed.count("watch", 20) <= 180
 
 
 async def test_a_history_that_was_forgotten_costs_one_list() -> None:
