@@ -133,15 +133,20 @@ class Library:
         """Initialise libdcmi; to be called once, before all other methods.
 
         Raises:
-            OSError: The library has only functions that this class does not call.
+            OSError: The initialisation failed, and the library has functions that this
+                class does not call. MindCluster calls those then.
             CallError: The initialisation failed.
         """
-        if not hasattr(self._functions, _INIT) and hasattr(self._functions, _INIT_V2):
+        try:
+            self._call(Call(function=_INIT))
+        except CallError as error:
+            if not hasattr(self._functions, _INIT_V2):
+                raise
+            rest = "only" if error.code == NO_FUNCTION else f"and {error}"
             raise OSError(
-                "expected functions dcmi_*, found dcmiv2_* only: this is the driver of "
-                "chips like Ascend950, which the agent cannot ask yet"
-            )
-        self._call(Call(function=_INIT))
+                f"expected functions dcmi_*, found dcmiv2_* {rest}: this is the driver "
+                "of chips like Ascend950, which the agent cannot ask yet"
+            ) from error
 
     def version(self) -> str:
         """Return the version of libdcmi, which MindCluster takes for the driver's."""

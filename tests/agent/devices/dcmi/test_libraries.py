@@ -63,6 +63,30 @@ async def test_a_library_of_the_other_interface_is_refused(
     )
 
 
+async def test_d30_a_library_of_both_interfaces_is_refused_if_the_first_fails(
+    machine: FakeMachine, build_libdcmi: BuildLibrary
+) -> None:
+    """MindCluster calls `dcmiv2_*` then; only `dcmi_init: not supported` was said."""
+    machine.library = build_libdcmi(source="int dcmiv2_init(void) { return 0; }")
+    machine.tell("answer dcmi_init -1 -1 -8255")
+    async with driver_on(machine) as driver:
+        said = await problem_with(driver, "dcmi")
+
+    assert said == (
+        f"{machine.library}: expected functions dcmi_*, found dcmiv2_* and dcmi_init: "
+        "not supported (-8255): this is the driver of chips like Ascend950, which the "
+        "agent cannot ask yet"
+    )
+
+
+async def test_a_library_of_both_interfaces_is_served_by_the_first(
+    machine: FakeMachine, build_libdcmi: BuildLibrary
+) -> None:
+    machine.library = build_libdcmi(source="int dcmiv2_init(void) { return 0; }")
+
+    assert (await read_once(machine)).chips == tuple(range(8))
+
+
 @pytest.mark.parametrize("product", ["", "atlas-310p"])
 async def test_a_200i_soc_a1_is_refused(build: Build, product: str) -> None:
     """Findings F8 and D30: its driver needs daemons beside it, whoever chose it."""
