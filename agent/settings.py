@@ -113,9 +113,8 @@ class Settings:
     )
     driver_poll_s: float = option(
         0.2,
-        "how often a driver's file is looked at where the kernel does not tell of "
-        "edits; also the longest pause between two looks at chips that recover, or "
-        "with faults that are counted",
+        "how often a driver's file is looked at; also the longest pause between two "
+        "looks at chips that recover, or with faults that are counted",
         check=at_least(0.01),
     )
     driver_deadline_s: float = option(

@@ -5,8 +5,7 @@ of the latest read. Two edits in quick succession can leave the same stamp. So a
 that had been edited less than 3 s before a read is also read at the next check.
 Checking an unedited file costs one system call.
 
-`wait_for_news` checks the file at its start, at its end, and when the kernel reports an
-edit. If the kernel cannot watch the file, `wait_for_news` checks each `poll_s` seconds.
+`wait_for_news` checks the file each `poll_s` seconds.
 
 The second file, with the processes of containers, is read when real drivers are asked
 for processes: at each `read`, and at the end of `wait_for_news`. An edit of it ends no
@@ -16,13 +15,13 @@ wait.
 import asyncio
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.devices.driver import DriverFileError
-from agent.devices.file_changes import FileWatch
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file as driver_file
 from scheduler_core.documents.reader import DocumentError
@@ -63,19 +62,15 @@ class SimulatedDriver:
         *,
         poll_s: float,
         wall_ms: Callable[[], int],
-        file_watch: FileWatch | None = None,
     ) -> None:
         """Store the arguments; read nothing yet.
 
         Args:
             path: The YAML file; see `agent.devices.simulated.file`.
-            poll_s: Longest pause between two checks of the file in `wait_for_news`, if
-                the kernel does not report edits. Also the longest pause before the next
-                read, if the latest read came less than 3 s after an edit or could not
-                open the file. Unit: seconds, above 0.
+            poll_s: Longest pause between two checks of the file in `wait_for_news`, and
+                before the next read, if the latest read came less than 3 s after an
+                edit or could not open the file. Unit: seconds, above 0.
             wall_ms: Returns Unix milliseconds now; used as the date of each new fault.
-            file_watch: Reports edits of the file. By default a new `FileWatch` of
-                `path`.
         """
         self._path = path
         # a file can hang, and a large one takes time to parse
@@ -83,7 +78,6 @@ class SimulatedDriver:
         self._poll_s = poll_s
         self._wall_ms = wall_ms
         self._watch: asyncio.Future[bool] | None = None
-        self._file_watch = file_watch or FileWatch(path)
         self._last: _FileRead | None = None
         self._process_path = path.with_suffix(".processes.yaml")
         #: Content of the second file when last read; b"" if there was none.
@@ -91,8 +85,8 @@ class SimulatedDriver:
         self._processes: tuple[Process, ...] = ()
         #: The latest usable reading, with the known faults and their dates.
         self._last_good: Reading | None = None
-        #: Whether a look was asked for that no reading has answered yet.
-        self._is_asked = False
+        #: Set while a look is asked for that no reading has answered yet.
+        self._asked = threading.Event()
 
     async def read(self) -> Reading:
         """Return the state of the chips that the YAML file describes.
@@ -101,7 +95,7 @@ class SimulatedDriver:
             DriverFileError: The file is absent, unreadable, too large or invalid. Or it
                 names other products than before, or other chips of them.
         """
-        self._is_asked = False
+        self._asked.clear()
         began_s = clock.loop_s()
         reading = await self._worker.call(self._read_if_changed)
         return replace(reading, looked_s=began_s)
@@ -121,8 +115,7 @@ class SimulatedDriver:
 
     def look_now(self) -> None:
         """Have the next reading made at once."""
-        self._is_asked = True
-        self._file_watch.wake()
+        self._asked.set()
 
     def change_rows(self) -> None:
         """Do nothing: the rows of simulated chips change with the next start only."""
@@ -132,27 +125,23 @@ class SimulatedDriver:
 
     async def close(self) -> None:
         """Stop waiting for edits of the file, so that the driver's thread can end."""
-        self._file_watch.stop()
+        self._asked.set()
 
     def _wait_for_edit(self, for_s: float) -> bool:
         """Wait up to `for_s` for an edit; return whether the file may have been edited.
 
-        Runs in the driver's thread. The kernel also reports events that are no edit of
-        this file. So after each report, the file's device, inode, size and times are
-        compared with those of the latest read.
+        Runs in the driver's thread.
         """
-        is_armed = self._file_watch.arm()
         if not self._is_known():  # it must be read again in any case, but not at once
-            self._file_watch.wait(min(for_s, self._poll_s))
+            self._asked.wait(min(for_s, self._poll_s))
             return True
         until_s = time.monotonic() + for_s
-        while self._is_known() and not self._is_asked:
-            rest_s = until_s - time.monotonic()
-            pause_s = rest_s if is_armed else min(rest_s, self._poll_s)
+        while self._is_known():
+            pause_s = min(until_s - time.monotonic(), self._poll_s)
             if pause_s <= 0:
                 return self._have_processes_changed()
-            if not self._file_watch.wait(pause_s):
-                return False
+            if self._asked.wait(pause_s):
+                return True
         return True
 
     def _have_processes_changed(self) -> bool:

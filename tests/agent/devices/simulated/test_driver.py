@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from agent.devices.driver import DriverFileError
-from agent.devices.file_changes import FileWatch
 from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated.driver import SimulatedDriver
 from scheduler_core.products.table import PRODUCTS
@@ -108,13 +107,6 @@ def renamed(path: Path) -> None:
     path.with_suffix(".new").rename(path)
 
 
-class Untold(FileWatch):
-    """A kernel that cannot tell of edits."""
-
-    def arm(self) -> bool:
-        return False
-
-
 @pytest.mark.parametrize("before", [MACHINE, FAULT_ON_3])
 @pytest.mark.parametrize("edit", [rewritten, renamed])
 async def test_an_edit_in_the_same_moment_is_picked_up(
@@ -128,16 +120,13 @@ async def test_an_edit_in_the_same_moment_is_picked_up(
     assert await faults_after(driver) == [5]
 
 
-@pytest.mark.parametrize("kernel", [FileWatch, Untold])
 @pytest.mark.parametrize(
     "edit", [rewritten, rewritten_and_dated_back, replaced_by_one_of_the_same_date]
 )
 async def test_news_of_an_old_file_is_any_edit_of_it(
-    path: Path, edit: Callable[[Path], None], kernel: type[FileWatch]
+    path: Path, edit: Callable[[Path], None]
 ) -> None:
-    driver = SimulatedDriver(
-        path, poll_s=0.01, wall_ms=long_after, file_watch=kernel(path)
-    )
+    driver = driver_on(path, long_after)
     before = await faults_after(driver)
     told = asyncio.create_task(driver.wait_for_news(3600.0))
     await asyncio.sleep(0.05)
@@ -156,6 +145,18 @@ async def test_without_news_nobody_waits_longer_than_asked(path: Path) -> None:
     assert not await driver.wait_for_news(0.02)
     assert await faults_after(driver) == [3]
     await driver.close()
+
+
+async def test_closing_ends_a_wait(path: Path) -> None:
+    driver = SimulatedDriver(path, poll_s=3600.0, wall_ms=long_after)
+    await driver.read()
+    told = asyncio.create_task(driver.wait_for_news(3600.0))
+    await asyncio.sleep(0.05)
+    was_told = told.done()
+    await driver.close()
+
+    assert await told
+    assert not was_told
 
 
 def make_huge(path: Path) -> None:
