@@ -285,6 +285,9 @@ class Agent:
         metrics.device_list_watched.set_function(
             lambda: all(line.server.is_followed for line in self._lines)
         )
+        metrics.pod_resources_unanswered.set_function(
+            lambda: any(line.pod_resources_problem for line in self._lines)
+        )
         self._announcer.expose_watches(
             {
                 "pods": self._pods.watch,
@@ -367,6 +370,7 @@ class Agent:
             stale_since_ms=self._driver_monitor.stale_since_ms,
             fault_config_problem=self._fault_config_watch.problem,
             label_problem=self._reporter.label_problem,
+            pod_resources_problem=line.pod_resources_problem,
             ledger=line.store.ledger,
             reading=line.chip_monitor.reading,
             health=line.chip_monitor.health,

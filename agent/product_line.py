@@ -167,6 +167,10 @@ class ProductLine:
             ),
             period_s=settings.reconcile_period_s,
             look_now=services.look_now,
+            on_problem=partial(
+                services.announcer.pod_resources_problem,
+                resource=self.product.resource,
+            ),
         )
         self.server = Server(
             self._servicer,
@@ -189,6 +193,12 @@ class ProductLine:
         )
         for part in (self.mounts, self.server):
             services.ready.add_check(part.problem)
+        services.ready.add_check(lambda: self.pod_resources_problem or None)
+
+    @property
+    def pod_resources_problem(self) -> str:
+        """A sentence, if the kubelet does not say which pod has which chips; or ""."""
+        return self._reconciler.problem
 
     def owns(self, entry: HoldEntry) -> bool:
         """Whether a journal entry is a hold on chips of this product line."""

@@ -402,6 +402,23 @@ class Announcer:
             text = "the node's ConfigMap is written again"
             self._record("NpuReportWritten", text, "Normal")
 
+    def pod_resources_problem(self, problem: str, *, resource: str) -> None:
+        """Announce that the kubelet does not say which pod has which chips.
+
+        Args:
+            problem: A sentence about that; "" if it says so again. Nothing is announced
+                if the sentence is that of the previous call about the resource.
+            resource: Resource of the chips.
+        """
+        if not self._is_new(f"pod-resources {resource}", problem):
+            return
+        if problem:
+            log.error("pod-resources do not answer", extra={"reason": problem})
+            self._record("NpuPodsUnknown", problem)
+        else:
+            text = "it is known again which pod has which chips"
+            self._record("NpuPodsKnown", text, "Normal")
+
     def separation_problem(self, problem: str) -> None:
         """Announce that the names of separated chips cannot be parsed.
 

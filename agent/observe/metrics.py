@@ -58,6 +58,10 @@ class Metrics:
         self.device_list_watched = self._gauge(
             "device_list_watched", "1 while the kubelet watches our device list."
         )
+        self.pod_resources_unanswered = self._gauge(
+            "pod_resources_unanswered",
+            "1 while the kubelet does not say which pod has which chips.",
+        )
         self.registrations = self._counter(
             "registrations", "Registrations that the kubelet accepted."
         )

@@ -20,7 +20,12 @@ from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.foreign import ForeignPods
 from agent.plugin.rivals import identity
 from agent.plugin.server import DIAL_OPTIONS
-from agent.pods.reconciler import READ_EACH_S, Containers, ResourcesError
+from agent.pods.reconciler import (
+    READ_EACH_S,
+    Containers,
+    NotNowError,
+    ResourcesError,
+)
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from service import clock
 
@@ -188,7 +193,7 @@ class PodResourcesClient:
     async def _list(self) -> api_pb2.ListPodResourcesResponse:
         await self._rate_limit.wait_for_turn()
         if not self._activity.is_quiet:  # after the wait: an Allocate may have come
-            raise ResourcesError("devices are being given out: not listing now")
+            raise NotNowError("devices are being given out: not listing now")
         with self._activity.listing():
             try:
                 answer = _message(

@@ -34,6 +34,8 @@ class View:
     fault_config_problem: str = ""
     #: How labels of the Node contradict the chips; "" when none does.
     label_problem: str = ""
+    #: That the kubelet does not say which pod has which chips; "" when it does.
+    pod_resources_problem: str = ""
     ledger: Ledger
     reading: Reading
     health: Health
@@ -57,6 +59,7 @@ def waiting_document(
         "staleSince": None,
         "faultConfigProblem": None,
         "labelProblem": None,
+        "podResourcesProblem": None,
         "chips": [],
         "claims": [],
         "changes": [],
@@ -88,6 +91,14 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
         else clock.rfc3339(view.stale_since_ms / 1000),
         "faultConfigProblem": view.fault_config_problem or None,
         "labelProblem": view.label_problem or None,
+        "podResourcesProblem": next(
+            (
+                line.pod_resources_problem
+                for line in views
+                if line.pod_resources_problem
+            ),
+            None,
+        ),
         "chips": [
             {"name": annotations.chip_name(chip["chip"], line.reading.product), **chip}
             if other_views
@@ -212,7 +223,7 @@ def text(status: Mapping[str, Any]) -> str:
         lines += [f"no chip can be read since {since}, all is from then: {why}"]
     elif status["driverProblem"]:
         lines += [f"not all chips can be read: {status['driverProblem']}"]
-    keys = "faultConfigProblem", "labelProblem"
+    keys = "faultConfigProblem", "labelProblem", "podResourcesProblem"
     lines += [status[key] for key in keys if status[key]]
     rows = [("CHIP", "CONDITION", "OWNER", "FAULTS")]
     rows += [_row(chip) for chip in status["chips"]]

@@ -30,6 +30,7 @@ SPEAKING = (
     "agent/monitor/fault_config.py",
     "agent/claims/*.py",
     "agent/observe/announcer.py",
+    "agent/pods/reconciler.py",
     "agent/plugin/*.py",
     "agent/report/content.py",
     "agent/report/reporter.py",

@@ -72,6 +72,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
         long=(
             "tests/agent/devices/dcmi/test_outcomes.py",
             "tests/agent/test_foreign.py",
+            "tests/agent/test_pod_resources_silent.py",
             "tests/agent/test_rivals.py",
             "tests/extender/test_jobs_between_nodes_machine.py",
         ),

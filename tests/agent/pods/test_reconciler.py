@@ -10,7 +10,9 @@ from agent.claims.events import AllocateAsked, InUse
 from agent.claims.values import Ledger
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.pods.reconciler import (
+    UNANSWERED_S,
     Containers,
+    NotNowError,
     Reconciler,
     ResourcesError,
 )
@@ -26,6 +28,7 @@ class FakeResources:
         self.shown: dict[str, tuple[str, ...]] = dict(shown)
         self.ended: set[str] = set()
         self.is_down = False
+        self.is_busy = False
         self.reads: list[str] = []
         self.lists = 0
         #: Another one after the kubelet has restarted.
@@ -45,6 +48,8 @@ class FakeResources:
         self.meanwhile.get(name, bool)()
         if self.is_down:
             raise ResourcesError("UNAVAILABLE: the kubelet restarts")
+        if self.is_busy:
+            raise NotNowError("devices are being given out")
         if name not in self.shown:
             return None
         return {"main": frozenset(self.shown[name])}
@@ -63,6 +68,7 @@ def reconciler(
     now: NodeLedger,
     resources: FakeResources,
     backoff: Backoff | None = None,
+    on_problem: Callable[[str], None] = lambda _: None,
 ) -> Reconciler:
     return Reconciler(
         now,
@@ -71,6 +77,7 @@ def reconciler(
         activity=resources.activity,
         period_s=5.0,
         backoff=backoff,
+        on_problem=on_problem,
     )
 
 
@@ -232,6 +239,54 @@ async def test_a_kubelet_that_restarts_is_asked_again_until_it_answers(
 
     assert unknown == {(0,): ""}
     assert owners(now.ledger) == {(0,): "train"}
+
+
+SILENT = (
+    "the kubelet's pod-resources do not say which pod has which chips, so no pod is "
+    "annotated and no chip released: UNAVAILABLE: the kubelet restarts"
+)
+
+
+@pytest.mark.looptime
+async def test_d27_a_kubelet_that_does_not_answer_is_told_once_and_so_is_its_end() -> (
+    None
+):
+    """Nothing was annotated or released, and nobody was told."""
+    now = current(pod("train", [0]))
+    resources = FakeResources(train=ids(0))
+    resources.is_down = True
+    now.allocate(0)
+    told: list[str] = []
+    passes = reconciler(now, resources, on_problem=told.append)
+    async with in_background(passes.run()):
+        await asyncio.sleep(UNANSWERED_S - 0.1)
+        before = list(told)
+        await asyncio.sleep(60)
+        during = passes.problem
+        resources.is_down = False
+        await asyncio.sleep(6)
+
+    assert (before, during, passes.problem) == ([], SILENT, "")
+    assert told == [SILENT, ""]
+    assert owners(now.ledger) == {(0,): "train"}
+
+
+@pytest.mark.looptime
+async def test_d27_a_kubelet_that_restarts_or_gives_devices_out_is_not_told() -> None:
+    now = current(pod("train", [0]))
+    resources = FakeResources(train=ids(0))
+    now.allocate(0)
+    told: list[str] = []
+    async with in_background(reconciler(now, resources, on_problem=told.append).run()):
+        for _ in range(5):
+            resources.is_down = True
+            await asyncio.sleep(8)
+            resources.is_down = False
+            await asyncio.sleep(6)
+        resources.is_busy = True
+        await asyncio.sleep(100)
+
+    assert told == []
 
 
 @pytest.mark.looptime

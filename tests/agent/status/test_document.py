@@ -159,6 +159,15 @@ def test_d1_a_label_that_contradicts_the_chips_is_named() -> None:
     assert document.document(view())["labelProblem"] is None
 
 
+def test_d27_pod_resources_that_do_not_answer_are_named() -> None:
+    second = replace(view(), pod_resources_problem="no answer")
+    status = document.document(view(), second)
+
+    assert status["podResourcesProblem"] == "no answer"
+    assert document.text(status).splitlines()[2] == "no answer"
+    assert document.document(view())["podResourcesProblem"] is None
+
+
 def test_a_program_reads_the_same() -> None:
     found = document.document(view())
 
