@@ -148,7 +148,9 @@ def _mounted_keys(
     The result is empty until each app container and sidecar of the pod owns a hold. It
     has only the device ids if it is uncertain which chips are mounted. It has no
     configuration while `host_ip` is "", or the address of a chip is waited for: a
-    reader waits for a missing configuration, and takes a wrong one for the truth.
+    reader waits for a missing configuration, and takes a wrong one for the truth. An
+    address that is in the pod's configuration since its chips were mounted stays: the
+    card with the chip's id may have become another.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     if not holds or not _is_served(ledger, pod):
@@ -164,6 +166,9 @@ def _mounted_keys(
     if not host_ip or addresses.awaited & chip_sets.mask_of(chips):
         return keys
     key = annotations.configuration_key(ledger.product.resource)
+    if pod.annotations.get(annotations.ASCEND_REAL) == keys[annotations.ASCEND_REAL]:
+        given = configuration.parse_devices(pod.annotations.get(key, ""))
+        addresses = addresses.with_given(given)
     keys[key] = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,

@@ -5,7 +5,7 @@ configuration.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 #: number in the wire formats for an id that the server type does not have
 UNKNOWN = -2
@@ -41,3 +41,14 @@ class Addresses:
     def of(self, chip: int) -> Address:
         """Return the address of a chip; all fields are unknown if there is none."""
         return self.chips.get(chip, _NOWHERE)
+
+    def with_given(self, given: Mapping[int, Address]) -> "Addresses":
+        """Return these addresses, with all that is known in `given` in their place."""
+        merged = {}
+        for chip, address in given.items():
+            now, number = self.of(chip), address.super_device_id
+            merged[chip] = Address(
+                ip=address.ip or now.ip,
+                super_device_id=now.super_device_id if number == UNKNOWN else number,
+            )
+        return replace(self, chips={**self.chips, **merged})

@@ -6,8 +6,9 @@ Unknown addresses are written as MindCluster writes them.
 
 import json
 from collections.abc import Iterable
+from ipaddress import ip_address
 
-from scheduler_core.wire.addresses import Addresses
+from scheduler_core.wire.addresses import Address, Addresses
 
 #: text for an address that the driver did not give
 _NO_ADDRESS = "-1"
@@ -52,3 +53,24 @@ def render(
         "server_ip": host_ip,
     }
     return _ENCODER.encode(document)
+
+
+def parse_devices(text: str) -> dict[int, Address]:
+    """Parse {physical id: address} of the mounted chips; {} if `render` gives no such.
+
+    Such a text is rendered again whole, so its faults matter to nothing.
+    """
+    try:
+        return {
+            int(device["device_id"]): Address(
+                ip=_parse_ip(device["device_ip"]),
+                super_device_id=int(device["super_device_id"]),
+            )
+            for device in json.loads(text)["devices"]
+        }
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+
+
+def _parse_ip(text: object) -> str:
+    return "" if text == _NO_ADDRESS else str(ip_address(str(text)))

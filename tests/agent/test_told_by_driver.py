@@ -308,14 +308,22 @@ class DriverStory(RuleBasedStateMachine):
             text = each.annotations.get(annotations.CONFIGURATION, "")
             if text == before[uid]:
                 continue
-            for device in json.loads(text)["devices"]:
-                told = self.library.told_ip.get(int(device["device_id"]))
-                assert device["device_ip"] == (told or "-1")
+            given = _ips(before[uid])
+            for chip, ip in _ips(text).items():
+                if given.get(chip, "-1") != "-1":
+                    assert ip == given[chip]  # for as long as the pod runs
+                else:
+                    assert ip == (self.library.told_ip.get(chip) or "-1")
 
     @invariant()
     def holds_stay(self) -> None:
         if hasattr(self, "pods"):
             assert len(self.ledger.ledger.holds) == self.pods
+
+
+def _ips(text: str) -> dict[int, str]:
+    devices = json.loads(text or '{"devices":[]}')["devices"]
+    return {int(device["device_id"]): device["device_ip"] for device in devices}
 
 
 TestDriverStory = DriverStory.TestCase

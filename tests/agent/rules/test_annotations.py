@@ -7,8 +7,17 @@ import pytest
 
 from agent.claims.annotations import plan_patches
 from scheduler_core.wire import annotations, configuration
-from scheduler_core.wire.addresses import Address, Addresses
-from tests.agent.node import HOST_IP, RESOURCE, NodeLedger, current, pair, pod, staged
+from scheduler_core.wire.addresses import UNKNOWN, Address, Addresses
+from tests.agent.node import (
+    HOST_IP,
+    RESOURCE,
+    NodeLedger,
+    current,
+    pair,
+    pod,
+    running,
+    staged,
+)
 
 
 def land(now: NodeLedger, name: str) -> None:
@@ -96,6 +105,37 @@ def devices(now: NodeLedger, name: str) -> list[dict[str, str]]:
     }
     named: list[dict[str, str]] = json.loads(found.get(name, "{}")).get("devices", [])
     return named
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "told"),
+    [
+        (("10.0.0.1", 4), ("10.0.0.9", 7), ("10.0.0.1", "4")),
+        (("", 4), ("10.0.0.9", 7), ("10.0.0.9", "4")),
+        (("10.0.0.1", UNKNOWN), ("", 7), ("10.0.0.1", "7")),
+        (("", UNKNOWN), ("10.0.0.9", 7), ("10.0.0.9", "7")),
+    ],
+    ids=["both known", "no address", "no number", "neither"],
+)
+def test_d28_a_running_pod_is_told_of_the_card_that_it_was_given(
+    first: tuple[str, int], then: tuple[str, int], told: tuple[str, str]
+) -> None:
+    """Another card took the id of its chip; the node's address is followed."""
+    now = running(pod("train", [1]))
+    found = {}
+    for host_ip, (ip, number) in (("10.9.0.1", first), ("10.9.0.2", then)):
+        card = Address(ip=ip, super_device_id=number)
+        where = Addresses(chips={1: card})
+        for patch in plan_patches(now.ledger, host_ip=host_ip, addresses=where):
+            known = now.ledger.pods[patch.uid]
+            merged = {**known.annotations, **patch.annotations}
+            now.update(replace(known, annotations=merged))
+        text = now.ledger.pods["uid-train"].annotations[annotations.CONFIGURATION]
+        found = json.loads(text)
+
+    (device,) = found["devices"]
+    assert (device["device_ip"], device["super_device_id"]) == told
+    assert found["host_ip"] == "10.9.0.2"
 
 
 @pytest.mark.seed("000-03")
