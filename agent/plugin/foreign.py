@@ -36,12 +36,17 @@ LIST_EACH_S = 1.0
 GONE_S = 3.0
 
 #: A resource of NPUs, or one of its ids behind it.
-_NPU = re.compile(r"(?i)ascend|davinci|^huawei\.com/(?:[39]10|.*(?:npu|atlas))")
-#: A resource of what stands beside NPUs.
-_NETWORK = re.compile(r"(?i)roce|rdma|nic\b|hccn|sriov")
-#: `Ascend910B4-3`, `Ascend910-2c-100-3_1`, `Ascend310P-3-0` (shared), `npu-3`, `3`.
+_NPU = re.compile(
+    r"(?i)ascend|davinci(?![_-]?manager)"
+    r"|^huawei\.com/(?:[39]10|.*(?:(?<!i)npu|atlas))"
+)
+#: A resource of what stands beside NPUs, by its name without the domain.
+_NETWORK = re.compile(r"(?i)roce|rdma|nic(?![a-z])|net|hca|hccn|sriov")
+#: `Ascend910B4-3`, `Ascend910-2c-100-3_1`, `Ascend310P-3-0` (shared), `npu-3`, `3`;
+#: `Ascend310P-VPro-3` where cards of several models are mixed.
 _ID = re.compile(
     r"(?i)(?P<prefix>ascend[a-z0-9]*-|(?:/dev/)?(?:npu|davinci)-?)?"
+    r"(?:(?<=ascend310p-)(?:v|vpro|ipro)-)?"
     r"(?:[0-9]+c[\w.]*-[0-9]+-(?P<parent>[0-9]{1,3})(?:_[0-9]+)?"
     r"|(?P<chip>[0-9]{1,3})(?(prefix)(?:-[0-9]+)?))"
 )
@@ -105,7 +110,8 @@ def parse(devices: Iterable[api_pb2.ContainerDevices], ours: frozenset[str]) -> 
     for device in devices:
         resource, ids = device.resource_name, device.device_ids
         is_npu = _NPU.search(" ".join((resource, *ids)))
-        if is_npu and resource not in ours and not _NETWORK.search(resource):
+        is_network = _NETWORK.search(resource.rpartition("/")[2])
+        if is_npu and resource not in ours and not is_network:
             found[resource] = found.get(resource, frozenset()).union(ids)
     return found
 
@@ -164,6 +170,8 @@ class ForeignPods:
         self._announcer = announcer
         #: ledger and chips of each product line
         self._lines: list[tuple[LedgerStore, ChipMonitor]] = []
+        #: resources of all product lines, whatever the driver shows later
+        self._ours: frozenset[str] = frozenset()
         self._state = Foreign()
         #: {resource: the sentence that was announced}
         self._announced: Mapping[str, str] = {}
@@ -173,6 +181,8 @@ class ForeignPods:
     def add_line(self, store: LedgerStore, monitor: ChipMonitor) -> None:
         """Have foreign chips of a product line noted in its ledger."""
         self._lines.append((store, monitor))
+        rows = (monitor.reading.product, *vnpu.rows_of(monitor.reading))
+        self._ours |= {row.resource for row in rows}
 
     def problem(self) -> str | None:
         """Return a sentence about another plugin that gives our chips out, or None."""
@@ -207,11 +217,9 @@ class ForeignPods:
         self._apply(Listed(found))
 
     def _served(self) -> Served:
-        readings = [monitor.reading for _, monitor in self._lines]
-        rows = [row for of in readings for row in (of.product, *vnpu.rows_of(of))]
         return Served(
-            resources=frozenset(row.resource for row in rows),
-            prefixes=frozenset(of.product.chip_prefix for of in readings),
+            resources=self._ours,
+            prefixes=frozenset(of.product.chip_prefix for _, of in self._lines),
             chips=chip_sets.union(_chips(monitor) for _, monitor in self._lines),
         )
 

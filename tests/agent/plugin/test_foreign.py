@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.claims.events import ForeignRead
+from agent.devices.poller import Observation
 from agent.devices.simulated import file
 from agent.monitor.chips import ChipMonitor, Clocks
 from agent.plugin import foreign
@@ -75,6 +76,7 @@ class World(Announced):
     kubelet: Kubelet
     folder: Path
     stores: list[NodeLedger] = field(default_factory=list)
+    monitors: list[ChipMonitor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -91,6 +93,7 @@ class World(Announced):
             monitor.judge_again()
             self.foreign.add_line(store, monitor)
             self.stores.append(store)
+            self.monitors.append(monitor)
         self.resources = PodResourcesClient(
             self.folder / "r.sock",
             resource="huawei.com/Ascend910",
@@ -140,6 +143,10 @@ INPUTS = [
     # card and chip of it, or part of a shared chip
     (CLOUD, "3-1", EVERY),
     ("huawei.com/Ascend310P-V", "Ascend310P-9-4", (9,)),
+    # MindCluster's, where cards of several models are mixed
+    ("huawei.com/Ascend310P-V", "Ascend310P-V-9", (9,)),
+    ("huawei.com/Ascend310P-VPro", "Ascend310P-VPro-9", (9,)),
+    ("huawei.com/Ascend310P-IPro", "Ascend310P-IPro-9", (9,)),
     ("huawei.com/Ascend910-4c", "Ascend910-4c-100-3", (3,)),
     ("huawei.com/Ascend910-4c", "Ascend910-4c-100-3_1", (3,)),
     ("huawei.com/Ascend910-4c.3cpu", "Ascend910-4c.3cpu-100-0", (0,)),
@@ -153,6 +160,7 @@ INPUTS = [
     # the name of a resource says nothing, and its ids do
     ("huawei.com/card", "Ascend910-1", (1,)),
     ("example.com/ascend", "1", (1,)),
+    ("rdma.example.net/ascend", "1", (1,)),
     # our own: whole chips of both lines, and parts
     ("huawei.com/Ascend910", "Ascend910-3", NONE),
     ("huawei.com/Ascend310P", "Ascend310P-8", NONE),
@@ -165,6 +173,14 @@ INPUTS = [
     ("huawei.com/rdma", "npu-3", NONE),
     ("huawei.com/ascend-roce", "3", NONE),
     ("huawei.com/hccn", "hccn3", NONE),
+    ("openshift.io/ascend_nic_0", "0000:3b:00.2", NONE),
+    ("huawei.com/npu_net", "eth1", NONE),
+    ("huawei.com/ascend-hca", "mlx5_0", NONE),
+    ("huawei.com/ub_rdma", "0", NONE),
+    # the driver's own device, which people who watch chips are given
+    ("smarter-devices/davinci_manager", "davinci_manager3", NONE),
+    ("squat.ai/davinci-manager", "3", NONE),
+    ("huawei.com/input", "3", NONE),
     ("example.com/npu", "npu-3", NONE),
     ("example.com/gpu", "3", NONE),
 ]
@@ -193,6 +209,18 @@ async def test_another_plugin_is_told_before_a_pod_has_chips_of_it(
     told = [text for reason, text in world.events if reason == "NpuRival"]
     assert [resource in text for text in told] == [True] * bool(chips)
     assert bool(world.foreign.problem()) is bool(chips)
+
+
+async def test_a_resource_of_ours_stays_ours_when_its_devices_have_gone(
+    world: World,
+) -> None:
+    """Its pod may be there for as long as it likes."""
+    world.kubelet.run("ours", ("huawei.com/Ascend910-2c", "Ascend910-2c-100-7"))
+    uncut = file.parse(MACHINE.replace("virtual:", "#"))
+    world.monitors[0].observe(Observation(reading=uncut, read_at=1.0, took_s=0.1))
+
+    assert await world.look() == NONE
+    assert world.foreign.problem() is None
 
 
 async def test_what_is_told_of_another_plugin_ends_with_it(world: World) -> None:
