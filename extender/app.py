@@ -56,7 +56,6 @@ class Extender:
                 it may.
         """
         self._why_not_leading = why_not_leading
-        self._wall = wall
         #: whether all first lists are complete; they stay so
         self._is_synced = False
         self._parts = wiring.connect(
@@ -136,9 +135,8 @@ class Extender:
         parts = self._parts
         while True:
             await asyncio.sleep(_TICK_S)
-            stepped_s = self._wall.wall_s() - self._wall.now_s()
             lost = parts.informers.name_disconnected()
-            self._learn(events.Ticked(lost=lost, stepped_s=stepped_s))
+            self._learn(events.Ticked(lost=lost))
             parts.permits.tick()
             parts.job_calls.tick(clock.wall_s())
             if parts.planner.tick():

@@ -48,7 +48,9 @@ class Dispatcher:
         During the carrying-out of another effect, those of this event only join the
         queue.
         """
-        outcome = self._cache.step(change, self._clock.now_s())
+        now_s = self._clock.now_s()
+        self._cache.see_clock(self._clock.wall_s() - now_s)
+        outcome = self._cache.step(change, now_s)
         self._effects.extend(outcome.effects)
         if self._effects and not self._is_busy:
             self._is_busy = True

@@ -92,6 +92,10 @@ class Cache:
         """
         return steps.step(self._state, change, now_s)
 
+    def see_clock(self, stepped_s: float) -> None:
+        """Store how far the wall clock is ahead of the time of events; seconds."""
+        self._state.facts.stepped_s = stepped_s
+
     # -- nodes -----------------------------------------------------------------------
 
     def resource_state(self, name: str, resource: str) -> ResourceState | None:

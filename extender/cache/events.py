@@ -194,8 +194,6 @@ class Ticked:
 
     #: kinds of objects whose watch is down for too long; "" if none is
     lost: str = ""
-    #: seconds by which the wall clock was set ahead since the clock of events began
-    stepped_s: float = 0.0
 
 
 _NodeShown = NodeUpdated | ReportUpdated | SwitchesUpdated

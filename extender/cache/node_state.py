@@ -144,10 +144,13 @@ class NodeInfo:
         self.update_time = update_time
         self.alive_s = self.report_seen_s
         ahead_s = update_time - self.report_seen_s - stepped_s
-        is_late = ahead_s < -CLOCK_MOST_S
+        # half of it ends it: a clock at the limit would be told at each report
+        is_known = ahead_s * self.clock_ahead_s > 0
+        most_s = CLOCK_MOST_S / 2 if is_known else CLOCK_MOST_S
+        is_late = ahead_s < -most_s
         self.late_since_s = min(self.late_since_s, self.alive_s) if is_late else inf
         is_behind = self.alive_s - self.late_since_s >= CLOCK_MOST_S
-        self.clock_ahead_s = ahead_s if ahead_s > CLOCK_MOST_S or is_behind else 0.0
+        self.clock_ahead_s = ahead_s if ahead_s > most_s or is_behind else 0.0
 
     def row_of(self, offer: Offer) -> Product | None:
         """Return the row of the chips of a resource that the Node offers."""

@@ -503,7 +503,6 @@ def _review_nodes(state: State, now_s: float, draft: _Draft) -> None:
 
 
 def _tick(state: State, change: events.Ticked, now_s: float, draft: _Draft) -> None:
-    state.facts.stepped_s = change.stepped_s
     is_seen_again = bool(state.lost) and not change.lost
     if is_seen_again or state.backoff.has_ended(state.ticked_s, now_s):
         # a back-off holds for all nodes; one improved node wakes the pods
@@ -566,8 +565,8 @@ def _judge_reports(state: State, draft: _Draft) -> None:
 def _judge_clock(state: State, name: str, draft: _Draft) -> None:
     """Have people told where a node's clock ceases or begins to agree with ours."""
     node_info = state.facts.nodes[name]
-    ahead_s = node_info.clock_ahead_s
-    if abs(ahead_s - node_info.announced_ahead_s) > CLOCK_MOST_S:
+    ahead_s, before_s = node_info.clock_ahead_s, node_info.announced_ahead_s
+    if bool(ahead_s) != bool(before_s) or abs(ahead_s - before_s) > CLOCK_MOST_S:
         node_info.announced_ahead_s = ahead_s
         draft.effects.append(events.ClockJudged(node=name, ahead_s=ahead_s))
 

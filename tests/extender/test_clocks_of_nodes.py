@@ -11,6 +11,8 @@ from extender.announcer import Announcer
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.events import ClockJudged, ReportUpdated, Ticked
+from extender.clocks import Clock
+from extender.dispatch import Dispatcher
 from extender.queries import explain
 from extender.refusals import describe_clock
 from extender.scheduling.decisions import LastDecisions
@@ -122,6 +124,44 @@ def test_d13_a_clock_that_jumps_while_its_node_is_followed_is_told_each_time() -
     assert told == [BEHIND, AHEAD, differs(120, "ahead of"), ""]
 
 
+def test_d13_a_clock_at_the_limit_is_told_once() -> None:
+    """Ways through the watch, and whole seconds, differ by more than it does."""
+    cache, now_s, told = begun(written(NOW_S)), NOW_S, []
+
+    for ahead_s in (61, 59, 62, 31, 61, 100, 29, 59, 0, -61, -61, -40, -61, -29, 0):
+        now_s += HEARTBEAT_S
+        told += clocks(apply(cache, written(now_s, ahead_s=ahead_s), now_s=now_s))
+
+    assert told == [differs(1, "ahead of"), "", differs(1, "behind"), ""]
+
+
+def test_d13_a_clock_that_is_set_right_step_by_step_agrees_at_last() -> None:
+    cache, now_s, told = begun(written(NOW_S)), NOW_S, []
+
+    for ahead_s in (95, 34, 0):
+        now_s += HEARTBEAT_S
+        told += clocks(apply(cache, written(now_s, ahead_s=ahead_s), now_s=now_s))
+
+    assert told == [differs(2, "ahead of"), differs(1, "ahead of"), ""]
+
+
+def test_d13_reports_after_a_sleep_of_our_machine_are_no_word_of_a_clock() -> None:
+    """Monotonic time stands meanwhile; what watches bring may come before a tick."""
+    time, slept_s = Time(), 0.0
+    cache = begun(written(NOW_S))
+    clock = Clock(now_s=time, now_ns=lambda: int((time() + slept_s) * 1e9))
+    told: list[str] = []
+    dispatcher = Dispatcher(cache, clock)
+    dispatcher.connect(lambda effect: told.extend(clocks([effect])))
+
+    time.pass_s(1.0)
+    slept_s = HOUR_S
+    dispatcher.apply(written(time(), ahead_s=HOUR_S))
+
+    assert told == []
+    assert barred(cache) is None
+
+
 @pytest.mark.parametrize("age_s", [HEARTBEAT_S, 100_000])
 def test_d13_an_old_report_is_no_word_of_a_clock(age_s: float) -> None:
     """The agent died before the extender began, or is started again."""
@@ -213,10 +253,11 @@ def test_d13_a_text_edited_by_hand_says_nothing_of_the_clock() -> None:
 def test_d13_a_step_of_our_own_clock_is_no_matter_where_the_nodes_follow_it() -> None:
     """Time servers have set all clocks back by an hour, ours as well."""
     cache, now_s = begun(written(NOW_S)), NOW_S
+    cache.see_clock(-HOUR_S)
 
     for _ in range(4):
         now_s += HEARTBEAT_S
-        apply(cache, Ticked(stepped_s=-HOUR_S), now_s=now_s)
+        apply(cache, Ticked(), now_s=now_s)
         assert barred(cache) is None
         found = apply(cache, written(now_s, ahead_s=-HOUR_S), now_s=now_s)
         assert clocks(found) == []
@@ -225,11 +266,12 @@ def test_d13_a_step_of_our_own_clock_is_no_matter_where_the_nodes_follow_it() ->
 def test_d13_a_step_of_our_clock_alone_is_told_of_each_node() -> None:
     cache = begun(written(NOW_S))
 
-    apply(cache, Ticked(stepped_s=-HOUR_S), now_s=NOW_S + 1)
+    cache.see_clock(-HOUR_S)
+    apply(cache, Ticked(), now_s=NOW_S + 1)
     assert barred(cache) is None
     now_s = NOW_S + HEARTBEAT_S
     assert clocks(apply(cache, written(now_s), now_s=now_s)) == [AHEAD]
-    apply(cache, Ticked(), now_s=now_s + 1)
+    cache.see_clock(0.0)
     now_s += HEARTBEAT_S
     assert clocks(apply(cache, written(now_s), now_s=now_s)) == [""]
 
