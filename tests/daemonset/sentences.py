@@ -24,6 +24,7 @@ SPEAKING = (
     "agent/devices/dcmi/library.py",
     "agent/devices/dcmi/machine.py",
     "agent/devices/dcmi/reader.py",
+    "agent/devices/dcmi/lifecycle.py",
     "agent/devices/dcmi/worker.py",
     "agent/health/conditions.py",
     "agent/monitor/driver.py",

@@ -60,7 +60,9 @@ class Worker:
         self._progress = progress
         self._events: deque[tuple[int, Code, bool]] = deque(maxlen=_MOST_EVENTS)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._skip_until: dict[Call, float] = {}
+        #: {call: seconds after the first look for which it is skipped}
+        self._skip_for: dict[Call, float] = {}
+        self._first_look_s = inf
         self._library: Library | None = None
         self._has_tried_to_subscribe = False
         #: when to subscribe to fault events at the latest. Unit: seconds.
@@ -76,9 +78,8 @@ class Worker:
         ends.
         """
         order = _receive(self._sock)
-        now = time.monotonic()
-        self._skip_until = {
-            Call(function=function, card=card, device=device): now + for_s
+        self._skip_for = {
+            Call(function=function, card=card, device=device): for_s
             for function, card, device, for_s in order["leave_out"]
         }
         chip_reader = self._load(order["library"], order["chips"])
@@ -91,6 +92,7 @@ class Worker:
             has_events = self._pass_events(chip_reader)
             began_s = time.monotonic()
             survey = self._survey(chip_reader, is_asked=self._is_asked)
+            self._first_look_s = min(self._first_look_s, time.monotonic())
             self._subscribe_in_time(chip_reader, survey)
             if has_events or survey != sent or self._is_asked:
                 self._send(survey, began_s if self._is_asked else None)
@@ -155,8 +157,8 @@ class Worker:
             return str(error)
 
     def _must_skip(self, call: Call) -> bool:
-        until = self._skip_until.get(call)
-        return until is not None and time.monotonic() < until
+        for_s = self._skip_for.get(call)
+        return for_s is not None and time.monotonic() - self._first_look_s < for_s
 
     def _queue_event(self, event: structs.FaultEvent) -> None:
         """Queue a fault event and wake the main thread; a libdcmi thread calls this.

@@ -1,9 +1,7 @@
 """Read real chips through a worker process, which is replaced when it hangs or dies.
 
-A worker process that hangs in a call of libdcmi is killed. After a pause, the agent
-starts a new worker. The pause grows with each lost worker. If a worker hung or died in
-a call that it can do without, later workers skip that call for a while. So one hanging
-chip costs only the readings of that chip.
+When a worker is killed and another started, and which calls it leaves out, is decided
+by `lifecycle`. So one hanging chip costs only the readings of that chip.
 
 A killed worker within a system call that cannot be interrupted goes on until that call
 ends. Of such workers there are two at most: then no other is started.
@@ -13,7 +11,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +22,31 @@ from agent.devices.board_size import UnknownMachineError
 from agent.devices.dcmi import find_library
 from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.library import LIST_CARDS
+from agent.devices.dcmi.lifecycle import (
+    LOAD_S,
+    Lifecycle,
+    Replace,
+    Showed,
+    Sign,
+    Started,
+    step,
+)
 from agent.devices.dcmi.memory import Memory
 from agent.devices.dcmi.progress import Call
 from agent.devices.dcmi.rows import IncompleteError
 from agent.devices.dcmi.values import Survey
-from agent.devices.dcmi.worker import LOAD_S, LOADING, Worker
+from agent.devices.dcmi.worker import Worker
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
 from scheduler_core.node import chips as chip_sets
 from service import clock
-from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
 #: Pause between two checks of a silent worker. Unit: seconds.
 CHECK_EACH_S = 0.25
-#: Lifetime of a worker after which its successor waits only the first pause. Unit:
-#: seconds.
-LIVED_WELL_S = 60.0
-#: A call that did not return is left out for this time, then twice as long …
-LEAVE_OUT_S = 60.0
-#: … and at most for this. Unit: seconds.
-LEAVE_OUT_MOST_S = 3600.0
 #: Killed workers that have not ended, at most: each takes 10 to 25 MiB.
 MOST_UNENDED = 2
-#: Time after which libdcmi is loaded anew while it shows no chip, or not all of those
-#: that are waited for: it may have made its list of cards when it was initialised.
-#: Unit: seconds.
-RELOAD_EACH_S = 30.0
-#: While others are shown, the time is doubled with each time, and at most this.
-RELOAD_MOST_S = 3600.0
 
 
 #: Like `Worker.start`.
@@ -60,14 +54,6 @@ StartWorker = Callable[
     [str, Mapping[str, str], Sequence[Sequence[object]], Sequence[Sequence[int]]],
     Worker,
 ]
-
-
-@dataclass(slots=True)
-class _Blame:
-    """Count of workers lost in one libdcmi call, and until when to skip that call."""
-
-    times: int
-    until_s: float  #: loop time
 
 
 class DcmiDriver:
@@ -81,7 +67,6 @@ class DcmiDriver:
         call_s: float,
         wall_ms: Callable[[], int],
         environment: Mapping[str, str] = os.environ,
-        new_backoff: Callable[[], Backoff] = Backoff,
         load_s: float = LOAD_S,
         memory: Memory | None = None,
         start: StartWorker = Worker.start,
@@ -95,30 +80,22 @@ class DcmiDriver:
                 is killed. Unit: seconds, above 0.
             wall_ms: Returns Unix milliseconds now.
             environment: Environment variables of the worker process.
-            new_backoff: Makes the back-off that gives the pause between two workers.
             load_s: Like `call_s`, for loading and initialising libdcmi.
             memory: Stores what the chips have told, for the next start.
             start: Starts a worker process.
         """
         self._library = library
-        self._call_s = call_s
+        self._life = Lifecycle(call_s=call_s, load_s=load_s)
         self._wall_ms = wall_ms
         self._environment = environment
-        self._backoff = new_backoff()
-        self._load_s = load_s
         self._memory = memory
         self._start = start
         self._conversion = conversion
         self._worker: Worker | None = None
-        self._next_start_s = float("-inf")
-        self._problem = ""
-        self._blames: dict[Call, _Blame] = {}
         #: last message of the present worker: a reading, or why there is none
         self._last_message: Reading | str | None = None
-        #: time after which libdcmi is loaded anew while some chips are missing
-        self._reload_each_s = RELOAD_EACH_S
-        #: killed workers that have not ended yet
-        self._unended: list[Worker] = []
+        #: {killed worker that may not have ended: call in which it was lost}
+        self._unended: dict[Worker, Call | None] = {}
 
     @property
     def worker_pid(self) -> int | None:
@@ -138,10 +115,8 @@ class DcmiDriver:
             worker = await self._get_worker()
             if worker.waiting:
                 self._last_message = self._convert(worker.take())
-                is_complete = _is_complete(self._last_message)
-                worker.record_message(is_complete=is_complete)
-                if is_complete:
-                    self._reload_each_s = RELOAD_EACH_S
+                sign = _sign_of(self._last_message)
+                self._life, _ = step(self._life, Showed(sign=sign), clock.loop_s())
             elif self._is_due:
                 worker.ask_for_look()
             if self._last_message is None:
@@ -158,13 +133,17 @@ class DcmiDriver:
             Whether `read` has a message to return or a problem to raise. True after
             `within_s` if there is no worker, so that `read` starts one.
         """
-        if self._worker is None:
+        worker = self._worker
+        if worker is None:
             await asyncio.sleep(within_s)
             return True
-        await self._worker.wait_for_news(within_s)
-        problem = self._worker.problem(self._call_s, self._load_s)
-        is_to_reload = self._is_to_reload(self._worker)
-        return bool(self._worker.waiting or problem or is_to_reload or self._is_due)
+        await worker.wait_for_news(within_s)
+        if worker is not self._worker:  # a `read` that goes on has ended it
+            return True
+        life, effects = self._check(worker)
+        if not effects:  # else `read` sees the same, and carries it out
+            self._life = life
+        return bool(worker.waiting or effects or self._is_due)
 
     @property
     def _is_due(self) -> bool:
@@ -192,9 +171,8 @@ class DcmiDriver:
 
     async def close(self) -> None:
         """Kill the worker process, if there is one; end the writes to the memory."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            await worker.end()
+        if self._worker is not None:
+            await self._end(self._worker)
         if self._memory is not None:
             await self._memory.flush()
 
@@ -211,22 +189,36 @@ class DcmiDriver:
         if self._worker.waiting:
             # also those of a worker that has ended: one may have an event
             return self._worker
-        problem = self._worker.problem(self._call_s, self._load_s)
-        if not problem and not self._is_to_reload(self._worker):
-            return self._worker
-        worker, self._worker = self._worker, None
-        if problem:
-            self._last_message = None
-            self._give_up(worker, problem)
+        worker = self._worker
+        self._life, effects = self._check(worker)
+        for effect in effects:
+            await self._end(worker, effect.call)
+            if effect.problem:
+                self._last_message = None
+                pause_s = self._life.next_start_s - clock.loop_s()
+                log.error(
+                    "driver worker ended",
+                    extra={
+                        "reason": effect.problem,
+                        "retry_in_s": max(0.0, round(pause_s, 2)),
+                    },
+                )
+                raise DriverError(effect.problem)
+            self._worker = worker = self._start_worker()
+        return worker
+
+    def _check(self, worker: Worker) -> tuple[Lifecycle, tuple[Replace, ...]]:
+        is_freed = any(call and w.has_ended for w, call in self._unended.items())
+        check = replace(worker.check(), is_freed=is_freed)
+        return step(self._life, check, clock.loop_s())
+
+    async def _end(self, worker: Worker, call: Call | None = None) -> None:
+        """Kill the worker; until it has ended it counts, even if this is cancelled."""
+        self._worker = None
+        self._unended[worker] = call
         await worker.end()
-        if not worker.has_ended:
-            self._unended.append(worker)
-        if problem:
-            raise DriverError(self._problem)
-        if not _is_blind(self._last_message):
-            self._reload_each_s = min(RELOAD_MOST_S, 2 * self._reload_each_s)
-        self._worker = self._start_worker()
-        return self._worker
+        if worker.has_ended:
+            del self._unended[worker]
 
     def _start_worker(self) -> Worker:
         """Start a worker process.
@@ -238,73 +230,31 @@ class DcmiDriver:
         if problem:
             raise DriverError(problem)
         now = clock.loop_s()
-        if now < self._next_start_s:
-            raise DriverError(self._problem)
-        self._unended = [worker for worker in self._unended if not worker.has_ended]
+        if now < self._life.next_start_s:
+            raise DriverError(self._life.problem)
+        for worker in [worker for worker in self._unended if worker.has_ended]:
+            del self._unended[worker]
         if len(self._unended) >= MOST_UNENDED:
             pids = ", ".join(str(worker.pid) for worker in self._unended)
             raise DriverError(
-                f"{self._problem or 'libdcmi should be loaded anew'}; the processes "
-                f"{pids} hang in the driver and cannot be ended, so no other is "
-                "started before one of them ends"
+                f"{self._life.problem or 'libdcmi should be loaded anew'}; the "
+                f"processes {pids} hang in the driver and cannot be ended, so no "
+                "other is started before one of them ends"
             )
+        stuck = {call: inf for call in self._unended.values() if call is not None}
+        left_out = {**self._life.left_out(now), **stuck}
+        if not self._conversion.known.identities:
+            left_out = {c: s for c, s in left_out.items() if c.function != LIST_CARDS}
+        self._life, _ = step(self._life, Started(), now)
         return self._start(
             str(self._library),
             self._environment,
-            self._calls_to_leave_out(now),
+            [(c.function, c.card, c.device, for_s) for c, for_s in left_out.items()],
             [
                 (chip.card, chip.device, chip.physical_id, chip.logic_id)
                 for chip in self._conversion.known.identities
             ],
         )
-
-    def _is_to_reload(self, worker: Worker) -> bool:
-        """Whether a worker has not shown chips for long, which a new one might."""
-        is_blind = _is_blind(self._last_message)
-        each_s = RELOAD_EACH_S if is_blind else self._reload_each_s
-        since_s = worker.incomplete_since_s
-        return since_s is not None and clock.loop_s() - since_s >= each_s
-
-    def _give_up(self, worker: Worker, problem: str) -> None:
-        """Log why `worker` failed, and set the pause before the next one starts.
-
-        If the worker failed in a call that it can do without, later workers skip that
-        call for 60 s. Each further failure in the same call doubles this time, up to
-        1 h, unless the call has come back for 1 h since.
-        """
-        now = clock.loop_s()
-        if now - worker.started_s > LIVED_WELL_S:
-            self._backoff.reset()
-        self._problem = problem
-        pause_s = self._backoff.next_s()
-        self._next_start_s = now + pause_s
-        if worker.last_call is not None and self._can_leave_out(worker.last_call):
-            blame = self._blames.setdefault(worker.last_call, _Blame(0, now))
-            if now - blame.until_s > LEAVE_OUT_MOST_S:
-                blame.times = 0  # it has come back all the while
-            blame.times += 1
-            doubled_s = LEAVE_OUT_S * 2 ** min(blame.times - 1, 10)
-            blame.until_s = now + min(LEAVE_OUT_MOST_S, doubled_s)
-        log.error(
-            "driver worker ended",
-            extra={"reason": problem, "retry_in_s": round(pause_s, 2)},
-        )
-
-    def _can_leave_out(self, call: Call) -> bool:
-        """Whether chips can be read without a call.
-
-        The list of cards is needed as long as no chip is known.
-        """
-        if call.function == LIST_CARDS:
-            return bool(self._conversion.known.identities)
-        return call.function not in LOADING
-
-    def _calls_to_leave_out(self, now: float) -> list[list[object]]:
-        return [
-            [call.function, call.card, call.device, blame.until_s - now]
-            for call, blame in self._blames.items()
-            if blame.until_s > now
-        ]
 
     def _convert(self, message: dict[str, Any]) -> Reading | str:
         if "problem" in message:
@@ -319,19 +269,15 @@ class DcmiDriver:
         return replace(reading, looked_s=message.get("began_s"))
 
 
-def _is_blind(message: Reading | str | None) -> bool:
-    """Whether a message of a worker shows the present state of no chip."""
+def _sign_of(message: Reading | str) -> Sign:
+    """Return which of the expected chips a message shows in their present state."""
     if not isinstance(message, Reading) or message.is_old:
-        return True
-    return not any(line.chips for line in message.lines)
-
-
-def _is_complete(message: Reading | str) -> bool:
-    """Whether a message of a worker shows all chips of the rows that are served."""
-    if not isinstance(message, Reading) or message.is_old:
-        return False
+        return Sign.NO_CHIP
+    if not any(line.chips for line in message.lines):
+        return Sign.NO_CHIP
     is_waiting = message.changed_row and not message.begins_anew
-    return not is_waiting and not any(
+    is_whole = not is_waiting and not any(
         line.product.all_chips & ~chip_sets.mask_of(line.chips)
         for line in message.lines
     )
+    return Sign.ALL_CHIPS if is_whole else Sign.SOME_CHIPS

@@ -14,7 +14,8 @@ from typing import Any
 
 import agent
 from agent.devices.dcmi import frames
-from agent.devices.dcmi.progress import Call, Progress
+from agent.devices.dcmi.lifecycle import Checked
+from agent.devices.dcmi.progress import Progress
 from service import clock
 
 #: Highest number of messages that wait for the agent. Further ones wait in the socket.
@@ -22,15 +23,6 @@ _MOST_WAITING = 64
 #: Longest wait for the end of a killed worker. Unit: seconds. A worker within an
 #: uninterruptible system call ends after that call; until then the agent ignores it.
 _END_S = 1.0
-#: Longest silence between two calls, where the worker sleeps up to 2 s. Unit: seconds.
-_REST_S = 3.0
-#: Calls that load and initialise the library, and the longest that these may take: on
-#: some servers many seconds. Unit: seconds.
-LOADING = frozenset({"dlopen", "dcmi_init"})
-LOAD_S = 60.0
-#: Longest pause of the agent itself that counts as silence of the worker. Unit:
-#: seconds.
-_LONGEST_STEP_S = 1.0
 
 
 class Worker:
@@ -43,19 +35,11 @@ class Worker:
         sock: socket.socket,
     ) -> None:
         """Store the process that `start` has just started; only `start` calls this."""
-        self.started_s = clock.loop_s()
         #: messages that the driver has not taken yet, the oldest first
         self.waiting: deque[dict[str, Any]] = deque()
-        #: the call under way when the worker was last found not to work
-        self.last_call: Call | None = None
-        #: loop time since which it has not shown all chips; None: it shows all
-        self.incomplete_since_s: float | None = self.started_s
         self._process = process
         self._progress = progress
         self._sock = sock
-        self._beats = -1
-        self._silent_s = 0.0
-        self._checked_s = self.started_s
         self._message_event = asyncio.Event()
         self._taken_event = asyncio.Event()
         self._end_reason = ""
@@ -115,13 +99,6 @@ class Worker:
         """Whether the worker process has ended; one within the kernel ends late."""
         return self._process.poll() is not None
 
-    def record_message(self, *, is_complete: bool) -> None:
-        """Note whether its last message has shown all chips that are expected."""
-        if is_complete:
-            self.incomplete_since_s = None
-        elif self.incomplete_since_s is None:
-            self.incomplete_since_s = clock.loop_s()
-
     def ask_for_look(self) -> None:
         """Ask the worker to read every chip now and to send what it has read."""
         with suppress(OSError):  # it has ended, or has not read a thousand questions
@@ -142,47 +119,24 @@ class Worker:
         self._taken_event.set()
         return self.waiting.popleft()
 
-    def problem(self, call_s: float, load_s: float = LOAD_S) -> str:
-        """Return why the worker hangs, has ended or sends nonsense; "" if it works.
+    def check(self) -> Checked:
+        """Return its last sign of life, the call under way, and whether it has ended.
 
-        The worker process hangs if `Progress.beats`, its sign of life, stays unchanged
-        for longer than a limit. The time since the previous call of this method counts
-        as 1 s at most, because the agent itself may have paused.
-
-        Args:
-            call_s: The limit while the worker is in a call of libdcmi. At other times,
-                the limit is the longer of `call_s` and 3 s. Unit: seconds.
-            load_s: The limit while the worker loads or initialises libdcmi.
+        A worker that talks nonsense counts as ended.
         """
-        if self._end_reason:
-            self.last_call = self._progress.call
-            where = f" in {self.last_call}" if self.last_call else ""
-            return f"the driver worker {self._end_reason}{where}"
-        now = clock.loop_s()
-        step_s, self._checked_s = now - self._checked_s, now
-        beats = self._progress.beats
-        if beats != self._beats:
-            self._beats, self._silent_s = beats, 0.0
-            return ""
-        self._silent_s += min(step_s, _LONGEST_STEP_S)
-        call = self._progress.call
-        limit_s = call_s if call else max(call_s, _REST_S)
-        if call is not None and call.function in LOADING:
-            limit_s = load_s
-        if self._silent_s < limit_s:
-            return ""
-        self.last_call = call
-        where = str(call) if call else "the driver worker"
-        return f"{where} has not come back for {limit_s:g} s"
+        page = self._progress
+        return Checked(beats=page.beats, call=page.call, end_reason=self._end_reason)
 
     async def end(self) -> None:
         """Kill the worker process, wait up to 1 s for its end, and close its socket."""
-        self._listening.cancel()
-        await asyncio.wait({self._listening})
         self._process.kill()
-        await self._exit_code()
-        self._sock.close()
-        self._progress.close()
+        self._listening.cancel()
+        try:
+            await asyncio.wait({self._listening})
+            await self._exit_code()
+        finally:
+            self._sock.close()
+            self._progress.close()
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()

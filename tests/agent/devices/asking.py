@@ -9,7 +9,6 @@ from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.driver import DcmiDriver
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
-from service.backoff import Backoff
 from tests.agent.devices.fake_machine import FakeMachine
 from tests.support.until import until
 
@@ -37,7 +36,6 @@ async def driver_on(
         load_s=call_s if load_s is None else load_s,
         wall_ms=lambda: NOW_MS,
         environment={**os.environ, **machine.environment},
-        new_backoff=lambda: Backoff(base_s=0.01, cap_s=0.01),
     )
     try:
         yield driver

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,9 +36,12 @@ class SimulatedProcess:
     pid: int
     order: Mapping[str, Any]
     has_events: bool
+    #: for which it loads the library
+    load_s: float = 0.0
     #: whether it ends when it is killed
     is_mortal: bool = True
     is_killed: bool = False
+    is_hung: bool = False
 
     def __post_init__(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -56,13 +60,20 @@ class SimulatedProcess:
             await self._work()
         except HungError as hung:
             self.progress.begin(hung.call)
+            self.is_hung = True
 
     async def _work(self) -> None:
-        until = {
-            Call(function=function, card=card, device=device): clock.loop_s() + for_s
+        self.progress.begin(Call(function="dcmi_init"))
+        await asyncio.sleep(self.load_s)
+        self.progress.end()
+        first_look_s = inf
+        skip_for = {
+            Call(function=function, card=card, device=device): for_s
             for function, card, device, for_s in self.order["leave_out"]
         }
-        self.library.leave_out = lambda call: clock.loop_s() < until.get(call, 0.0)
+        self.library.leave_out = lambda call: (
+            clock.loop_s() - first_look_s < skip_for.get(call, -inf)
+        )
         has_events = self.has_events and self.library.can_subscribe()
         chip_reader = ChipReader(
             cast("Library", self.library),
@@ -80,6 +91,7 @@ class SimulatedProcess:
                 message = {"survey": asdict(chip_reader.read_chips())}
             except CallError as error:
                 message = {"problem": str(error)}
+            first_look_s = min(first_look_s, clock.loop_s())
             self.socket.sendall(frames.encode(message))
             self.progress.beat()
             await asyncio.sleep(max(0.01, min(PAUSE_S, chip_reader.pause_s)))
@@ -91,6 +103,7 @@ class SimulatedWorkers:
 
     library: ScriptedLibrary
     has_events: bool = False
+    load_s: float = 0.0
     are_mortal: bool = True
     processes: list[SimulatedProcess] = field(default_factory=list)
 
@@ -111,6 +124,7 @@ class SimulatedWorkers:
             pid=1000 + len(self.processes),
             order=json.loads(json.dumps({"leave_out": leave_out, "chips": chips})),
             has_events=self.has_events,
+            load_s=self.load_s,
             is_mortal=self.are_mortal,
         )
         self.processes.append(process)

@@ -12,16 +12,11 @@ from pathlib import Path
 import pytest
 
 from agent.devices.dcmi.conversion import NOTHING, Conversion
-from agent.devices.dcmi.driver import (
-    LEAVE_OUT_MOST_S,
-    LEAVE_OUT_S,
-    MOST_UNENDED,
-    RELOAD_EACH_S,
-    DcmiDriver,
-)
+from agent.devices.dcmi.driver import MOST_UNENDED, DcmiDriver
 from agent.devices.dcmi.library import NOT_EXIST
+from agent.devices.dcmi.lifecycle import FORGIVE_S, LEAVE_OUT_S, RELOAD_EACH_S
 from agent.devices.dcmi.memory import Known
-from agent.devices.dcmi.reader import QUIET_LOOK_EACH_S
+from agent.devices.dcmi.reader import IDENTITIES_EACH_S, QUIET_LOOK_EACH_S
 from agent.devices.poller import Observation, Poller
 from agent.devices.reading import Reading
 from agent.health.conditions import (
@@ -32,7 +27,6 @@ from agent.health.conditions import (
     step,
 )
 from service import clock
-from service.backoff import Backoff
 from tests.agent.devices.dcmi.outcomes import (
     CHIP,
     HERE,
@@ -61,11 +55,11 @@ from tests.agent.devices.scripted_library import (
 
 pytestmark = [pytest.mark.looptime, pytest.mark.long]
 
-#: Deadline of a call, and the back-off: not those of the product.
+#: Deadline of a call: shorter than that of the product, which is `LONG_CALL_S`.
 CALL_S = 1.0
-PAUSE_S = 0.01
-#: Until a chip has had its turn to hang; to be looked at, and then to be unread.
-HUNG_S = 2 * CALL_S
+LONG_CALL_S = 5.0
+#: Until a chip has had its two turns to hang; to be looked at, then to be unread.
+HUNG_S = 4 * CALL_S
 SETTLED_S = QUIET_LOOK_EACH_S + UNREAD_S + 2.0
 #: For which a call that hung once or twice is left out, and chips are identified.
 HEALED_S = 125.0
@@ -80,6 +74,8 @@ class HungNode:
     driver: DcmiDriver
     observation: Observation = field(default_factory=Observation)
     health: Health = field(default_factory=Health)
+    #: chips that have been out of service
+    were_out: set[int] = field(default_factory=set)
 
     def observe(self, observation: Observation) -> bool:
         """Judge as a chip monitor does."""
@@ -89,6 +85,7 @@ class HungNode:
             return True
         taken = ReadingTaken(reading=reading)
         self.health, _ = step(self.health, taken, clock.loop_s())
+        self.were_out |= {*self.health.chips} - {*self.health.in_service}
         return not is_stable(self.health, reading)
 
     @property
@@ -99,22 +96,34 @@ class HungNode:
     def conditions(self) -> dict[int, object]:
         return {chip: health.condition for chip, health in self.health.chips.items()}
 
+    async def hang(self) -> None:
+        """Wait until a call is under way that does not come back."""
+        async with asyncio.timeout(IDENTITIES_EACH_S):
+            while not self.workers.processes[-1].is_hung:
+                await asyncio.sleep(0.1)
+
 
 @asynccontextmanager
 async def hung_node(
-    path: Path, *, known: Known = NOTHING, are_mortal: bool = True
+    path: Path,
+    *,
+    known: Known = NOTHING,
+    are_mortal: bool = True,
+    call_s: float = CALL_S,
+    load_s: float = 0.0,
 ) -> AsyncIterator[HungNode]:
     """Run a node; its calls take no time as long as none hangs."""
     file = path / "libdcmi.so"
     file.touch(mode=0o644)
     library = ScriptedLibrary(chips=CHIPS, dies=DIES, facts=FACTS)
-    workers = SimulatedWorkers(library, has_events=True, are_mortal=are_mortal)
+    workers = SimulatedWorkers(
+        library, has_events=True, load_s=load_s, are_mortal=are_mortal
+    )
     driver = DcmiDriver(
         file,
         Conversion(known=known, wait_s=600.0),
-        call_s=CALL_S,
+        call_s=call_s,
         wall_ms=lambda: 0,
-        new_backoff=lambda: Backoff(base_s=PAUSE_S, cap_s=PAUSE_S),
         start=workers.start,
     )
     node = HungNode(library, workers, driver)
@@ -247,18 +256,50 @@ async def test_a_driver_that_loses_all_chips_is_loaded_anew_each_half_minute(
     assert node.conditions == conditions()
 
 
-async def test_a_call_that_hangs_once_a_day_is_left_out_for_a_minute(
-    tmp_path: Path,
-) -> None:
+async def test_a_call_that_hangs_now_and_then_begins_anew(tmp_path: Path) -> None:
     """The seventh time, a chip was out of service for an hour."""
-    minutes = []
+    left_out_s = []
     async with hung_node(tmp_path) as node:
-        for pause_s in (2.0, LEAVE_OUT_S + 20.0, LEAVE_OUT_MOST_S + 180.0):
+        for pause_s in (2.0, 20.0, 20.0, FORGIVE_S + 60.0):
             await asyncio.sleep(pause_s)
             node.library.outcomes["codes", HERE] = Hangs()
-            await asyncio.sleep(QUIET_LOOK_EACH_S + HUNG_S)
+            await node.hang()
+            await asyncio.sleep(CALL_S + 1.0)
             node.library.outcomes.clear()
-            call = next(iter(node.workers.processes[-1].order["leave_out"]))
-            minutes.append(round(call[3] / LEAVE_OUT_S))
+            await asyncio.sleep(1.0)
+            order = node.workers.processes[-1].order["leave_out"]
+            left_out_s.append([for_s for *_, for_s in order])
 
-    assert minutes == [1, 2, 1]
+    assert left_out_s == [[], [LEAVE_OUT_S], [2 * LEAVE_OUT_S], []]
+
+
+async def test_a_library_that_needs_40_s_to_load_is_loaded_once(tmp_path: Path) -> None:
+    """Finding D23: it was loaded anew each 30 s, for ever."""
+    async with hung_node(tmp_path, load_s=40.0) as node:
+        await asyncio.sleep(45.0)
+
+    assert node.conditions == conditions()
+    assert len(node.workers.processes) == 1
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["hangs", "is killed"])
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS if m not in {*OF_NODE, "is_chip"}]
+)
+async def test_a_call_that_hangs_once_takes_no_chip_out_of_service(
+    tmp_path: Path, method: str, *, is_killed: bool
+) -> None:
+    """Finding D25: its chip was out of service for 45 s."""
+    async with hung_node(tmp_path, call_s=LONG_CALL_S) as node:
+        await asyncio.sleep(2.0)
+        node.library.outcomes[method, HERE] = Hangs()
+        if method not in {"codes", "check_ready", "pids"}:  # the next one asks all
+            node.workers.processes[-1].kill()
+        await node.hang()
+        if is_killed:
+            node.workers.processes[-1].kill()
+        node.library.outcomes.clear()
+        await asyncio.sleep(60.0)
+        scar = find_scar(node)
+
+    assert (node.were_out, scar) == (set(), "")

@@ -9,7 +9,7 @@ from typing import NoReturn, cast
 
 import pytest
 
-from agent.devices.dcmi import __main__, driver, library, reader, worker
+from agent.devices.dcmi import __main__, library, lifecycle, reader
 from agent.devices.dcmi.library import MEANINGS, NOT_SUPPORTED, CallError, Library
 from agent.devices.dcmi.progress import Call
 from agent.devices.dcmi.reader import ChipReader
@@ -21,9 +21,8 @@ PAGE = (Path(__file__).parents[4] / "docs" / "driver.md").read_text()
 MODULES = {
     "__main__": __main__,
     "conditions": conditions,
-    "driver": driver,
+    "lifecycle": lifecycle,
     "reader": reader,
-    "worker": worker,
 }
 TREE = ast.parse(Path(library.__file__).read_text())
 FUNCTION = re.compile(r"dlopen|dcmi_[a-z0-9_]+")

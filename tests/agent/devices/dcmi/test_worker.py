@@ -1,6 +1,7 @@
-"""When a worker is taken for one that hangs: in simulated time, without a process."""
+"""What a worker says and that it ends: without the program of a worker."""
 
 import asyncio
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -12,11 +13,9 @@ import pytest
 from agent.devices.dcmi import frames
 from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.driver import DcmiDriver
-from agent.devices.dcmi.progress import Call, Progress
+from agent.devices.dcmi.progress import Progress
 from agent.devices.dcmi.worker import Worker
 from agent.devices.driver import DriverError
-
-CALL = Call(function="dcmi_get_device_health", card=2, device=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,51 +44,10 @@ def silent() -> Iterator[Silent]:
 
 
 @pytest.mark.looptime
-async def test_one_that_rests_between_two_looks_does_not_hang(silent: Silent) -> None:
-    worker = silent.worker()
-    said = []
-    for _ in range(4):
-        silent.progress.beat()
-        said += [worker.problem(0.5)]
-        await asyncio.sleep(2.0)
-        said += [worker.problem(0.5)]
-    await worker.end()
-
-    assert said == [""] * 8
-
-
-@pytest.mark.looptime
-async def test_one_that_is_in_a_call_for_longer_hangs(silent: Silent) -> None:
-    worker = silent.worker()
-    silent.progress.begin(CALL)
-    said = [worker.problem(0.5)]
-    await asyncio.sleep(0.4)
-    said += [worker.problem(0.5)]
-    await asyncio.sleep(0.2)
-    said += [worker.problem(0.5)]
-    await worker.end()
-
-    assert said == ["", "", f"{CALL} has not come back for 0.5 s"]
-    assert worker.last_call == CALL
-
-
-@pytest.mark.looptime
-async def test_one_that_does_not_come_back_from_its_rest_hangs(silent: Silent) -> None:
-    worker = silent.worker()
-    said = [worker.problem(0.5)]
-    for _ in range(3):
-        await asyncio.sleep(1.0)
-        said += [worker.problem(0.5)]
-    await worker.end()
-
-    assert said == ["", "", "", "the driver worker has not come back for 3 s"]
-
-
-@pytest.mark.looptime
 async def test_that_it_has_ended_is_news_also_to_who_comes_late(silent: Silent) -> None:
     worker = silent.worker()
     silent.theirs.close()
-    while not worker.problem(3600.0):
+    while not worker.check().end_reason:
         await asyncio.sleep(0.01)
     ended_s = asyncio.get_running_loop().time()
 
@@ -146,18 +104,28 @@ async def test_what_a_worker_sent_before_it_ended_is_read(
     ]
 
 
-@pytest.mark.looptime
-@pytest.mark.parametrize("function", ["dlopen", "dcmi_init"])
-async def test_a_library_has_a_minute_to_be_loaded(
-    silent: Silent, function: str
+async def test_a_worker_whose_end_is_cancelled_is_killed_and_counted(
+    silent: Silent, tmp_path: Path
 ) -> None:
-    """Finding F8."""
-    worker = silent.worker()
-    silent.progress.begin(Call(function=function))
-    said = [worker.problem(5.0)]
-    for _ in range(60):
-        await asyncio.sleep(1.0)
-        said.append(worker.problem(5.0))
-    await worker.end()
+    """Finding D30: it was forgotten before it was killed."""
+    library = tmp_path / "libdcmi.so"
+    library.touch(mode=0o644)
+    started = []
 
-    assert said == [""] * 60 + [f"{function} has not come back for 60 s"]
+    def start(*_order: object) -> Worker:
+        started.append(silent.worker())
+        return started[-1]
+
+    driver = DcmiDriver(
+        library, Conversion(), call_s=5.0, wall_ms=lambda: 0, start=start
+    )
+    silent.theirs.sendall(frames.encode({"problem": "any"}))
+    with pytest.raises(DriverError):
+        await driver.read()
+    closing = asyncio.create_task(driver.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+
+    assert closing.cancelled()
+    assert await asyncio.to_thread(silent.process.wait, 10.0) == -signal.SIGKILL
