@@ -264,20 +264,20 @@ def _lose(
     if call is not None and call.function in LOADING:
         call = None
     blames = {
-        each: blame
-        for each, blame in state.blames.items()
+        other: blame
+        for other, blame in state.blames.items()
         if now - blame.until_s <= FORGIVE_S  # else it has come back all the while
     }
     if call is not None:
         blames[call] = new = _blame(call, blames)
         if new.for_s >= LEAVE_OUT_FACT_S:  # one function hangs: all wait alike
-            for each, blame in blames.items():
+            for other, blame in blames.items():
                 if (
-                    each.function == call.function
+                    other.function == call.function
                     and blame.for_s
                     and blame.until_s == inf
                 ):
-                    blames[each] = replace(
+                    blames[other] = replace(
                         blame, for_s=max(blame.for_s, LEAVE_OUT_FACT_S)
                     )
     # silence has taken its time already
@@ -300,12 +300,12 @@ def _blame(call: Call, blames: Mapping[Call, Blame]) -> Blame:
     The first loss in a call that costs no chip its service is not free if a call of the
     same function or chip is left out: such a hang would cost twice as many workers.
     """
-    others = [each for each, b in blames.items() if b.times > 1 and each != call]
-    alike = sum(each.function == call.function for each in others)
+    others = [other for other, b in blames.items() if b.times > 1 and other != call]
+    alike = sum(other.function == call.function for other in others)
     place = call.card, call.device
     is_look = call.function in _LOOKS
     is_free = is_look or not (
-        alike or any((each.card, each.device) == place for each in others)
+        alike or any((other.card, other.device) == place for other in others)
     )
     times = blames[call].times + 1 if call in blames else 1 if is_free else 2
     first_s = LEAVE_OUT_S if is_look and alike < MOST_ALIKE else LEAVE_OUT_FACT_S
