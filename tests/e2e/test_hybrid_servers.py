@@ -142,9 +142,12 @@ async def _why(world: World, name: str) -> str:
 @pytest.mark.parametrize("server", SERVERS, ids=NODES)
 async def test_first_pod_first_job_first_refusal(world: World, server: Server) -> None:
     api = world.api
-    node = await api.get(f"{objects.NODES}/{server.product}")
-    labels = node["metadata"]["labels"]
-    assert labels.get("accelerator-type") == server.selector.get("accelerator-type")
+
+    async def is_labelled() -> bool:
+        node = await api.get(f"{objects.NODES}/{server.product}")
+        return bool(server.selector.items() <= node["metadata"]["labels"].items())
+
+    await until(is_labelled, f"{server.product} labelled by its agent", within_s=60)
 
     await api.create(PODS, _pod(server, "first", server.first))
     await _run(world, server, "first")
