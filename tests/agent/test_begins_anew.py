@@ -342,11 +342,13 @@ class EndingAgent(Agent):
                 run=self._part("journal"), entries=lambda: HOLDS
             ),
             "_reporter": SimpleNamespace(run=self._part("reporter")),
+            "_foreign": SimpleNamespace(run=self._part("foreign pods")),
             "_lines": [
                 SimpleNamespace(
                     product=WHOLE,
                     chip_monitor=SimpleNamespace(judge_again=lambda: None),
                     confirm_holds=nothing,
+                    list_pods=nothing,
                     start_tasks=lambda _tasks: None,
                     serve=lambda tasks: tasks.create_task(self._serve()),
                 )
@@ -399,7 +401,8 @@ async def test_all_that_an_allocate_waits_for_runs_until_the_plugin_has_ended() 
 
     assert before == []
     assert agent.ended[0] == "plugin"
-    others = ["driver", "faults", "journal", "pods", "report", "reporter"]
+    others = ["driver", "faults", "foreign pods", "journal", "pods", "report"]
+    others.append("reporter")
     assert sorted(agent.ended[1:]) == others
 
 

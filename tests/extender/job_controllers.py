@@ -198,7 +198,7 @@ class KubeRay:
         for name in names:
             labels = self.api.pods[name]["metadata"]["labels"]
             replicas.setdefault(labels[key], []).append(name)
-        unwanted = {*group.pop("workersToDelete", ())}
+        unwanted = {*group.get("workersToDelete", ())}  # until the autoscaler edits it
         for pods in replicas.values():
             is_whole = len(pods) >= group["numOfHosts"]
             is_sound = is_whole and not any(map(self.api.has_ended, pods))
