@@ -70,6 +70,7 @@ async def until_listed(site: Site) -> None:
 async def start(site: Site) -> None:
     site.start_agent()
     await until_told(site, "ok")
+    await until_listed(site)  # a pod that comes before has no devices
 
 
 async def registrations(site: Site) -> float:
