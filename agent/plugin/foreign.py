@@ -175,8 +175,9 @@ class ForeignPods:
         self._state = Foreign()
         #: {resource: the sentence that was announced}
         self._announced: Mapping[str, str] = {}
-        #: set while there is a foreign resource or pod
+        #: set until a List, and while there is a foreign resource or pod
         self._is_needed = asyncio.Event()
+        self._is_needed.set()
 
     def add_line(self, store: LedgerStore, monitor: ChipMonitor) -> None:
         """Have foreign chips of a product line noted in its ledger."""
@@ -190,18 +191,19 @@ class ForeignPods:
         return text and f"{text}; waiting until it has gone"
 
     async def run(self, list_pods: Callable[[], Awaitable[object]]) -> NoReturn:
-        """List pods at the start and while there is foreign work, until cancelled.
+        """List pods while there is foreign work, until cancelled.
 
-        Without an answer all stays as it is.
+        It lists until an answer has come, if none had before. Without an answer all
+        stays as it is.
 
         Args:
             list_pods: Asks the kubelet for all pods; the answer comes to `listed`.
         """
         while True:
+            await self._is_needed.wait()
+            await asyncio.sleep(clock.next_beat_delay_s(LIST_EACH_S))
             with suppress(ResourcesError):
                 await list_pods()
-                await self._is_needed.wait()
-            await asyncio.sleep(clock.next_beat_delay_s(LIST_EACH_S))
 
     def offered(self, devices: Iterable[api_pb2.ContainerDevices]) -> None:
         """Take in all devices that the kubelet may give out."""
@@ -228,7 +230,7 @@ class ForeignPods:
         self._state, served = step(self._state, event, clock.loop_s()), self._served()
         if self._state.offered or self._state.pods:
             self._is_needed.set()
-        else:
+        elif isinstance(event, Listed):
             self._is_needed.clear()
         before, self._announced = self._announced, sentences(self._state, served)
         for resource in sorted(before.keys() | self._announced.keys()):

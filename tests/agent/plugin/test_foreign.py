@@ -3,6 +3,7 @@
 The kubelet's pod-resources is a fake, spoken to over gRPC.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -292,11 +293,16 @@ async def test_chips_are_free_some_time_after_their_pod_has_gone(
     assert world.foreign.problem() is None
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
 async def test_pods_are_listed_once_where_there_is_no_other_plugin(
-    world: World,
+    world: World, *, is_listed: bool
 ) -> None:
+    """An agent that begins has listed them itself, before it serves."""
+    if is_listed:
+        await world.resources.forget_ended_pods()
     async with in_background(world.foreign.run(world.resources.forget_ended_pods)):
         await until(lambda: bool(world.kubelet.calls), within_s=10.0)
+        await asyncio.sleep(1.5 * foreign.LIST_EACH_S)
         world.kubelet.run("theirs", (CLOUD, "Ascend910B4-3"))
         world.kubelet.offers = [(CLOUD, "Ascend910B4-3")]
         before = list(world.kubelet.calls), world.withheld
