@@ -65,7 +65,7 @@ def step(
         case AllocateAsked():
             ledger, effects = allocate.allocate(ledger, event)
         case ResourcesRead() | ForeignRead():
-            ledger, effects = _read(ledger, event)
+            ledger, effects = _take_in_resources(ledger, event)
         case PassEnded():
             ledger = release.end_pass(ledger, event)
         case _:
@@ -90,6 +90,19 @@ def _store_fact(
             return release.take_in_stray_processes(ledger, event)
         case Registering():
             return _meet_kubelet(ledger, event.kubelet)
+        case _:
+            assert_never(event)
+
+
+def _take_in_resources(
+    ledger: Ledger, event: ResourcesRead | ForeignRead
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Store an answer of pod-resources, about our devices or those of others."""
+    match event:
+        case ResourcesRead():
+            return _read(ledger, event)
+        case ForeignRead():
+            return _take_in_foreign(ledger, event)
         case _:
             assert_never(event)
 
@@ -238,16 +251,12 @@ def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
     return created < other.created or (is_proven and created == other.created)
 
 
-def _read(
-    ledger: Ledger, event: ResourcesRead | ForeignRead
-) -> tuple[Ledger, tuple[Effect, ...]]:
+def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
     """Store an answer of pod-resources, and the owners of holds that the answer shows.
 
     A pod that is known only from the kubelet's list is dropped if pod-resources does
     not know it and no Allocate was under way during the call to pod-resources.
     """
-    if isinstance(event, ForeignRead):
-        return _take_in_foreign(ledger, event)
     if event.kubelet != ledger.kubelet:
         ledger = _meet_kubelet(ledger, event.kubelet)
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
