@@ -135,8 +135,7 @@ class Extender:
         parts = self._parts
         while True:
             await asyncio.sleep(_TICK_S)
-            lost = parts.informers.name_disconnected()
-            self._learn(events.Ticked(lost=lost))
+            self._learn(events.Ticked(lost=parts.informers.name_disconnected()))
             parts.permits.tick()
             parts.job_calls.tick(clock.wall_s())
             if parts.planner.tick():

@@ -19,13 +19,7 @@ from agent.claims.store import LedgerStore
 from agent.devices.poller import Observation
 from agent.devices.reading import Level, Reading
 from agent.health import codes, escalation, rules, separation
-from agent.health.conditions import (
-    UNREAD_S,
-    Health,
-    ReadingTaken,
-    is_stable,
-    step,
-)
+from agent.health.conditions import UNREAD_S, Health, ReadingTaken, is_stable, step
 from agent.health.escalation import UpgradeEnded, UpgradeStarted
 from agent.health.findings import MOST_CHANGES, Change, Findings, SeparatedNames
 from agent.health.judge import apply_levels, presences_under_rules

@@ -269,17 +269,9 @@ def _lose(
         if now - blame.until_s <= FORGIVE_S  # else it has come back all the while
     }
     if call is not None:
-        blames[call] = new = _blame(call, blames)
-        if new.for_s >= LEAVE_OUT_FACT_S:  # one function hangs: all wait alike
-            for other, blame in blames.items():
-                if (
-                    other.function == call.function
-                    and blame.for_s
-                    and blame.until_s == inf
-                ):
-                    blames[other] = replace(
-                        blame, for_s=max(blame.for_s, LEAVE_OUT_FACT_S)
-                    )
+        blames[call] = _blame(call, blames)
+        if blames[call].for_s >= LEAVE_OUT_FACT_S:
+            blames |= _align(call, blames)
     # silence has taken its time already
     has_lived = now - state.started_s >= LIVED_WELL_S or state.silent_s >= state.call_s
     losses = 0 if has_lived else state.losses
@@ -292,6 +284,18 @@ def _lose(
         problem=reason,
     )
     return after, (Replace(problem=reason, call=call),)
+
+
+def _align(call: Call, blames: Mapping[Call, Blame]) -> dict[Call, Blame]:
+    """Return blames of those that wait like `call`: one function hangs for all chips.
+
+    They are the calls of its function that are to be left out from the next look on.
+    """
+    return {
+        other: replace(blame, for_s=max(blame.for_s, LEAVE_OUT_FACT_S))
+        for other, blame in blames.items()
+        if other.function == call.function and blame.for_s and blame.until_s == inf
+    }
 
 
 def _blame(call: Call, blames: Mapping[Call, Blame]) -> Blame:
