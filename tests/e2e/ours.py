@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 import yaml
 
+from sandbox.world import ControlPlane, World, running
+from sandbox.world.machines import Machine
 from sandbox.world.programs import Program
 from sandbox.world.readiness import address
 from tests.e2e import npu_nodes
@@ -17,6 +19,7 @@ from tests.e2e.bare import BareCluster, answers, bare_cluster, until
 from tests.e2e.places import REPOSITORY
 
 EXTENDER = "system:serviceaccount:kube-system:ascend-extender"
+_AGENT = "system:serviceaccount:kube-system:ascend-agent"
 #: As `bare_cluster` wants them: every account of a pod is in this group.
 USERS = {EXTENDER: ["system:serviceaccounts"]}
 #: Starts a program with the soft limit of open files that runtimes give to containers.
@@ -30,6 +33,36 @@ class Extender:
 
     program: Program
     url: str
+
+
+@contextlib.asynccontextmanager
+async def with_nodes(
+    *machines: Machine, folder: str = "base"
+) -> AsyncIterator[tuple[BareCluster, World]]:
+    """Have a control plane with our extender, and kubelets of the sandbox with agents.
+
+    Nobody schedules yet.
+
+    Args:
+        machines: The nodes.
+        folder: What is installed, below `daemonset`.
+    """
+    kubelets = {f"system:node:{each.name}": ["system:nodes"] for each in machines}
+    users = {_AGENT: ["system:serviceaccounts"]} | kubelets
+    async with installed(folder=folder, users=users) as cluster:
+        tokens = dict(cluster.tokens)
+        tokens["ascend-extender"] = tokens[EXTENDER]
+        tokens |= {f"ascend-agent-{each.name}": tokens[_AGENT] for each in machines}
+        control = ControlPlane(
+            url=cluster.api_url,
+            authority=cluster.authority,
+            token_of=tokens.__getitem__,
+        )
+        async with running(machines, control=control) as world:
+            for each in machines:  # a controller's work; none runs here
+                path = f"/api/v1/nodes/{each.name}"
+                await cluster.api.patch(path, {"spec": {"taints": None}})
+            yield cluster, world
 
 
 def give_rights(cluster: BareCluster, folder: str = "base") -> None:

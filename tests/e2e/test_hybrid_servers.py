@@ -12,17 +12,16 @@ import pytest_asyncio
 
 from sandbox.apiclient import Object
 from sandbox.inspect import observer
-from sandbox.world import ControlPlane, World, running
+from sandbox.inspect.facts import Chips
+from sandbox.world import World
 from sandbox.world.machines import Machine
 from tests.e2e import ours
-from tests.e2e.bare import BareCluster, until
+from tests.e2e.bare import until
 from tests.e2e.bare_pods import remove_all, wait_told
 from tests.support import objects
 from tests.support.objects import PODS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-_AGENT = "system:serviceaccount:kube-system:ascend-agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,30 +70,10 @@ NODES = tuple(server.product for server in SERVERS)
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
     """API server, stock scheduler, extender, and the servers with their agents."""
-    kubelets = {f"system:node:{name}": ["system:nodes"] for name in NODES}
-    agent = {_AGENT: ["system:serviceaccounts"]}
     machines = [Machine(name=name, product=name) for name in NODES]
-    async with (
-        ours.installed(users=agent | kubelets) as cluster,
-        running(machines, control=_control(cluster)) as world,
-    ):
-        for name in NODES:  # a controller's work; none runs here
-            await cluster.api.patch(
-                f"{objects.NODES}/{name}", {"spec": {"taints": None}}
-            )
+    async with ours.with_nodes(*machines) as (cluster, world):
         await cluster.start_scheduler(world.extender_url)
         yield world
-
-
-def _control(cluster: BareCluster) -> ControlPlane:
-    tokens = dict(cluster.tokens)
-    tokens["ascend-extender"] = tokens[ours.EXTENDER]
-    tokens |= {f"ascend-agent-{name}": tokens[_AGENT] for name in NODES}
-    return ControlPlane(
-        url=cluster.api_url,
-        authority=cluster.authority,
-        token_of=tokens.__getitem__,
-    )
 
 
 def _pod(server: Server, name: str, chips: int, **annotations: str) -> Object:
@@ -108,28 +87,31 @@ def _pod(server: Server, name: str, chips: int, **annotations: str) -> Object:
 
 
 async def _run(world: World, server: Server, *names: str) -> None:
-    """Wait until these pods run on the server, on the chips that they were given."""
+    """Wait until these pods run on the server, on the chips that they were given.
 
-    async def found() -> dict[str, tuple[str, str]]:
+    Equal pods may have come to the kubelet in another order: the agent swaps the names
+    of their chips then, after they have begun to run.
+    """
+
+    async def found() -> dict[str, tuple[str, Chips]]:
         return {
             pod["metadata"]["name"]: (
                 pod["spec"]["nodeName"],
-                pod["metadata"]["annotations"][server.resource],
+                observer.chips_of(
+                    pod["metadata"]["annotations"][server.resource].split(",")
+                ),
             )
             for pod in await world.api.items(PODS)
             if pod["status"].get("phase") == "Running"
         }
 
     async def run() -> bool:
-        return {*names} <= (await found()).keys()
+        mounted = {m.pod: (m.node, m.chips) for m in observer.mounts(world)}
+        given = await found()
+        return all(name in given and given[name] == mounted.get(name) for name in names)
 
-    await until(run, f"{names} running on {server.product}", within_s=120)
-    running_pods = await found()
-    mounted = {mount.pod: mount.chips for mount in observer.mounts(world)}
-    for name in names:
-        node, given = running_pods[name]
-        chips = {int(each.rpartition("-")[2]) for each in given.split(",")}
-        assert (node, chips) == (server.product, {*mounted[name]})
+    await until(run, f"{names} running on the chips they were given", within_s=120)
+    assert {node for node, _ in (await found()).values()} == {server.product}
 
 
 async def _why(world: World, name: str) -> str:

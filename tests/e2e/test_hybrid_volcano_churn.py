@@ -22,7 +22,8 @@ import pytest_asyncio
 
 from sandbox.inspect import checks, observer
 from sandbox.inspect.facts import PodFacts
-from sandbox.world import ControlPlane, World, running
+from sandbox.world import World
+from sandbox.world.machines import Machine
 from tests.e2e import ours, volcanos
 from tests.e2e.bare import BareCluster, until
 from tests.e2e.bindings import Record
@@ -42,7 +43,6 @@ AT_ONCE = 6
 KINDS: Sequence[Sequence[int]] = ((8, 8), (8, 8), (8, 8), (8,), (4,), (2,))
 _PERIOD_S = 0.1
 _WITHIN_S = 240.0
-_AGENT = "system:serviceaccount:kube-system:ascend-agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,31 +58,16 @@ class Site:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site() -> AsyncIterator[Site]:
     """API server, Volcano, extender, and four nodes with their agents."""
-    kubelets = {f"system:node:{name}": ["system:nodes"] for name in NODES}
-    agent = {_AGENT: ["system:serviceaccounts"]}
-    async with (
-        ours.installed(folder="overlays/volcano", users=agent | kubelets) as cluster,
-        running(NODES, control=_control(cluster)) as world,
+    machines = [Machine(name=name) for name in NODES]
+    async with ours.with_nodes(*machines, folder="overlays/volcano") as (
+        cluster,
+        world,
     ):
-        for name in NODES:  # a controller's work; none runs here
-            path = f"/api/v1/nodes/{name}"
-            await cluster.api.patch(path, {"spec": {"taints": None}})
         url = f"{world.extender_url}/volcano"
         volcano = await volcanos.start(cluster, url, period_s=_PERIOD_S)
         record = Record(world)
         async with in_background(record.follow()):
             yield Site(cluster=cluster, world=world, volcano=volcano, record=record)
-
-
-def _control(cluster: BareCluster) -> ControlPlane:
-    tokens = dict(cluster.tokens)
-    tokens["ascend-extender"] = tokens[ours.EXTENDER]
-    tokens |= {f"ascend-agent-{name}": tokens[_AGENT] for name in NODES}
-    return ControlPlane(
-        url=cluster.api_url,
-        authority=cluster.authority,
-        token_of=tokens.__getitem__,
-    )
 
 
 class Churn:
