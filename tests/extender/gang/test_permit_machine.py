@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from extender.cache import events
 from extender.cache.cache import Cache
@@ -22,6 +22,7 @@ from extender.gang.events import Caller
 from extender.gang.job_plan import Phase
 from extender.refusals import Refusal
 from scheduler_core.node import chips
+from tests.extender.looped import Looped
 from tests.support.caches import (
     apply,
     cluster,
@@ -46,12 +47,11 @@ pods = st.sampled_from(PODS)
 lists = st.lists(st.sampled_from(NODES), unique=True, min_size=1).map(tuple)
 
 
-class ManyJobs(RuleBasedStateMachine):
+class ManyJobs(Looped):
     """Everything runs on a loop that is turned until it is idle after each step."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
         self.time = Time()
         self.start()
         #: {pod: its call that waits}
@@ -248,13 +248,6 @@ class ManyJobs(RuleBasedStateMachine):
             not {*names} & self.bound.keys() or {*names} <= self.bound.keys()
             for names in JOBS.values()
         )
-
-    def teardown(self) -> None:
-        try:
-            self.come_to_rest()
-        finally:
-            self.loop.run_until_complete(self.world.stop())
-            self.loop.close()
 
     def come_to_rest(self) -> None:
         """Nothing of ours is left in between, even after the longest pause, an hour."""

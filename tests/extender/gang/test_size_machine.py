@@ -13,7 +13,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
@@ -27,6 +26,7 @@ from extender.gang.events import Caller
 from extender.gang.gang import Gang
 from extender.gang.size import Size
 from extender.refusals import Refusal
+from tests.extender.looped import Looped
 from tests.support.caches import apply, cluster, known_pod, reservations
 from tests.support.clock import Time
 from tests.support.examples import examples
@@ -46,12 +46,11 @@ sizes = st.tuples(st.integers(1, 5), st.integers(1, 5), st.booleans()).map(
 )
 
 
-class OneJob(RuleBasedStateMachine):
+class OneJob(Looped):
     """Everything runs on a loop that is turned until it is idle after each step."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
         self.time = Time()
         self.world = World(cluster(nodes=NODES), time=self.time)
         self.cache = self.world.cache
@@ -268,13 +267,6 @@ class OneJob(RuleBasedStateMachine):
     def nothing_is_half_bound_longer_than_its_bound(self) -> None:
         for place, since_s in self.kept_s.items():
             assert self.time.now_s - since_s <= LONGEST_S, place
-
-    def teardown(self) -> None:
-        try:
-            self.come_to_rest()
-        finally:
-            self.loop.run_until_complete(self.world.stop())
-            self.loop.close()
 
     def come_to_rest(self) -> None:
         """Once all is quiet, as many run as can."""

@@ -11,13 +11,14 @@ import asyncio
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from extender.cache import events
 from extender.cache.reservations import Owner
 from extender.preemption.attempt import Outcome, Victim
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
+from tests.extender.looped import Looped
 from tests.extender.preemption.evictionworld import check_apart, check_chips
 from tests.support.caches import (
     all_reservations,
@@ -47,12 +48,11 @@ outcomes = st.sampled_from([Outcome.YES, Outcome.BUDGET, Outcome.FAILED])
 seconds = st.sampled_from([1, 6, 61, 301])
 
 
-class Rooms(RuleBasedStateMachine):
+class Rooms(Looped):
     """Everything runs on a loop that is turned until it is idle after each step."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
         self.cache = cluster(nodes=NAMES)
         self.world = World(self.cache, evictions=self, preempts=True)
         self.learn = self.world.learn
@@ -150,16 +150,12 @@ class Rooms(RuleBasedStateMachine):
         for kept in all_reservations(self.cache):
             assert kept.until_s > self.world.time.now_s - 1, "it has no end"
 
-    def teardown(self) -> None:
-        try:
-            for _ in range(8):
-                self.tick(301)  # nobody asks any more
-            assert nominations(self.cache) == {}
-            owners = {kept.owner for kept in reservations(self.cache).values()}
-            assert owners <= {Owner.BIND}
-        finally:
-            self.loop.run_until_complete(self.world.stop())
-            self.loop.close()
+    def come_to_rest(self) -> None:
+        for _ in range(8):
+            self.tick(301)  # nobody asks any more
+        assert nominations(self.cache) == {}
+        owners = {kept.owner for kept in reservations(self.cache).values()}
+        assert owners <= {Owner.BIND}
 
 
 TestRooms = Rooms.TestCase
