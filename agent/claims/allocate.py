@@ -16,7 +16,7 @@ too few other chips are free, the claim of another pod of the same shape may be 
 Source: seed 000, `Field Description` 3 (the smallest predicate-time).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.claims import (
@@ -29,7 +29,7 @@ from agent.claims import (
     standalone,
     values,
 )
-from agent.claims.choose_chips import Pick
+from agent.claims.choose_chips import Call, Pick
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
@@ -46,18 +46,12 @@ from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core.node import chips as chip_sets
 
 
-def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
-    """Return the slots whose next container needs `count` chips, the best match first.
+def candidates(ledger: Ledger, call: Call) -> list[Slot]:
+    """Return the slots whose next container may be calling, the best match first.
 
     The order is that in the docstring of this module. The kubelet gives a pod's next
-    container the ids of the pod's init containers before any others. If `ids` lack ids
-    that the kubelet would give first to a slot's container, the slot is left out.
-
-    Args:
-        ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
-            the kubelet must include.
-        count: Number of chips that the container needs. It can exceed the number of
-            `ids`.
+    container the ids of the pod's init containers before any others. If the call lacks
+    ids that the kubelet would give first to a slot's container, the slot is left out.
 
     Cost:
         O(slots + holds).
@@ -67,13 +61,13 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     for uid, slot in ledger.slots.items():
         holds = by_slot.get(uid, ())
         need = choose_chips.next_need_of(slot, holds)
-        if need is None or slot.needs[need].count != count:
+        if need is None or slot.needs[need].count != call.count:
             continue
         proofs, is_begun = 0, False
         if holds:  # most slots have none, and there may be as many as chips
             returning = _reusable_ids(slot, holds)
-            proofs = len(returning.intersection(ids))
-            if proofs < min(count, len(returning)):
+            proofs = len(returning.intersection(call.ids))
+            if proofs < min(call.count, len(returning)):
                 continue
             is_begun = _is_begun(holds, need)
         pod = ledger.pods.get(uid)
@@ -117,15 +111,16 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     chosen, the answer has only these ids. An error would fail the pod.
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
+    call = Call(ids=event.must_include, count=event.size, offered=offered)
     ledger = _mark_reoffered(ledger, offered)
     ledger = release.release_reissued_ids(ledger, offered)
-    pick = _pick(ledger, event.must_include, event.size, offered=offered)
+    pick = _pick(ledger, call)
     is_claim_missing = pick is None and not restarts.find_picks(ledger, event.size)
 
     def find_pick(of: Ledger) -> Pick | str | None:
         if is_claim_missing and of.standalone:
-            return _pick_for_unknown_pod(of, event.size, offered=offered)
-        return _pick(of, event.must_include, event.size, offered=offered)
+            return _pick_for_unknown_pod(of, call)
+        return _pick(of, call)
 
     if is_claim_missing:
         pick = find_pick(ledger)
@@ -135,28 +130,25 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     if is_look_missing:
         pick, source = find_pick(hopeful), hopeful
     return ledger, Preferred(
-        event.must_include + _preferred_ids(source, event, pick, offered),
+        call.ids + _preferred_ids(source, call, pick),
         claim_missing=is_claim_missing,
         look_missing=is_look_missing,
     )
 
 
 def _preferred_ids(
-    ledger: Ledger,
-    event: PreferenceAsked,
-    pick: Pick | str | None,
-    offered: frozenset[str],
+    ledger: Ledger, call: Call, pick: Pick | str | None
 ) -> tuple[str, ...]:
     """Return the offered ids that stand for chips of `pick`; () if it is no `Pick`."""
     if pick is None or isinstance(pick, str):
         return ()
-    missing_count = event.size - len(event.must_include)
+    missing_count = call.count - len(call.ids)
     chips = values.lowest(pick.pool & ~pick.reused, missing_count)
     id_by_mask = {
         mask: name for name, mask in occupancy.map_ids_to_chips(ledger).items() if mask
     }
     names = (id_by_mask.get(1 << chip, "") for chip in chip_sets.ids_of(chips))
-    return tuple(name for name in names if name in offered)
+    return tuple(name for name in names if name in call.offered)
 
 
 def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect, ...]]:
@@ -176,61 +168,54 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     if foreign_ids or not ids or len(set(ids)) != len(ids):
         return ledger, (Refused(refusals.render_bad_ids(ledger, ids, foreign_ids)),)
     ledger = release.release_reissued_ids(ledger, frozenset(ids))
-    answer = _answer_call(ledger, event, ids)
+    answer = _answer_call(ledger, event, Call(ids=ids, count=len(ids)))
     if isinstance(answer, Pick):
         return _grant(ledger, ids, answer)
     return ledger, (answer,)
 
 
 def _answer_call(
-    ledger: Ledger, event: AllocateAsked, ids: tuple[str, ...]
+    ledger: Ledger, event: AllocateAsked, call: Call
 ) -> Pick | AwaitClaim | AwaitLook | Refused:
-    """Return what an Allocate gets: a `Pick` to grant, a wait, or the refusal.
-
-    Args:
-        ids: Device ids of the Allocate, sorted by the number in each id.
-    """
+    """Return what an Allocate gets: a `Pick` to grant, a wait, or the refusal."""
 
     def find_pick(of: Ledger) -> Pick | str | None:
-        return _pick_for_call(of, event, ids)
+        return _pick_for_call(of, event, call)
 
     pick = find_pick(ledger)
-    hopeful = evidence.assume_no_processes(ledger, frozenset(ids))
+    hopeful = evidence.assume_no_processes(ledger, frozenset(call.ids))
     if _is_better(hopeful, find_pick, ledger, pick):
         if not event.last_call:
             return AwaitLook()
         if isinstance(pick, str):
             pick = refusals.render_unchecked(ledger)
     if pick is None and not event.last_call:
-        return AwaitClaim(len(ids))
+        return AwaitClaim(call.count)
     if pick is None:
-        pick = refusals.render_no_claim(ledger, len(ids), unseen_s=event.unseen_s)
+        pick = refusals.render_no_claim(ledger, call.count, unseen_s=event.unseen_s)
     return Refused(pick) if isinstance(pick, str) else pick
 
 
 def _pick_for_call(
-    ledger: Ledger, event: AllocateAsked, ids: tuple[str, ...]
+    ledger: Ledger, event: AllocateAsked, call: Call
 ) -> Pick | str | None:
     """Choose the slot and the chips for an Allocate, as `allocate` says.
 
     The result is None if no claim fits. If chips cannot be chosen, it is a text: the
     reason of the refusal.
-
-    Args:
-        ids: Device ids of the Allocate, sorted by the number in each id.
     """
-    pick = _pick(ledger, ids, len(ids))
+    pick = _pick(ledger, call)
     if pick is None and event.last_call:
         # else a pod may ask that the watch has not shown; for a container that runs
         # the kubelet asks again
         if not event.unseen_s:
-            pick = restarts.pick_running_container(ledger, ids)
+            pick = restarts.pick_running_container(ledger, call.ids)
         if (
             pick is None
             and ledger.standalone
-            and not refusals.list_unreadable_claims(ledger, len(ids))
+            and not refusals.list_unreadable_claims(ledger, call.count)
         ):
-            pick = _pick_for_unknown_pod(ledger, len(ids), ids=ids)
+            pick = _pick_for_unknown_pod(ledger, call)
     return pick
 
 
@@ -332,34 +317,19 @@ def _assign_chips(
     return tuple(chip_by_id[kubelet_id] for kubelet_id in ids), is_steered
 
 
-def _pick(
-    ledger: Ledger,
-    ids: Iterable[str],
-    count: int,
-    *,
-    offered: frozenset[str] = frozenset(),
-) -> Pick | str | None:
-    """Choose the slot and the chips for a container that needs `count` chips.
+def _pick(ledger: Ledger, call: Call) -> Pick | str | None:
+    """Choose the slot and the chips for the container of a call.
 
-    The result is None if no slot waits for an Allocate of `count` chips. If such slots
+    The result is None if no slot waits for an Allocate of so many chips. If such slots
     exist but no chips can be chosen, it is a text: the reason of the refusal.
-
-    Args:
-        ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
-            the kubelet must include.
-        count: Number of chips that the container needs. It can exceed the number of
-            `ids`.
-        offered: For GetPreferredAllocation, the free ids that may be added to `ids`.
-            Empty for Allocate.
     """
-    slots = candidates(ledger, ids, count)
+    slots = candidates(ledger, call)
     if not slots:
         return None
     oldest = slots[0]
     if oldest.unplanned:
-        return choose_chips.pick_standalone(
-            ledger, oldest, ids=ids, offered=offered
-        ) or refusals.render_too_few(oldest)
+        pick = choose_chips.pick_standalone(ledger, oldest, call)
+        return pick or refusals.render_too_few(oldest)
     return (
         choose_chips.pick_from_claim(ledger, oldest)
         or _pick_instead(ledger, oldest, slots[1:])
@@ -367,28 +337,15 @@ def _pick(
     )
 
 
-def _pick_for_unknown_pod(
-    ledger: Ledger,
-    count: int,
-    *,
-    ids: Iterable[str] = (),
-    offered: frozenset[str] = frozenset(),
-) -> Pick | str:
+def _pick_for_unknown_pod(ledger: Ledger, call: Call) -> Pick | str:
     """Choose chips for a container whose pod is not in the ledger yet.
 
     The result is a text, the reason of the refusal, if too few chips are free. Used in
     standalone mode only, in which no scheduler writes claims.
-
-    Args:
-        count: Number of chips that the container needs.
-        ids: For Allocate, all ids of the call. Empty for GetPreferredAllocation.
-        offered: For GetPreferredAllocation, the free ids that the kubelet may give to
-            the container. Empty for Allocate.
     """
-    slot = standalone.make_ownerless_slot(ledger, count)
-    return choose_chips.pick_standalone(
-        ledger, slot, ids=ids, offered=offered
-    ) or refusals.render_too_few(slot)
+    slot = standalone.make_ownerless_slot(ledger, call.count)
+    pick = choose_chips.pick_standalone(ledger, slot, call)
+    return pick or refusals.render_too_few(slot)
 
 
 def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:

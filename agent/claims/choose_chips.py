@@ -5,13 +5,25 @@ chips from the claim. `choose_again` chooses other chips if some of the claim's 
 are unusable. `pick_standalone` serves a pod whose chips no scheduler has chosen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.claims import occupancy, standalone, values
 from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import shapes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What the kubelet asks for one container: by Allocate, or by a preference."""
+
+    count: int  #: chips that the container needs; may exceed the number of `ids`
+    #: all ids of an Allocate, sorted by number; of a preference, those that the kubelet
+    #: must include
+    ids: tuple[str, ...]
+    #: free ids that a preference may add to `ids`; empty for Allocate
+    offered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +119,7 @@ def pick_from_claim(ledger: Ledger, slot: Slot) -> Pick | None:
     return Pick(slot=slot, need=need, reused=pool & reusable, pool=pool)
 
 
-def pick_standalone(
-    ledger: Ledger, slot: Slot, *, ids: Iterable[str], offered: frozenset[str]
-) -> Pick | None:
+def pick_standalone(ledger: Ledger, slot: Slot, call: Call) -> Pick | None:
     """Return a `Pick` with chips for a pod whose chips no scheduler has chosen.
 
     The chips are for the container that the slot serves next. The result is None if all
@@ -118,12 +128,8 @@ def pick_standalone(
     takes ASCEND_VISIBLE_DEVICES from the pod's annotation, because no scheduler writes
     this annotation.
 
-    Args:
-        ids: For Allocate, all ids of the call; their chips are preferred. For
-            GetPreferredAllocation, the ids that the kubelet requires in the answer.
-        offered: For GetPreferredAllocation, the free ids besides `ids`. If there are
-            any, the container's new chips are chosen only from the chips of these ids.
-            Empty for Allocate.
+    The container's new chips come from those of the offered ids only, if there are any.
+    If not, chips of the call's ids are preferred.
     """
     need = next_need(ledger, slot)
     if need is None or slot.shape.reads_annotation:
@@ -132,11 +138,9 @@ def pick_standalone(
     count = slot.needs[need].count
     wish = standalone.split_wish(slot, count, lasting, reusable)
     chips_by_id = occupancy.map_ids_to_chips(ledger)
-    offered_chips = (
-        chip_sets.union(chips_by_id.get(name, 0) for name in offered or ids) & ~reusable
-    )
-    all_chips = ledger.product.all_chips
-    domains = (offered_chips,) if offered else (offered_chips, all_chips)
+    names = call.offered or call.ids
+    near = chip_sets.union(chips_by_id.get(name, 0) for name in names) & ~reusable
+    domains = (near,) if call.offered else (near, ledger.product.all_chips)
     plan = standalone.plan(ledger, slot, wish, domains)
     reused = reusable & ~lasting
     if (plan.for_container | reused).bit_count() < count or reused & ledger.unhealthy:
