@@ -57,29 +57,27 @@ def step(
             ledger, effects = _take_in_pod(ledger, event)
         case PodDeleted():
             ledger = _drop_pod(ledger, event.uid)
-        case ChipsRead() | ChipsUnreadable() | StrayProcessesRead() | Registering():
-            ledger = _store_fact(ledger, event)
         case PreferenceAsked():
             ledger, preferred = allocate.prefer(ledger, event)
             effects = (preferred,)
         case AllocateAsked():
             ledger, effects = allocate.allocate(ledger, event)
-        case ResourcesRead() | ForeignRead():
-            ledger, effects = _take_in_resources(ledger, event)
-        case PassEnded():
-            ledger = release.end_pass(ledger, event)
+        case ResourcesRead():
+            ledger, effects = _read(ledger, event)
+        case ForeignRead():
+            ledger, effects = _take_in_foreign(ledger, event)
         case _:
-            assert_never(event)
+            ledger = _apply_silently(ledger, event)
     return evidence.note_ends(before, ledger, now_s), effects
 
 
-def _store_fact(
+def _apply_silently(
     ledger: Ledger,
-    event: ChipsRead | ChipsUnreadable | StrayProcessesRead | Registering,
+    event: ChipsRead | ChipsUnreadable | StrayProcessesRead | Registering | PassEnded,
 ) -> Ledger:
-    """Store in the ledger a fact about chips, stray processes or the registration.
+    """Return the ledger after an event about chips, the kubelet or a pass.
 
-    Stray processes are those that ended pods (deleted or terminal) have left behind.
+    Such an event has no effects.
     """
     match event:
         case ChipsRead():
@@ -90,19 +88,8 @@ def _store_fact(
             return release.take_in_stray_processes(ledger, event)
         case Registering():
             return _meet_kubelet(ledger, event.kubelet)
-        case _:
-            assert_never(event)
-
-
-def _take_in_resources(
-    ledger: Ledger, event: ResourcesRead | ForeignRead
-) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store an answer of pod-resources, about our devices or those of others."""
-    match event:
-        case ResourcesRead():
-            return _read(ledger, event)
-        case ForeignRead():
-            return _take_in_foreign(ledger, event)
+        case PassEnded():
+            return release.end_pass(ledger, event)
         case _:
             assert_never(event)
 
