@@ -68,11 +68,10 @@ def plan_patches(
         pod = ledger.pods.get(uid)
         if pod is None or pod.terminal:
             continue
-        mounted = _mounted_keys(ledger, pod, host_ip, addresses)
-        claim_keys = _claim_keys(ledger, pod)
+        mounted, claim = _wanted_keys(ledger, pod, host_ip, addresses)
         # AscendReal comes first; the new chips of a recreated container must be
         # claimed before its old chips are given up
-        for annotations_to_set in (mounted | claim_keys, mounted, claim_keys):
+        for annotations_to_set in (mounted | claim, mounted, claim):
             patch = _make_patch(pod, annotations_to_set)
             if patch.annotations and _is_safe(ledger, patch, batch, unsure):
                 batch.append(patch)
@@ -106,8 +105,8 @@ def is_up_to_date(
     pod = ledger.pods.get(uid)
     if pod is None or pod.terminal:
         return True
-    keys = _mounted_keys(ledger, pod, host_ip, addresses) | _claim_keys(ledger, pod)
-    return not _make_patch(pod, keys).annotations
+    mounted, claim = _wanted_keys(ledger, pod, host_ip, addresses)
+    return not _make_patch(pod, mounted | claim).annotations
 
 
 def make_affinity(ledger: Ledger) -> Affinity:
@@ -140,72 +139,67 @@ def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
     }
 
 
-def _mounted_keys(
+def _wanted_keys(
     ledger: Ledger, pod: NpuPod, host_ip: str, addresses: Addresses
-) -> dict[str, str]:
-    """Return {annotation key: text} of the annotations about a pod's mounted chips.
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return {annotation key: text} of a pod's mounted chips, and of its claim.
 
-    The result is empty until each app container and sidecar of the pod owns a hold. It
-    has only the device ids if it is uncertain which chips are mounted. It has no
-    configuration while `host_ip` is "", or the address of a chip is waited for: a
-    reader waits for a missing configuration, and takes a wrong one for the truth. An
-    address that is in the pod's configuration since its chips were mounted stays: the
-    card with the chip's id may have become another.
+    Until each app container and sidecar of the pod owns a hold, nothing counts as
+    mounted, and `_make_waiting_claim` makes the claim. After that the claim names the
+    chips of the pod's holds. If it is uncertain which chips are mounted, the device ids
+    alone are told, and the claim names no chips.
+
+    The configuration is missing while `host_ip` is "", or the address of a chip is
+    waited for: a reader waits for a missing configuration, and takes a wrong one for
+    the truth. An address that is in the pod's configuration since its chips were
+    mounted stays: the card with the chip's id may have become another.
     """
-    holds = values.holds_of_pod(ledger, pod.uid)
+    holds, resource = values.holds_of_pod(ledger, pod.uid), ledger.product.resource
     if not holds or not _is_served(ledger, pod):
-        return {}
+        return {}, _make_waiting_claim(ledger, pod, holds)
     ids = sorted({kubelet_id for hold in holds for kubelet_id in hold.kubelet_ids})
-    keys = {annotations.KLT_DEV: ",".join(ids)}
+    mounted = {annotations.KLT_DEV: ",".join(ids)}
+    claim = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
     if any(hold.reserved for hold in holds):
-        return keys  # the mounted chips are not certain: claim none
+        # without an annotation no scheduler has claimed chips for it
+        return mounted, claim if resource in pod.annotations else {}
     chips = sorted({chip for hold in holds for chip in hold.chips})
-    keys[annotations.ASCEND_REAL] = annotations.render_chips(
+    claim[resource] = annotations.render_chips(chips, ledger.product)
+    mounted[annotations.ASCEND_REAL] = annotations.render_chips(
         chips, ledger.product, lexicographic=True
     )
     if not host_ip or addresses.awaited & chip_sets.mask_of(chips):
-        return keys
-    key = annotations.configuration_key(ledger.product.resource)
-    if pod.annotations.get(annotations.ASCEND_REAL) == keys[annotations.ASCEND_REAL]:
+        return mounted, claim
+    key, real = annotations.configuration_key(resource), annotations.ASCEND_REAL
+    if pod.annotations.get(real) == mounted[real]:
         given = configuration.parse_devices(pod.annotations.get(key, ""))
         addresses = addresses.with_given(given)
-    keys[key] = configuration.render(
+    mounted[key] = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,
         host_ip=host_ip,
         chips=chips,
         addresses=addresses,
     )
-    return keys
+    return mounted, claim
 
 
-def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
-    """Return {annotation key: text} of the annotations with a pod's claim.
+def _make_waiting_claim(
+    ledger: Ledger, pod: NpuPod, holds: tuple[Hold, ...]
+) -> dict[str, str]:
+    """Return {annotation key: text} of the claim of a pod that waits for chips.
 
-    If each app container and sidecar of the pod owns a hold, the claim names the chips
-    of the pod's holds. It names no chips if it is uncertain which chips are mounted.
-
-    Otherwise the claim names the chips of the pod's slot and holds. The result is then
-    empty if no scheduler chose the slot's chips, or if the number of chips is not the
-    number that the pod needs.
+    The claim names the chips of the pod's slot and holds. The result is empty if no
+    scheduler chose the slot's chips, or if the number of chips is not the number that
+    the pod needs.
     """
-    holds = values.holds_of_pod(ledger, pod.uid)
-    resource = ledger.product.resource
-    if holds and _is_served(ledger, pod):
-        keys = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
-        if not any(hold.reserved for hold in holds):
-            held = sorted({chip for hold in holds for chip in hold.chips})
-            keys[resource] = annotations.render_chips(held, ledger.product)
-        elif resource not in pod.annotations:
-            return {}  # no scheduler has claimed chips for it
-        return keys
     slot = ledger.slots.get(pod.uid)
     if slot is None or slot.unplanned:
         return {}
     chips = chip_sets.ids_of(slot.chips | values.mounted_chips(holds))
     if len(chips) != pod.total:
         return {}  # the count does not fit its shape yet: wait for the other containers
-    return {resource: annotations.render_chips(chips, ledger.product)}
+    return {ledger.product.resource: annotations.render_chips(chips, ledger.product)}
 
 
 def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:
