@@ -270,11 +270,11 @@ def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
 def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
     """Whether a living pod owns a hold, or can still turn out to own it.
 
-    pod-resources names pods without UIDs. So if the named pod is deleted or terminal,
-    the owner may still be a living pod with the same name.
+    pod-resources names pods without UIDs. So if the named pod has ended, the owner may
+    still be a living pod with the same name.
     """
     owner = hold.owner
-    if owner is not None and values.is_alive(ledger, owner.uid):
+    if values.has_living_owner(ledger, hold):
         return True
     return any(
         not pod.terminal

@@ -33,9 +33,8 @@ RESTORED = "NpuHoldRestored"
 def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
     """Return the pods about which the reconciler must now ask pod-resources.
 
-    The result has all deleted or terminal pods that own a hold. If any hold has no
-    known owner, the result also has the living pods that are not confirmed
-    (`values.is_confirmed`).
+    The result has all ended pods that own a hold. If any hold has no known owner, the
+    result also has the living pods that are not confirmed (`values.is_confirmed`).
 
     Args:
         thorough: Whether the result has all living pods, so that the reconciler checks
@@ -74,14 +73,8 @@ def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
 
 
 def has_open_holds(ledger: Ledger) -> bool:
-    """Whether any hold of the ledger has no known owner or waits for its release.
-
-    A hold waits for its release when its pod is deleted or terminal.
-    """
-    return any(
-        hold.owner is None or not values.is_alive(ledger, hold.owner.uid)
-        for hold in ledger.holds.values()
-    )
+    """Whether any hold of the ledger has no known owner, or one that has ended."""
+    return not all(values.has_living_owner(ledger, h) for h in ledger.holds.values())
 
 
 def take_in_reading(
@@ -216,8 +209,8 @@ def _find_hold(
 ) -> Hold | None:
     """Return the newest ownerless hold whose ids are exactly `ids`, or None.
 
-    A hold of a deleted or terminal pod with the name of `pod` counts as ownerless. A
-    hold with a sequence above `until` is left out.
+    A hold of an ended pod with the name of `pod` counts as ownerless. A hold with a
+    sequence above `until` is left out.
     """
     matches = [
         hold

@@ -9,8 +9,6 @@ stays, and no other container gets it.
 While no chip can be read at all, no look is awaited: what pods leave behind is then
 told by the kernel alone, which shows the processes of their containers. The same holds
 for one chip whose processes have not been told for `conditions.UNREAD_S`.
-
-An ended pod is deleted or terminal.
 """
 
 from dataclasses import replace
@@ -52,7 +50,7 @@ def note_start(ledger: Ledger, now_s: float) -> Ledger:
     chips = chip_sets.union(
         hold.mask
         for hold in ledger.holds.values()
-        if hold.owner is None or not values.is_alive(ledger, hold.owner.uid)
+        if not values.has_living_owner(ledger, hold)
     )
     return _mark_unchecked(ledger, chips, now_s)
 

@@ -357,9 +357,8 @@ def _drop_pod(ledger: Ledger, uid: str) -> Ledger:
 def _close_claim(ledger: Ledger, uid: str) -> Ledger:
     """Remove an ended pod from `problems` and `bare`, and drop the unused slots.
 
-    An ended pod is deleted or terminal. `problems` has the pods with unreadable claims,
-    `bare` the pods that run without their devices. A slot is unused if its pod has
-    ended and no hold has its chips.
+    `problems` has the pods with unreadable claims, `bare` the pods that run without
+    their devices. A slot is unused if its pod has ended and no hold has its chips.
     """
     return release.drop_idle_slots(
         replace(

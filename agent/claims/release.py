@@ -28,8 +28,8 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     In a pass, the reconciler asks pod-resources about pods. Nothing is released if an
     Allocate was under way during the pass.
 
-    A hold with a known owner is released if three things are true. The owner's pod is
-    deleted or terminal at the API server. pod-resources no longer shows the hold's ids.
+    A hold with a known owner is released if three things are true. The owner's pod has
+    ended at the API server. pod-resources no longer shows the hold's ids.
     A look that began after the pod's end shows no process on the hold's chips, and none
     is left over from the pod. If only processes on some of the chips prevent the
     release, the hold is reduced to these chips.
@@ -47,7 +47,7 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     for hold in old_ledger.holds.values():
         if hold.owner is None:
             ledger = _count_miss(ledger, hold, in_use)
-        elif _has_owner_released(old_ledger, hold, hold.owner):
+        elif _has_owner_released(old_ledger, hold):
             if _is_in_use(old_ledger, hold):
                 ledger = _narrow_to_used_chips(ledger, hold)
             else:
@@ -85,10 +85,10 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
     """Reduce the hold of an ended pod to the chips that a process may use.
 
-    They are the chips on which the driver shows processes, and unchecked ones. An ended
-    pod is deleted or terminal. The hold's other chips become free for new pods. If
-    `ledger.stray_processes` has processes of the pod, the hold is not reduced: they may
-    open any chip of the hold again.
+    They are the chips on which the driver shows processes, and unchecked ones. The
+    hold's other chips become free for new pods. If `ledger.stray_processes` has
+    processes of the pod, the hold is not reduced: they may open any chip of the hold
+    again.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
     if has_processes or len(hold.kubelet_ids) != len(hold.chips):
@@ -110,7 +110,7 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
 
 
 def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger:
-    """Store the stray processes of ended pods (deleted or terminal)."""
+    """Store the stray processes of ended pods."""
     other_pods = {
         uid: pids
         for uid, pids in ledger.stray_processes.items()
@@ -124,9 +124,8 @@ def pods_to_check_for_processes(
 ) -> frozenset[str]:
     """Return uids of ended pods whose holds can be released once no process remains.
 
-    An ended pod is deleted or terminal. The caller looks for processes of these pods on
-    the node before it ends a pass, and before it handles an Allocate or a
-    GetPreferredAllocation.
+    The caller looks for processes of these pods on the node before it ends a pass, and
+    before it handles an Allocate or a GetPreferredAllocation.
 
     Args:
         ids: Device ids that the kubelet offers or gives out. The result has each ended
@@ -138,7 +137,7 @@ def pods_to_check_for_processes(
         for hold in ledger.holds.values()
         if (uid := _ended_pod_of(ledger, hold))
         and (
-            hold.owner is not None and _has_owner_released(ledger, hold, hold.owner)
+            _has_owner_released(ledger, hold)
             if ids is None
             else ids.issuperset(hold.kubelet_ids)
         )
@@ -150,8 +149,8 @@ def needs_full_list(ledger: Ledger) -> bool:
 
     It must in two cases:
 
-    - pod-resources shows ids of a hold although the owner's pod is deleted or terminal.
-      The call makes the kubelet forget these ids.
+    - pod-resources shows ids of a hold although the owner's pod has ended. The call
+      makes the kubelet forget these ids.
     - `end_pass` is about to release a hold without a known owner. The hold may belong
       to a pod that the pod watch has not shown yet. The call shows whether any
       container has the hold's ids. If a running pod lacks devices that the hold fits,
@@ -160,7 +159,7 @@ def needs_full_list(ledger: Ledger) -> bool:
     return any(
         _is_abandoned(ledger, hold)
         if hold.owner is None
-        else not values.is_alive(ledger, hold.owner.uid)
+        else not values.has_living_owner(ledger, hold)
         and _is_shown_for_owner(ledger, hold, hold.owner)
         for hold in ledger.holds.values()
     )
@@ -193,9 +192,8 @@ def _is_list_needed(ledger: Ledger, hold: Hold) -> bool:
 def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
     """Release holds of ended pods if the kubelet offers or gives out the holds' ids.
 
-    An ended pod is deleted or terminal. A scheduler can bind a new pod as soon as the
-    old pod is deleted. The new pod can then get the old pod's ids before the
-    reconciler's next pass.
+    A scheduler can bind a new pod as soon as the old pod is deleted. The new pod can
+    then get the old pod's ids before the reconciler's next pass.
 
     A hold is released if all its ids are in `ids` and no process is on its chips or
     left over from its pod. The pod of a hold without a known owner is `_ended_pod_of`;
@@ -241,18 +239,18 @@ def _ended_pod_of(ledger: Ledger, hold: Hold) -> str:
 def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
     """Whether a process may be on a hold's chips, or is left over from its ended pod.
 
-    An ended pod is deleted or terminal; its left-over processes can open the chips
-    again. A process may be on each unchecked chip. A process on a chip does not count
-    if another hold with this chip belongs to a living pod.
+    Left-over processes can open the chips again. A process may be on each unchecked
+    chip. A process on a chip does not count if another hold with this chip belongs to a
+    living pod.
     """
     if _ended_pod_of(ledger, hold) in ledger.stray_processes:
         return True
     # containers of one pod can have had the same chips one after the other
-    explained = 0
-    for other in ledger.holds.values():
-        owner = other.owner
-        if other.sequence != hold.sequence and owner is not None:
-            explained |= other.mask if values.is_alive(ledger, owner.uid) else 0
+    explained = chip_sets.union(
+        other.mask
+        for other in ledger.holds.values()
+        if other.sequence != hold.sequence and values.has_living_owner(ledger, other)
+    )
     used = ledger.busy | values.unchecked_chips(ledger)
     return bool(hold.mask & used & ~explained)
 
@@ -280,8 +278,9 @@ def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | N
     )
 
 
-def _has_owner_released(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
-    if values.is_alive(ledger, owner.uid):
+def _has_owner_released(ledger: Ledger, hold: Hold) -> bool:
+    owner = hold.owner
+    if owner is None or values.is_alive(ledger, owner.uid):
         return False
     evidence = ledger.evidence.get(owner.uid)
     if evidence is None or not evidence.quiet or evidence.as_of < hold.sequence:
@@ -406,7 +405,7 @@ def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
 
 
 def drop_idle_slots(ledger: Ledger) -> Ledger:
-    """Return the ledger without the unused slots of deleted or terminal pods.
+    """Return the ledger without the unused slots of ended pods.
 
     A slot is unused if no hold has chips of it.
     """
@@ -423,7 +422,7 @@ def _drop_old_evidence(ledger: Ledger) -> Ledger:
     """Drop the answers and stray processes of pods that no longer matter.
 
     An answer of pod-resources is kept if its pod is in the ledger or owns a hold. Stray
-    processes are kept if, in addition, the pod is deleted or terminal.
+    processes are kept if, in addition, the pod has ended.
     """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None

@@ -7,6 +7,8 @@ served from the slot of another pod, the two slots exchange chips.
 A *hold* is the result of one Allocate: some chips of one slot, given to one container.
 The container is unknown until pod-resources names it.
 
+A pod has *ended* when it is deleted, Failed or Succeeded. It *lives* until then.
+
 Every value is frozen; a change makes a new value. Sets of chips are bit masks
 (`scheduler_core.node.chips`).
 """
@@ -148,6 +150,11 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
     """Whether the ledger has this pod and the pod is neither Failed nor Succeeded."""
     pod = ledger.pods.get(uid)
     return pod is not None and not pod.terminal
+
+
+def has_living_owner(ledger: Ledger, hold: Hold) -> bool:
+    """Whether the owner of a hold is known, and its pod lives."""
+    return hold.owner is not None and is_alive(ledger, hold.owner.uid)
 
 
 def waiting_pods(ledger: Ledger) -> list[str]:
@@ -353,7 +360,7 @@ def make_owner(pod: NpuPod, container: str) -> Owner:
 
 
 def is_of_gone_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Whether `hold` belongs to a deleted or terminal pod with the name of `pod`.
+    """Whether `hold` belongs to an ended pod with the name of `pod`.
 
     A StatefulSet, for example, gives the name of a deleted pod to the next pod.
     """
