@@ -9,13 +9,10 @@ environment, overrides a translated one.
 Source: MindCluster's device plugin, `main.go` (at 22bb3d98).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from service.settings import SettingsError
-
-#: Name and value of a setting of this agent.
-Setting = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +32,10 @@ class _Flag:
     default: str
     #: Smallest and largest number; None: not a number.
     bounds: tuple[int, int] | None = None
-    #: Translates (value, environment) into settings; None: there is no equal setting.
-    settings: Callable[[str, Mapping[str, str]], Sequence[Setting]] | None = None
+    #: Name of the equal setting of this agent; "" if there is none.
+    setting: str = ""
+    #: {value of the flag: that of the setting}; other values are the same.
+    words: Mapping[str, str] = field(default_factory=dict)
     #: Reason why a value other than the default is refused; "" if it is not.
     only: str = ""
     #: Reason why the flag has no effect here; "" if it has one.
@@ -49,26 +48,13 @@ _STDERR = "logs go to standard error"
 _BOOLEAN = ("true", "false")
 
 
-def _as(
-    name: str, translate: Callable[[str], str] = str
-) -> Callable[[str, Mapping[str, str]], Sequence[Setting]]:
-    """Return the translation of a flag into one setting."""
-    return lambda value, _environ: ((name, translate(value)),)
-
-
-def _kubelet(value: str, environ: Mapping[str, str]) -> Sequence[Setting]:
-    host = environ.get("HOST_IP", "127.0.0.1")
-    url = f"https://{host}:{environ.get('KUBELET_PORT', '10250')}"
-    return (("kubelet-url", url),) if value == "true" else ()
-
-
 _FLAGS: Mapping[str, _Flag] = {
-    "volcanoType": _Flag(default="false", settings=_as("mode", _MODES.__getitem__)),
+    "volcanoType": _Flag(default="false", setting="mode", words=_MODES),
     "presetVirtualDevice": _Flag(
         default="true", only="virtual devices are not made on demand"
     ),
     "listWatchPeriod": _Flag(
-        default="5", bounds=(3, 1800), settings=_as("reconcile-period-s")
+        default="5", bounds=(3, 1800), setting="reconcile-period-s"
     ),
     "autoStowing": _Flag(
         default="true",
@@ -95,15 +81,13 @@ _FLAGS: Mapping[str, _Flag] = {
     "enableSlowNode": _Flag(default="false", idle="slow nodes are not looked for"),
     "thirdPartyScanDelay": _Flag(default="300", idle="chips are not reset"),
     "deviceResetTimeout": _Flag(
-        default="600", bounds=(10, 600), settings=_as("survey-wait-s")
+        default="600", bounds=(10, 600), setting="survey-wait-s"
     ),
     "useSingleDieMode": _Flag(
         default="false", only="the dies of a chip are scheduled as modules"
     ),
-    "getPodFromKubelet": _Flag(default="false", settings=_kubelet),
-    "logLevel": _Flag(
-        default="0", bounds=(-1, 3), settings=_as("log-level", _LEVELS.__getitem__)
-    ),
+    "getPodFromKubelet": _Flag(default="false"),
+    "logLevel": _Flag(default="0", bounds=(-1, 3), setting="log-level", words=_LEVELS),
     "logFile": _Flag(
         default="/var/log/mindx-dl/devicePlugin/devicePlugin.log", idle=_STDERR
     ),
@@ -202,16 +186,20 @@ def _is_within(value: str, least: int, most: int) -> bool:
 
 def _settings(
     flags: Mapping[str, str], environ: Mapping[str, str]
-) -> Iterator[Setting]:
+) -> Iterator[tuple[str, str]]:
     """Yield name and value of each agent setting that stands for a MindCluster flag.
 
     Without -volcanoType the mode is standalone: the cluster then has no scheduler that
     writes claims.
     """
     for name, value in {"volcanoType": "false", **flags}.items():
-        settings_of = _FLAGS[name].settings
-        if settings_of is not None:
-            yield from settings_of(value, environ)
+        flag = _FLAGS[name]
+        if flag.setting:
+            yield flag.setting, flag.words.get(value, value)
+    if flags.get("getPodFromKubelet") == "true":
+        host = environ.get("HOST_IP", "127.0.0.1")
+        port = environ.get("KUBELET_PORT", "10250")
+        yield "kubelet-url", f"https://{host}:{port}"
     if flags.get("enable-healthz") == "true":
         default = _FLAGS["healthz-address"].default
         yield "listen", f":{flags.get('healthz-address', default)}"
