@@ -187,9 +187,7 @@ class ProductLine:
             addresses=lambda: addresses(self.chip_monitor.reading),
         )
         self._pods = services.pods.add_line(
-            self.store,
-            resource=self.product.resource,
-            is_served=lambda: self.server.problem() is None,
+            self.store, is_served=lambda: self.server.problem() is None
         )
         for part in (self.mounts, self.server):
             services.ready.add_check(part.problem)

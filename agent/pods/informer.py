@@ -29,16 +29,10 @@ class ProductLinePods:
     Each pod is sent to the ledger of that product line.
     """
 
-    def __init__(
-        self,
-        store: LedgerStore,
-        *,
-        resource: str,
-        is_served: Callable[[], bool],
-    ) -> None:
+    def __init__(self, store: LedgerStore, *, is_served: Callable[[], bool]) -> None:
         """Construct without pods. `PodInformer.add_line` calls it."""
         self.store = store
-        self.resource = resource
+        self.resource = store.ledger.product.resource
         self._is_served = is_served
         #: uids of pods that came while this agent's plugin was the only one
         self._expected: set[str] = set()
@@ -107,19 +101,18 @@ class PodInformer:
         self.watch = watch
 
     def add_line(
-        self, store: LedgerStore, *, resource: str, is_served: Callable[[], bool]
+        self, store: LedgerStore, *, is_served: Callable[[], bool]
     ) -> ProductLinePods:
         """Register a product line's ledger, so that `run` sends pods to this ledger.
 
-        Call this before `run`. Only pods that request `resource` are sent.
+        Call this before `run`. Only pods that request chips of the line are sent.
 
         Args:
             store: Ledger of the product line.
-            resource: Resource that the pods request.
             is_served: Returns whether this agent's plugin, and no other, serves the
                 resource.
         """
-        line = ProductLinePods(store, resource=resource, is_served=is_served)
+        line = ProductLinePods(store, is_served=is_served)
         self._lines.append(line)
         return line
 

@@ -12,7 +12,7 @@ from agent.readiness import Readiness
 from kube.client import Client
 from kube.credentials import Credentials
 from kube.events import Recorder
-from tests.agent.node import NODE, RESOURCE, current
+from tests.agent.node import NODE, current
 from tests.kube.fire import Bed, served
 from tests.support.tasks import ended
 
@@ -33,7 +33,7 @@ def node_pods(client: Client) -> PodInformer:
         node=NODE,
         ready=Readiness(),
     )
-    pods.add_line(current(), resource=RESOURCE, is_served=lambda: True)
+    pods.add_line(current(), is_served=lambda: True)
     return pods
 
 
