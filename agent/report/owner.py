@@ -33,8 +33,8 @@ class Owner:
         self._pod = pod
         self._namespace = namespace
         self._configmap_namespace = configmap_namespace
-        self._is_known = False
-        self._reference: OwnerReference | None = None
+        #: the owner, or why there is none; None until it is known
+        self._result: OwnerReference | str | None = None
 
     async def reference(self) -> OwnerReference | None:
         """Return the owner reference to write into `mindx-dl-deviceinfo-<node>`.
@@ -46,17 +46,14 @@ class Owner:
         Raises:
             KubeError: The pod cannot be read now; try again.
         """
-        if not self._is_known:
-            result = await self._read_controller()
-            self._is_known = True
-            if isinstance(result, str):
+        if self._result is None:
+            self._result = await self._read_controller()
+            if isinstance(self._result, str):
                 log.info(
                     "the ConfigMap has no owner and will outlast the agent",
-                    extra={"reason": result},
+                    extra={"reason": self._result},
                 )
-            else:
-                self._reference = result
-        return self._reference
+        return None if isinstance(self._result, str) else self._result
 
     async def _read_controller(self) -> OwnerReference | str:
         """Return a reference to the agent pod's controller, or why there is none."""
