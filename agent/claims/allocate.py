@@ -57,13 +57,12 @@ def candidates(ledger: Ledger, call: Call) -> list[Slot]:
         O(slots + holds).
     """
     ranked = []
-    by_slot = values.holds_by_slot(ledger)
     for uid, slot in ledger.slots.items():
-        holds = by_slot.get(uid, ())
-        need = choose_chips.next_need_of(slot, holds)
+        need = choose_chips.next_need(ledger, slot)
         if need is None or slot.needs[need].count != call.count:
             continue
         proofs, is_begun = 0, False
+        holds = values.holds_of_slot(ledger, uid)
         if holds:  # most slots have none, and there may be as many as chips
             returning = _reusable_ids(slot, holds)
             proofs = len(returning.intersection(call.ids))

@@ -5,11 +5,10 @@ chips from the claim. `choose_again` chooses other chips if some of the claim's 
 are unusable. `pick_standalone` serves a pod whose chips no scheduler has chosen.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.claims import occupancy, standalone, values
-from agent.claims.values import Hold, Ledger, Slot
+from agent.claims.values import Ledger, Slot
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import shapes
 
@@ -40,15 +39,7 @@ class Pick:
 
 
 def next_need(ledger: Ledger, slot: Slot) -> int | None:
-    """Return the index of the container that a slot serves next, or None.
-
-    The index is into `slot.needs`. The result is None if all containers are served.
-    """
-    return next_need_of(slot, values.holds_of_slot(ledger, slot.uid))
-
-
-def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
-    """Return the index of the container that a slot with these holds serves next.
+    """Return the index into `slot.needs` of the container that a slot serves next.
 
     The result is None if all containers are served. The kubelet admits a pod's
     containers in order, so the result is the first container without a hold. There are
@@ -58,10 +49,8 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
       kubelet has since offered the hold's ids to another container.
     - Init containers are passed over once an app container or sidecar owns a hold, or
       was recreated while the pod ran.
-
-    Args:
-        holds: The holds of the slot, oldest first.
     """
+    holds = values.holds_of_slot(ledger, slot.uid)
     if not holds:
         return 0 if slot.needs else None
     served_needs = {h.need for h in holds if not h.reoffered or h.owner is not None}

@@ -140,8 +140,8 @@ class Ledger:
     stray_processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     #: {chip: the pods that have it, or may, through another device plugin}
     foreign: Mapping[int, str] = field(default_factory=dict)
-    #: {pod uid: its holds}, filled by the first `holds_of_pod` of this ledger
-    holds_by_pod: dict[str, tuple[Hold, ...]] = field(
+    #: {(kind, uid): holds of the slot or pod}, filled by the first `_holds_of`
+    holds_index: dict[tuple[str, str], list[Hold]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
@@ -177,37 +177,28 @@ def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
 
 def holds_of_slot(ledger: Ledger, slot_uid: str) -> tuple[Hold, ...]:
     """Return the holds whose chips come from the slot with this uid, oldest first."""
-    return tuple(hold for hold in ledger.holds.values() if hold.slot == slot_uid)
-
-
-def holds_by_slot(ledger: Ledger) -> Mapping[str, tuple[Hold, ...]]:
-    """Return {slot uid: holds with chips from this slot, oldest first}.
-
-    Slots without a hold are left out.
-    """
-    holds_by_uid: dict[str, list[Hold]] = {}
-    for hold in ledger.holds.values():
-        holds_by_uid.setdefault(hold.slot, []).append(hold)
-    return {uid: tuple(holds) for uid, holds in holds_by_uid.items()}
+    return _holds_of(ledger, "slot", slot_uid)
 
 
 def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
-    """Return the holds whose known owner is a container of the pod, oldest first.
+    """Return the holds whose known owner is a container of the pod, oldest first."""
+    return _holds_of(ledger, "pod", uid)
+
+
+def _holds_of(ledger: Ledger, kind: str, uid: str) -> tuple[Hold, ...]:
+    """Return the holds of a slot or a pod, oldest first.
 
     Cost:
         O(holds) in the first call with a `Ledger` value, O(1) in each further call with
         it. Called for every pod after every event; a node may have sixty pods.
     """
-    if ledger.holds and not ledger.holds_by_pod:
-        # not empty: marks the index as filled
-        holds_by_uid: dict[str, list[Hold]] = {"": []}
+    index = ledger.holds_index
+    if not index:
         for hold in ledger.holds.values():
+            index.setdefault(("slot", hold.slot), []).append(hold)
             if hold.owner is not None:
-                holds_by_uid.setdefault(hold.owner.uid, []).append(hold)
-        ledger.holds_by_pod.update(
-            (owner, tuple(holds)) for owner, holds in holds_by_uid.items()
-        )
-    return ledger.holds_by_pod.get(uid, ())
+                index.setdefault(("pod", hold.owner.uid), []).append(hold)
+    return tuple(index.get((kind, uid), ()))
 
 
 def lowest(mask: int, count: int) -> int:
