@@ -93,8 +93,6 @@ class ProductLine:
     ) -> None:
         """Construct the parts of the product line; start none.
 
-        The plugins for virtual devices (parts of chips) are left to `start_tasks`.
-
         Args:
             services: Parts of the agent that all product lines of the node share; the
                 caller owns them.
@@ -223,10 +221,7 @@ class ProductLine:
         tasks.create_task(self.stray_processes.run(), name="stray processes")
 
     def serve(self, tasks: asyncio.TaskGroup) -> None:
-        """Start the device plugins for whole chips and for virtual devices.
-
-        A virtual device is a part of a chip.
-        """
+        """Start the device plugins for whole chips and for virtual devices."""
         tasks.create_task(self.server.run(), name=self.product.key)
         for row in vnpu.rows_of(self.chip_monitor.reading):
             make_servicer = partial(

@@ -34,10 +34,7 @@ def name_of(chip: int) -> str:
 
 
 def name_of_virtual(device: VirtualDevice) -> str:
-    """Return the qualified CDI name (`<kind>=v<number>`) of a virtual device.
-
-    A virtual device is a part of a chip.
-    """
+    """Return the qualified CDI name (`<kind>=v<number>`) of a virtual device."""
     return f"{KIND}=v{device.number}"
 
 

@@ -69,7 +69,7 @@ class HostDevices:
         return DeviceNode(self.stand_in or path, path)
 
     def of_virtual(self, device: VirtualDevice) -> DeviceNode:
-        """Return the device file of a virtual device (a part of a chip).
+        """Return the device file of a virtual device.
 
         In the container it is named like the file of a whole chip (`davinci<number>`).
         For a simulated chip, its path on the host is `self.stand_in`.

@@ -168,10 +168,7 @@ class Mounts:
     def answer_virtual(
         self, device: VirtualDevice
     ) -> api_pb2.ContainerAllocateResponse:
-        """Render the part of Allocate's answer that mounts a virtual device.
-
-        A virtual device is a part of a chip.
-        """
+        """Render the part of Allocate's answer that mounts a virtual device."""
         return self._render(
             [cdi.name_of_virtual(device)],
             lambda devices: [devices.of_virtual(device)],

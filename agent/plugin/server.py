@@ -69,10 +69,7 @@ REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
 class RegistrationObserver(Protocol):
-    """Callbacks for changes of a plugin's registration and for its rivals.
-
-    A rival is another device plugin that serves the same resource.
-    """
+    """Callbacks for changes of a plugin's registration and for its rivals."""
 
     def registered(self) -> object:
         """React to a registration that the kubelet accepted."""
@@ -279,9 +276,8 @@ class Server:
             kubelet: Identity of the kubelet's socket before the failed
                 registration.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + pause_s
-        while (rest_s := until - loop.time()) > 0:
+        until = clock.loop_s() + pause_s
+        while (rest_s := until - clock.loop_s()) > 0:
             await asyncio.sleep(min(LOOK_EACH_S, rest_s))
             if identity(self._kubelet_socket) not in (kubelet, None):
                 self._backoff.reset()
@@ -310,8 +306,7 @@ class Server:
             kubelet: Identity of the kubelet's socket when the plugin registered.
                 It changes when the kubelet restarts.
         """
-        loop = asyncio.get_running_loop()
-        opens_by = loop.time() + STREAM_WITHIN_S
+        opens_by = clock.loop_s() + STREAM_WITHIN_S
         while True:
             is_open = bool(servicer.streams)
             each_s = STALE_LOOK_EACH_S if is_open else STREAMLESS_LOOK_EACH_S
@@ -324,7 +319,7 @@ class Server:
                 return "the kubelet's socket was replaced"
             if identity(self._socket) is None:
                 return "our socket was removed"
-            if not servicer.streams and loop.time() > opens_by:
+            if not servicer.streams and clock.loop_s() > opens_by:
                 return "the kubelet did not ask for the device list"
             if self._stale_reason:
                 return self._stale_reason
@@ -342,8 +337,6 @@ class Server:
 
     async def _check_rival(self, servicer: ListAndWatchServicer, inode: int) -> str:
         """Check for a rival; if there is one, stop sending device lists.
-
-        A rival is another plugin that serves the same resource.
 
         Args:
             servicer: Servicer that serves the registered plugin.

@@ -31,7 +31,7 @@ def name_of(device: VirtualDevice, product: Product) -> str:
 def rows_of(reading: Reading) -> tuple[Product, ...]:
     """Return the product row of each kind of virtual device that the driver reported.
 
-    A virtual device is a part of a chip. Kinds without a product row are left out.
+    Kinds without a product row are left out.
     """
     kinds = sorted({device.kind for device in reading.virtual})
     rows = (find_virtual_row(f"{reading.product.resource}-{kind}") for kind in kinds)
@@ -44,10 +44,7 @@ def parents_of(reading: Reading) -> tuple[int, ...]:
 
 
 class VirtualServicer(ListAndWatchServicer):
-    """Servicer of the device plugin that gives out virtual devices of one kind.
-
-    A virtual device is a part of a chip.
-    """
+    """Servicer of the device plugin that gives out virtual devices of one kind."""
 
     def __init__(
         self,
@@ -86,8 +83,7 @@ class VirtualServicer(ListAndWatchServicer):
     ) -> api_pb2.AllocateResponse:
         """Give each container the virtual device that its requested device id names.
 
-        A virtual device is a part of a chip. If a container cannot be served, the call
-        fails with FAILED_PRECONDITION.
+        If a container cannot be served, the call fails with FAILED_PRECONDITION.
         """
         self.request_count += 1
         with self._activity.allocating():

@@ -206,10 +206,7 @@ class Reconciler:
                     version = await self._store.changed(version)
 
     def _may_find_changes(self) -> bool:
-        """Whether a thorough pass may change the ledger now.
-
-        A thorough pass asks pod-resources about all living pods.
-        """
+        """Whether a thorough pass may change the ledger now."""
         ledger = self._store.ledger
         return (
             confirm.has_open_holds(ledger)
@@ -326,22 +323,18 @@ class Reconciler:
 class _Calm:
     """Result of the last thorough pass, and how often it was repeated in a row.
 
-    A thorough pass asks about all living pods. The result is the ledger after the pass,
-    with the identity of the kubelet before the pass.
+    The result is the ledger after the pass, with the identity of the kubelet before it.
     """
 
     def __init__(self) -> None:
-        #: ledger and identity of the kubelet after the last pass
         self._result: object = None
         self._equal_count = 0
         self._began_s = float("-inf")
 
     def add(self, result: object, began_s: float) -> None:
-        """Add the result of a thorough pass; count it if it equals the previous one.
+        """Add the result of a thorough pass that began at this loop time.
 
-        Args:
-            result: Ledger after the pass, and identity of the kubelet before the pass.
-            began_s: Loop time at which the pass began. Unit: seconds.
+        It is counted if it equals the previous one.
         """
         self._equal_count = self._equal_count + 1 if result == self._result else 0
         self._result = result
@@ -353,14 +346,10 @@ class _Calm:
         Three facts are required. `result` is still the result of the last thorough
         pass. At least CALM_PASSES thorough passes in a row repeated it. The last one
         began less than CALM_PERIOD_S ago.
-
-        Args:
-            result: Ledger and identity of the kubelet now.
         """
         ago_s = clock.loop_s() - self._began_s + clock.EARLY_S
-        is_recent = ago_s < CALM_PERIOD_S
-        is_calm = self._equal_count >= CALM_PASSES
-        return is_recent and is_calm and result == self._result
+        is_calm = self._equal_count >= CALM_PASSES and ago_s < CALM_PERIOD_S
+        return is_calm and result == self._result
 
 
 def _needs_pass(now: Ledger, before: Ledger) -> bool:
