@@ -17,8 +17,8 @@ round begins, and a running round sends no device list: see `agent.plugin.rivals
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -120,8 +120,6 @@ class Server:
         self._suspicion = ""
         #: number of requests of the kubelet when the suspicion came up
         self._requests_before = 0
-        #: reason of the last check to register again; "" for none
-        self._stale_reason = ""
         #: a sentence about the rival; "" without one; None before the first check
         self.rival: str | None = None
         self._problem: str | None = "not registered with the kubelet yet"
@@ -205,8 +203,11 @@ class Server:
             self._problem = None
             self._observer.registered()
             log.info("registered", extra={"resource": self._product.resource})
-            async with _running(self._watch_rivals(servicer, inode)):
-                reason = await self._until_stale(servicer, kubelet)
+            # two tasks: a kubelet that does not answer about rivals delays nothing else
+            reason = await _first_result(
+                self._until_stale(servicer, kubelet),
+                self._watch_rivals(servicer, inode),
+            )
             log.info("registration ended", extra={"reason": reason})
         finally:
             self._problem = (
@@ -321,19 +322,14 @@ class Server:
                 return "our socket was removed"
             if not servicer.streams and clock.loop_s() > opens_by:
                 return "the kubelet did not ask for the device list"
-            if self._stale_reason:
-                return self._stale_reason
 
-    async def _watch_rivals(self, servicer: ListAndWatchServicer, inode: int) -> None:
-        """Call `_check_rival` repeatedly until it returns a reason to register again.
-
-        The reason is stored in `_stale_reason`. This runs as a task of its own, so that
-        a kubelet that does not answer delays nothing else.
-        """
-        self._stale_reason = ""
-        while not self._stale_reason:
+    async def _watch_rivals(self, servicer: ListAndWatchServicer, inode: int) -> str:
+        """Check for rivals until there is a reason to register again; return it."""
+        reason = ""
+        while not reason:
             await asyncio.sleep(clock.next_beat_delay_s(rivals.LOOK_EACH_S))
-            self._stale_reason = await self._check_rival(servicer, inode)
+            reason = await self._check_rival(servicer, inode)
+        return reason
 
     async def _check_rival(self, servicer: ListAndWatchServicer, inode: int) -> str:
         """Check for a rival; if there is one, stop sending device lists.
@@ -369,20 +365,19 @@ class Server:
             self._observer.rival(rival)
 
 
-@asynccontextmanager
-async def _running(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    """Run `work` as a task during a `with` block, and cancel it when the block ends.
+async def _first_result(*works: Coroutine[object, object, str]) -> str:
+    """Return the result of the work that ends first, or raise its error.
 
-    If the task has failed by itself, its error is raised at the end of the block.
+    The other works are cancelled.
     """
-    task = asyncio.create_task(work)
+    tasks = [asyncio.ensure_future(work) for work in works]
     try:
-        yield
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task.result() for task in tasks if task.done())
     finally:
-        task.cancel()
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.result()  # raises the error of the task
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _is_cancelled() -> bool:
