@@ -279,29 +279,17 @@ def addresses(reading: Reading) -> Addresses:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePatch:
-    """Labels and annotations to write onto a Node object."""
-
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-
-    def __bool__(self) -> bool:
-        """Whether the patch has a label or annotation to write."""
-        return bool(self.labels or self.annotations)
-
-
-def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
-    """Return a patch of the labels and annotations that a Node lacks or has wrong.
+def node_patch(
+    node: Node, marks: NodeMarks
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the labels and the annotations that a Node lacks or has wrong.
 
     A label in `marks.defaults` is only added, never corrected, because administrators
-    may set it. The patch may be empty.
+    may set it.
     """
     labels = _differing(node.labels, marks.labels)
     labels |= {k: v for k, v in marks.defaults.items() if k not in node.labels}
-    return NodePatch(
-        labels=labels, annotations=_differing(node.annotations, marks.annotations)
-    )
+    return labels, _differing(node.annotations, marks.annotations)
 
 
 def own_labels_patch(

@@ -393,14 +393,14 @@ class Reporter:
         )
         self._on_label(self.label_problem)
         marks, pause_s = content.node_marks(self._report), 0.0
-        patch = content.node_patch(self._node, marks)
-        if patch:
-            pause_s = await self._patch_node(patch.labels, patch.annotations)
+        labels, annotations = content.node_patch(self._node, marks)
+        if labels or annotations:
+            pause_s = await self._patch_node(labels, annotations)
         # a request of its own: admission policies of an earlier release refuse it
-        labels = content.own_labels_patch(self._node, marks, manager=manager)
-        if labels:
+        own_labels = content.own_labels_patch(self._node, marks, manager=manager)
+        if own_labels:
             version = self._node.metadata.resource_version
-            pause_s += await self._patch_node(labels, {}, resource_version=version)
+            pause_s += await self._patch_node(own_labels, {}, resource_version=version)
         return pause_s
 
     async def _patch_node(

@@ -11,7 +11,7 @@ from agent.devices.reading import ChipDetails, Reading
 from agent.devices.simulated import file
 from agent.health.findings import Findings, SeparatedNames
 from agent.report import content
-from agent.report.content import NodeMarks, NodePatch, NodeReport
+from agent.report.content import NodeMarks, NodeReport
 from kube.objects import FieldManager, ManagedMeta, ManagedNode
 from scheduler_core.products import lookup
 from scheduler_core.products.table import (
@@ -183,24 +183,26 @@ def node(
 
 
 def test_a_new_node_lacks_all_marks() -> None:
-    assert content.node_patch(node({}, {}), MARKS) == NodePatch(
-        labels={**MARKS.labels, **MARKS.defaults}, annotations=MARKS.annotations
+    assert content.node_patch(node({}, {}), MARKS) == (
+        {**MARKS.labels, **MARKS.defaults},
+        MARKS.annotations,
     )
 
 
 def test_a_node_with_all_marks_lacks_nothing() -> None:
     complete = node({**MARKS.labels, **MARKS.defaults}, dict(MARKS.annotations))
 
-    assert not content.node_patch(complete, MARKS)
+    assert content.node_patch(complete, MARKS) == ({}, {})
 
 
 def test_only_what_differs_is_set_and_a_servertype_is_left_alone() -> None:
     labels = {"accelerator": "x", "servertype": "soc", "mine": "1"}
     labels["node.kubernetes.io/npu.chip.name"] = "910A"
 
-    assert content.node_patch(
-        node(labels, dict(MARKS.annotations)), MARKS
-    ) == NodePatch(labels={"accelerator": "huawei-Ascend910"}, annotations={})
+    assert content.node_patch(node(labels, dict(MARKS.annotations)), MARKS) == (
+        {"accelerator": "huawei-Ascend910"},
+        {},
+    )
 
 
 @pytest.mark.parametrize(
@@ -381,8 +383,8 @@ def test_d1_a_label_of_cards_that_the_chips_contradict_is_a_problem_too(
     )
     assert content.own_labels_patch(shown, marks, manager="me") == written
     corrected = {CARD: DUO} if CARD in marks.labels and label != DUO else {}
-    patch = content.node_patch(shown, marks)
-    assert {k: v for k, v in patch.labels.items() if k == CARD} == corrected
+    labels, _ = content.node_patch(shown, marks)
+    assert {k: v for k, v in labels.items() if k == CARD} == corrected
 
 
 def test_d1_two_labels_that_the_chips_contradict_are_told_together() -> None:

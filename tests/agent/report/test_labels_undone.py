@@ -53,4 +53,4 @@ async def test_labels_that_do_not_last_are_written_with_pauses(
             node = await nodes.get(client, "node-1")
 
     assert 1 < rival.count <= MOST
-    assert not content.node_patch(node, content.node_marks(ONE))
+    assert content.node_patch(node, content.node_marks(ONE)) == ({}, {})

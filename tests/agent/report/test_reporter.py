@@ -230,7 +230,7 @@ KEY = lookup.ACCELERATOR_TYPE
 
 def is_marked(node: ManagedNode) -> bool:
     patch = content.own_labels_patch(node, MARKS, manager=ME)
-    return not patch and not content.node_patch(node, MARKS)
+    return not patch and content.node_patch(node, MARKS) == ({}, {})
 
 
 async def test_the_node_is_marked_and_set_right_when_somebody_changes_it(
