@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from agent.claims import occupancy, standalone, values
 from agent.claims.values import Ledger, Slot
 from scheduler_core.node import chips as chip_sets
-from scheduler_core.wire import shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +156,7 @@ def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
     reusable = init_chips & ~ledger.unhealthy
     free = occupancy.unclaimed_chips(ledger, but=slot.uid)
     kept_chips, reused = lasting | reusable, reusable & ~lasting
-    rest_count = shapes.total(slot.shape.needs) - kept_chips.bit_count()
+    rest_count = slot.shape.total - kept_chips.bit_count()
     if rest_count <= 0 or rest_count + reused.bit_count() < slot.needs[need].count:
         return None
     fresh = chip_sets.complete(ledger.product, free, kept_chips, rest_count)

@@ -5,7 +5,7 @@ import math
 from agent.claims import choose_chips, occupancy, values
 from agent.claims.values import Ledger, Slot
 from scheduler_core.node import chips as chip_sets
-from scheduler_core.wire import annotations, shapes
+from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 
 #: A watch that broke off for less is no reason for a refusal: each reconnects at times.
@@ -141,9 +141,8 @@ def render_unusable(ledger: Ledger, slot: Slot) -> str:
         for reason, mask in groups
         if mask
     )
-    total = shapes.total(slot.shape.needs)
     return (
         f"the chips chosen for this pod cannot be given to it: {reasons}; and no "
-        f"other {total} chips that fit together are free on this node. "
+        f"other {slot.shape.total} chips that fit together are free on this node. "
         "A new pod in its place will be scheduled elsewhere"
     )

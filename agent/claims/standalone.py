@@ -12,7 +12,6 @@ from agent.claims import occupancy, values
 from agent.claims.values import Ledger, Slot
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
-from scheduler_core.wire import shapes
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
@@ -93,7 +92,7 @@ def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
-    unserved_count = shapes.total(slot.shape.needs) - chips_held.bit_count()
+    unserved_count = slot.shape.total - chips_held.bit_count()
     return Wish(
         chips_held=chips_held,
         count_now=count_now,
