@@ -213,15 +213,11 @@ def _take_in_pod(
         return ledger, ()
     for namesake in namesakes:
         ledger = _drop_pod(ledger, namesake.uid)
-    if not event.by_kubelet:
-        return _update_pod(
-            replace(ledger, kubelet_only=ledger.kubelet_only - {pod.uid}), pod
-        )
-    if pod.uid in ledger.pods.keys() - ledger.kubelet_only:
+    if event.by_kubelet and pod.uid in ledger.pods.keys() - ledger.kubelet_only:
         return ledger, ()
-    return _update_pod(
-        replace(ledger, kubelet_only=ledger.kubelet_only | {pod.uid}), pod
-    )
+    uids = {pod.uid} if event.by_kubelet else set[str]()
+    kubelet_only = ledger.kubelet_only - {pod.uid} | uids
+    return _update_pod(replace(ledger, kubelet_only=kubelet_only), pod)
 
 
 def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
