@@ -67,13 +67,10 @@ class SettingsReload:
         """Read the settings file every `pause_s` and apply it, until cancelled."""
         while True:
             await asyncio.sleep(self._pause_s)
-            self.apply(await asyncio.to_thread(self._read))
-
-    def _read(self) -> Settings | SettingsError:
-        try:
-            return self._load()
-        except SettingsError as error:
-            return error
+            try:
+                self.apply(await asyncio.to_thread(self._load))
+            except SettingsError as error:
+                self.apply(error)
 
     def apply(self, settings: Settings | SettingsError) -> None:
         """Apply a changed log level; log which other settings need a restart.
