@@ -134,6 +134,7 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
             last_reading=lambda: Reading(product=product, chips=()),
             cdi_dir=directory,
         ),
+        look_now=lambda: None,
     )
     server = grpc.aio.server()
     api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)

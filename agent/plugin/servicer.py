@@ -39,7 +39,7 @@ from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.list_and_watch import Context, ListAndWatchServicer
 from agent.plugin.mounts import Mounts
-from agent.pods.reconciler import FindStrayProcesses, LookNow, never_look
+from agent.pods.reconciler import FindStrayProcesses, LookNow
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -65,8 +65,8 @@ class Pods(Protocol):
     async def of_kubelet(self, resource: str) -> Iterable[NpuPod]:
         """Return the pods that ask for `resource`, as the kubelet's own API lists them.
 
-        None if the kubelet does not answer. The wait for the kubelet is bounded by
-        `agent.api_client.KUBELET_PODS_S`.
+        The result is empty if the kubelet does not answer. The wait for it is bounded
+        by `agent.api_client.KUBELET_PODS_S`.
         """
 
 
@@ -84,7 +84,7 @@ class Servicer(ListAndWatchServicer):
         observe_allocate_s: Callable[[float], None],
         numa: Callable[[], Sequence[int]],
         mounts: Mounts,
-        look_now: LookNow = never_look,
+        look_now: LookNow,
     ) -> None:
         """Construct the servicer of one product line, before the kubelet connects.
 

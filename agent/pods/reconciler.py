@@ -62,10 +62,6 @@ FindStrayProcesses = Callable[
 LookNow = Callable[[], None]
 
 
-def never_look() -> None:
-    """Ask for no look: the driver looks at its own pace."""
-
-
 class ResourcesError(Exception):
     """pod-resources did not say which pod has which device ids; ask again later."""
 
@@ -75,30 +71,21 @@ class NotNowError(ResourcesError):
 
 
 class PodResources(Protocol):
-    """Client of the kubelet's pod-resources API, for the device ids of one resource."""
+    """Client of the kubelet's pod-resources API, for the device ids of one resource.
+
+    Both calls raise NotNowError if the kubelet must not be asked now, and
+    ResourcesError if it does not answer.
+    """
 
     @property
     def kubelet(self) -> object:
         """Object that identifies the kubelet process; a restart changes the object."""
 
     async def read(self, namespace: str, name: str) -> Containers:
-        """Return {container: device ids} of a pod; None if the kubelet has no such pod.
-
-        Raises:
-            NotNowError: The kubelet must not be asked now.
-            ResourcesError: The kubelet did not answer.
-        """
+        """Return {container: device ids} of a pod; None if the kubelet has none."""
 
     async def forget_ended_pods(self) -> InUse:
-        """Make the kubelet forget the device ids of ended pods, by listing all pods.
-
-        Returns:
-            {(namespace, pod, container): its device ids} of all listed containers.
-
-        Raises:
-            NotNowError: The kubelet must not be asked now.
-            ResourcesError: The kubelet did not answer.
-        """
+        """Make the kubelet forget the device ids of ended pods, by listing all pods."""
 
 
 class Activity(Protocol):
@@ -122,8 +109,8 @@ class Reconciler:
         activity: Activity,
         find_stray_processes: FindStrayProcesses,
         period_s: float,
+        look_now: LookNow,
         backoff: Backoff | None = None,
-        look_now: LookNow = never_look,
         on_problem: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Construct without asking pod-resources.

@@ -14,7 +14,7 @@ from agent.devices.reading import Reading
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.servicer import Servicer
-from agent.pods.reconciler import LookNow, never_look
+from agent.pods.reconciler import LookNow
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
@@ -60,7 +60,7 @@ class Surroundings:
     left: dict[str, tuple[int, ...]] = field(default_factory=dict)
     stand_in: str = ""
     numa: tuple[int, ...] = ()
-    look_now: LookNow = never_look
+    look_now: LookNow = lambda: None
 
     async def find_stray_processes(
         self, uids: frozenset[str]

@@ -76,6 +76,7 @@ def reconciler(
         resources=resources,
         activity=resources.activity,
         period_s=5.0,
+        look_now=lambda: None,
         backoff=backoff,
         on_problem=on_problem,
     )
