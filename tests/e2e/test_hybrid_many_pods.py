@@ -5,6 +5,7 @@ limit that container runtimes give, as all of them are here (`ours.py`).
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterable
 
 import pytest
@@ -22,10 +23,12 @@ SIZE = 1500
 NODES = tuple(f"node-{number}" for number in range(SIZE // 8 + 2))
 #: How many requests of ours are under way at once.
 _AT_ONCE = 32
-#: From the creation of the last pod until the gate opens.
+#: From the creation of the last pod until the gate opens, on a machine that creates all
+#: of them within half of this; a slower one has as much longer as it took for that.
 WITHIN_S = 10.0
-#: Until the API server has taken all binds: by the pace that the size of jobs assumes.
-ALL_WITHIN_S = WITHIN_S + SIZE / 100
+#: From then on until the API server has taken all binds: by the pace that the size of
+#: jobs assumes.
+ALL_WITHIN_S = SIZE / 100
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -52,7 +55,10 @@ async def run_all(calls: Iterable[Coroutine[None, None, object]]) -> None:
 
 async def test_a_job_of_more_pods_than_open_files_is_bound(api: ApiClient) -> None:
     members = (jobs.member(f"many-{at}", "many", SIZE, 1) for at in range(SIZE))
+    begun_s = time.monotonic()
     await run_all(api.create(PODS, pod) for pod in members)
+    created_s = time.monotonic() - begun_s
+    slowness = max(1.0, created_s / (WITHIN_S / 2))
 
     async def is_open() -> bool:
         return bool(await api.items(PODS, fieldSelector="spec.nodeName!=", limit="1"))
@@ -60,7 +66,7 @@ async def test_a_job_of_more_pods_than_open_files_is_bound(api: ApiClient) -> No
     async def are_bound() -> bool:
         return not await api.items(PODS, fieldSelector="spec.nodeName=", limit="1")
 
-    await until(is_open, "the gate open", within_s=WITHIN_S)
-    await until(are_bound, f"{SIZE} pods bound", within_s=ALL_WITHIN_S)
+    await until(is_open, "the gate open", within_s=WITHIN_S * slowness)
+    await until(are_bound, f"{SIZE} pods bound", within_s=ALL_WITHIN_S * slowness)
 
     assert len(await npu_nodes.taken(api)) == SIZE
