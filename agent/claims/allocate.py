@@ -167,9 +167,10 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     if foreign_ids or not ids or len(set(ids)) != len(ids):
         return ledger, (Refused(refusals.render_bad_ids(ledger, ids, foreign_ids)),)
     ledger = release.release_reissued_ids(ledger, frozenset(ids))
-    answer = _answer_call(ledger, event, Call(ids=ids, count=len(ids)))
+    call = Call(ids=ids, count=len(ids))
+    answer = _answer_call(ledger, event, call)
     if isinstance(answer, Pick):
-        return _grant(ledger, ids, answer)
+        return _grant(ledger, call, answer)
     return ledger, (answer,)
 
 
@@ -247,19 +248,13 @@ def _rank(ledger: Ledger, pick: Pick | str | None) -> int:
     return 1 if pick.rechosen or is_apart else 2
 
 
-def _grant(
-    ledger: Ledger, ids: tuple[str, ...], pick: Pick
-) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Add a new hold with `ids` and chips of `pick.pool`; return it in a `Granted`.
-
-    Args:
-        ids: Device ids of the Allocate, sorted by the number in each id.
-    """
-    chips, is_steered = _assign_chips(ledger, ids, pick)
-    ledger = _mark_reoffered(ledger, frozenset(ids), but=pick.slot.uid)
+def _grant(ledger: Ledger, call: Call, pick: Pick) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Add a hold with the ids of a call and chips of `pick.pool`; grant it."""
+    chips, is_steered = _assign_chips(ledger, call.ids, pick)
+    ledger = _mark_reoffered(ledger, frozenset(call.ids), but=pick.slot.uid)
     hold = Hold(
         sequence=ledger.sequence + 1,
-        kubelet_ids=ids,
+        kubelet_ids=call.ids,
         chips=chips,
         slot=pick.slot.uid,
         need=pick.need,
