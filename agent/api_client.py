@@ -10,7 +10,7 @@ from agent.claims.annotations import Patch, PatchError
 from agent.observe.metrics import Metrics
 from agent.settings import Settings
 from kube import credentials, kubelet_pods, pods
-from kube.client import Client
+from kube.client import Client, Count
 from kube.credentials import Credentials
 from kube.errors import KubeError, UnreachableError
 from kube.events import Recorder
@@ -42,14 +42,20 @@ class ApiClient:
 
     @classmethod
     async def open(
-        cls, stack: AsyncExitStack, settings: Settings, metrics: Metrics
+        cls,
+        stack: AsyncExitStack,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        count: Count,
     ) -> Self:
         """Open an API server client; return an `ApiClient` that uses it.
 
         Args:
             stack: Closes the API server client when it is closed itself.
             settings: With the address of the API server and the agent's credentials.
-            metrics: Metrics in which the requests are counted.
+            metrics: Metrics in which the dropped events are counted.
+            count: Called with (verb, resource, code) of each request.
 
         Raises:
             SettingsError: The settings yield no API server address or no credentials.
@@ -61,9 +67,7 @@ class ApiClient:
             environ=os.environ,
         )
         client = await stack.enter_async_context(
-            Client(
-                client_credentials, user_agent=COMPONENT, count=metrics.count_request
-            )
+            Client(client_credentials, user_agent=COMPONENT, count=count)
         )
         recorder = Recorder(
             client,

@@ -12,7 +12,7 @@ journal <----- writer <---- holds of each line
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import NoReturn
@@ -31,6 +31,7 @@ from agent.monitor.chips import Clocks
 from agent.monitor.driver import DriverMonitor
 from agent.monitor.fault_config import FaultConfigWatch
 from agent.observe.announcer import Announcer
+from agent.observe.problems import Problems, Subject
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.foreign import ForeignPods
 from agent.plugin.node_lock import lock_kubelet_dir
@@ -45,7 +46,7 @@ from agent.report.owner import Owner
 from agent.report.reporter import Reporter
 from agent.settings import Settings
 from agent.status import document, socket
-from agent.status.document import View
+from agent.status.document import NodeView, View
 from agent.status.socket import serve_status
 from service import clock
 from service.endpoints import Endpoints
@@ -91,12 +92,13 @@ async def _run(
     Raises:
         SettingsError: The settings do not fit the machine or the cluster.
     """
-    api, metrics = parts.api, parts.metrics
-    ready = Readiness(
-        directory="the kubelet's directory is not ours yet",
-        driver="the driver has not been read yet",
-        pods="the pods of this node are not known yet",
-    )
+    api, metrics, problems = parts.api, parts.metrics, parts.problems
+    if handover is not None:
+        problems.begin_anew(handover.reason)
+    problems.tell(Subject.DIRECTORY, "the kubelet's directory is not ours yet")
+    for awaited in (Subject.FIRST_READING, Subject.PODS):
+        problems.tell(awaited, "awaited")
+    ready = Readiness(problems.why_not_ready)
     metrics.ready.set_function(lambda: ready() is None)
     async with AsyncExitStack() as stack:
         # probes of MindCluster's device plugin ask at this path
@@ -107,15 +109,15 @@ async def _run(
         )
         log.info("serving", extra={"address": address})
         await stack.enter_async_context(
-            lock_kubelet_dir(settings.kubelet_dir, lambda text: _wait(ready, text))
+            lock_kubelet_dir(settings.kubelet_dir, partial(_wait, problems))
         )
-        ready.set_ready("directory")
-        announcer = Announcer(metrics, api.recorder, node=settings.node_name)
+        problems.tell(Subject.DIRECTORY, "")
+        announcer = Announcer(metrics, api.recorder, problems)
         agents: list[Agent] = []
         await stack.enter_async_context(
             serve_status(
                 settings.state_dir / socket.NAME,
-                lambda: agents[0].status() if agents else _starting(settings, ready),
+                lambda: _status(settings, ready, problems, *agents),
             )
         )
         driver = await parts.driver()
@@ -124,12 +126,10 @@ async def _run(
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
-        announcer.began_anew(handover.reason if handover else "")
         reading = await wiring.first_reading(
             poller,
             settings,
-            ready,
-            announcer,
+            problems,
             ask_inventory=partial(
                 wiring.tell_inventory, driver, api.client, settings.node_name
             ),
@@ -147,22 +147,29 @@ async def _run(
         return await agent.run_until_row_changes()
 
 
-def _starting(settings: Settings, ready: Readiness) -> dict[str, object]:
-    return document.waiting_document(
+def _status(
+    settings: Settings, ready: Readiness, problems: Problems, *agents: "Agent"
+) -> dict[str, object]:
+    """Return the JSON document that `ascend-agent status` prints."""
+    node = NodeView(
         node=settings.node_name,
         version=version(),
         mode=settings.mode,
         waiting_for=ready(),
+        problems=problems.status(),
+        stale_since_ms=next((agent.stale_since_ms for agent in agents), None),
     )
+    views = (view for agent in agents for view in agent.views())
+    return document.document(node, *views)
 
 
 async def _alive(_request: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def _wait(ready: Readiness, text: str) -> None:
+def _wait(problems: Problems, text: str) -> None:
     log.error(text)
-    ready.set_waiting("directory", text)
+    problems.tell(Subject.DIRECTORY, text)
 
 
 class Agent:
@@ -184,17 +191,15 @@ class Agent:
         Args:
             settings: Settings that `agent.settings.verify` has accepted.
             parts: Parts that the caller closes.
-            ready: Answers the readiness probe. The agent's parts report in it why the
-                agent is not ready yet.
+            ready: Gets checks of the agent's parts.
             reading: First reading of the driver; it shows the node's product lines.
             announcer: Writer of log lines and events of this agent.
             poller: Gives the readings after the first.
             holds: Holds of the node; None if they are to be read from the journal.
         """
         api, metrics = parts.api, parts.metrics
-        self._settings = settings
+        tell = parts.problems.tell
         self._holds = holds
-        self._ready = ready
         self._announcer = announcer
         self._poller = poller
         self._journal_writer = JournalWriter(
@@ -205,7 +210,7 @@ class Agent:
             ),
             boot_id=parts.boot_id,
             observe_s=metrics.journal_s.observe,
-            on_failure=self._announcer.journal_failed,
+            on_outcome=self._announcer.journal_written,
         )
         self._reporter = Reporter(
             api.client,
@@ -214,7 +219,7 @@ class Agent:
             heartbeat_s=settings.heartbeat_s,
             metrics=metrics,
             wall_s=clock.wall_s,
-            on_rival=partial(self._announcer.rival_state, "configmap"),
+            tell=tell,
             owner=Owner(
                 api.client,
                 pod=settings.pod_name,
@@ -223,16 +228,17 @@ class Agent:
             ).reference,
             on_configmap=self._apply_configmap,
             on_host_ip=self._wake_annotators,
-            on_label=self._announcer.label_problem,
-            on_refused=self._announcer.report_problem,
             namespace=settings.namespace,
         )
         # until all plugins have looked for a rival, which would write the ConfigMap
         self._reporter.set_silent(is_silent=True)
         self._pods = PodInformer(
-            api, parts.pod_watch, node=settings.node_name, ready=ready
+            api,
+            parts.pod_watch,
+            node=settings.node_name,
+            on_known=partial(tell, Subject.PODS, ""),
         )
-        self._foreign = ForeignPods(self._announcer)
+        self._foreign = ForeignPods(parts.problems)
         services = NodeServices(
             settings=settings,
             api=api,
@@ -264,29 +270,23 @@ class Agent:
             )
             for line_reading in readings
         ]
-        ready.add_check(self._foreign.problem)
         ready.add_check(self._reporter.problem)
         self._driver_monitor = DriverMonitor(
             [line.chip_monitor for line in self._lines],
-            announcer=self._announcer,
+            problems=parts.problems,
             metrics=metrics,
             clocks=Clocks(
                 loop_s=asyncio.get_running_loop().time, wall_ms=wiring.wall_ms
             ),
         )
-        ready.add_check(self._driver_monitor.wrong_row)
-        ready.add_check(self._driver_monitor.why_not_ready)
         self._fault_config_watch = FaultConfigWatch(
             api.client,
             namespace=settings.namespace,
             apply=self._apply_fault_config,
-            on_problem=self._announcer.fault_config_problem,
+            on_problem=partial(tell, Subject.FAULT_CONFIG),
         )
         metrics.device_list_watched.set_function(
             lambda: all(line.server.is_followed for line in self._lines)
-        )
-        metrics.pod_resources_unanswered.set_function(
-            lambda: any(line.pod_resources_problem for line in self._lines)
         )
         self._announcer.expose_watches(
             {
@@ -357,26 +357,21 @@ class Agent:
                 await self._driver_monitor.begins_anew.wait()
                 raise RowChangedError
 
-    def status(self) -> dict[str, object]:
-        """Return the JSON document that `ascend-agent status` prints."""
-        return document.document(*map(self._view, self._lines))
+    @property
+    def stale_since_ms(self) -> int | None:
+        """Unix milliseconds of the last reading if no chip can be read now."""
+        return self._driver_monitor.stale_since_ms
 
-    def _view(self, line: ProductLine) -> View:
-        return View(
-            version=version(),
-            mode=self._settings.mode,
-            waiting_for=self._ready(),
-            driver_problem=self._driver_monitor.problem,
-            stale_since_ms=self._driver_monitor.stale_since_ms,
-            fault_config_problem=self._fault_config_watch.problem,
-            label_problem=self._reporter.label_problem,
-            pod_resources_problem=line.pod_resources_problem,
-            ledger=line.store.ledger,
-            reading=line.chip_monitor.reading,
-            health=line.chip_monitor.health,
-            changes=tuple(line.chip_monitor.changes),
-            stray_processes=line.stray_processes.occupants,
-        )
+    def views(self) -> Iterator[View]:
+        """Yield the state of each product line for the status document."""
+        for line in self._lines:
+            yield View(
+                ledger=line.store.ledger,
+                reading=line.chip_monitor.reading,
+                health=line.chip_monitor.health,
+                changes=tuple(line.chip_monitor.changes),
+                stray_processes=line.stray_processes.occupants,
+            )
 
     async def close(self) -> None:
         """Clean up when the agent stops.

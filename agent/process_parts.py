@@ -19,9 +19,14 @@ from agent.api_client import ApiClient
 from agent.devices.driver import Driver
 from agent.journal.file import HoldEntry
 from agent.observe.metrics import Metrics
+from agent.observe.problems import Problems, Subject
 from agent.pods import informer
 from agent.settings import Settings, boot_id
 from service.metrics import open_registry
+
+#: Statuses with which the API server has not done its part, beside those from 500 on:
+#: no answer, an expired token, overload.
+_UNANSWERED = frozenset({0, 401, 429})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +40,7 @@ class Handover:
 
 
 class ProcessParts:
-    """API client with recorder and metrics, the node's pods as listed, and the driver.
+    """API client, metrics, problems, the node's pods as listed, and the driver.
 
     The driver is opened when it is first needed: another agent may serve the node until
     then, and change what is stored of the chips.
@@ -49,6 +54,7 @@ class ProcessParts:
         *,
         registry: CollectorRegistry,
         metrics: Metrics,
+        problems: Problems,
     ) -> None:
         """Store the arguments; `open` calls it.
 
@@ -58,6 +64,7 @@ class ProcessParts:
             api: An open client; the caller closes it.
             registry: Has `metrics`.
             metrics: Metrics of the agent.
+            problems: Problems of the node.
         """
         self._stack = stack
         self._settings = settings
@@ -65,6 +72,7 @@ class ProcessParts:
         self.api = api
         self.registry = registry
         self.metrics = metrics
+        self.problems = problems
         self.pod_watch = informer.make_watch(api.client, settings.node_name)
         self.boot_id = boot_id()
         #: Name of this process in the ConfigMap, unique in the cluster.
@@ -79,9 +87,19 @@ class ProcessParts:
         """
         registry = open_registry("ascend_agent", mode=settings.mode)
         metrics = Metrics(registry)
-        api = await ApiClient.open(stack, settings, metrics)
+
+        def count(verb: str, resource: str, code: int) -> None:
+            metrics.count_request(verb, resource, code)
+            is_answered = code < 500 and code not in _UNANSWERED
+            problem = f"{verb} {resource}: {code or 'no answer'}"
+            problems.tell(Subject.API_SERVER, "" if is_answered else problem)
+
+        api = await ApiClient.open(stack, settings, metrics, count=count)
+        problems = Problems(metrics, api.recorder, node=settings.node_name)
         await stack.enter_async_context(_sending_events(api))
-        return cls(stack, settings, api, registry=registry, metrics=metrics)
+        return cls(
+            stack, settings, api, registry=registry, metrics=metrics, problems=problems
+        )
 
     async def driver(self) -> Driver:
         """Return the driver; the first call opens it."""

@@ -31,6 +31,7 @@ from agent.monitor.pod_processes import PodProcesses
 from agent.monitor.stray_processes import StrayProcesses
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
+from agent.observe.problems import Subject
 from agent.observe.registration import NoObserver, Registration
 from agent.plugin import vnpu
 from agent.plugin.allocate_activity import AllocateActivity
@@ -166,8 +167,9 @@ class ProductLine:
             period_s=settings.reconcile_period_s,
             look_now=services.look_now,
             on_problem=partial(
-                services.announcer.pod_resources_problem,
-                resource=self.product.resource,
+                services.announcer.problems.tell,
+                Subject.POD_RESOURCES,
+                of=self.product.resource,
             ),
         )
         self.server = Server(
@@ -189,12 +191,6 @@ class ProductLine:
         )
         for part in (self.mounts, self.server):
             services.ready.add_check(part.problem)
-        services.ready.add_check(lambda: self.pod_resources_problem or None)
-
-    @property
-    def pod_resources_problem(self) -> str:
-        """A sentence, if the kubelet does not say which pod has which chips; or ""."""
-        return self._reconciler.problem
 
     def owns(self, entry: HoldEntry) -> bool:
         """Whether a journal entry is a hold on chips of this product line."""
@@ -239,13 +235,12 @@ class ProductLine:
                 allocatable_ids=partial(self._resources.allocatable_ids, row.resource),
                 observer=NoObserver(
                     partial(
-                        self._services.announcer.rival_state,
-                        "kubelet",
-                        resource=row.resource,
+                        self._services.announcer.problems.tell,
+                        Subject.RIVAL_PLUGIN,
+                        of=row.resource,
                     )
                 ),
             )
-            self._services.ready.add_check(server.rival_problem)
             tasks.create_task(server.run(), name=row.key)
 
     def node_report(self) -> NodeReport:
@@ -296,8 +291,8 @@ class ProductLine:
         Args:
             text: A sentence about the other plugin; "" if there is none.
         """
-        self._services.announcer.rival_state(
-            "kubelet", text, resource=self.product.resource
+        self._services.announcer.problems.tell(
+            Subject.RIVAL_PLUGIN, text, of=self.product.resource
         )
         self._on_rival()
         self.store.wake()

@@ -20,10 +20,9 @@ from agent.devices.driver import Driver
 from agent.devices.poller import Poller
 from agent.devices.reading import Reading
 from agent.devices.simulated.driver import SimulatedDriver
-from agent.observe.announcer import Announcer
+from agent.observe.problems import Problems, Subject
 from agent.plugin import host_devices
 from agent.plugin.mounts import MountMethod, resolve
-from agent.readiness import Readiness
 from agent.settings import Settings
 from kube import nodes
 from kube.client import Client
@@ -103,20 +102,18 @@ async def choose_driver(settings: Settings, environment: Mapping[str, str]) -> C
 async def first_reading(
     poller: Poller,
     settings: Settings,
-    ready: Readiness,
-    announcer: Announcer,
+    problems: Problems,
     *,
     ask_inventory: Callable[[], Coroutine[Any, Any, None]],
 ) -> Reading:
     """Read the driver repeatedly until a reading succeeds; return that reading.
 
-    While there is none, `ready` and an event say why.
+    While there is none, `problems` tells why.
 
     Args:
         poller: Reads the driver.
         settings: With the pause between two readings.
-        ready: Gets the reason while there is no reading.
-        announcer: As `ready`.
+        problems: Gets the reason while there is no reading.
         ask_inventory: Started once if the first reading fails: tells the driver which
             chips the Node has had.
     """
@@ -129,12 +126,12 @@ async def first_reading(
                 if asking is not None:
                     asking.cancel()
                 served = lines(settings, reading)
-                announcer.chips_read(line.product for line in served)
-                ready.set_ready("driver")
+                rows = " and ".join(line.product.key for line in served)
+                problems.tell(Subject.START, "", end=rows)
+                problems.tell(Subject.FIRST_READING, "")
                 return reading
             asking = asking or tasks.create_task(ask_inventory(), name="inventory")
-            announcer.start_problem(observation.problem)
-            ready.set_waiting("driver", f"driver: {observation.problem}")
+            problems.tell(Subject.START, observation.problem)
             await asyncio.sleep(settings.driver_poll_s)
 
 

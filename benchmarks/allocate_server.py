@@ -108,7 +108,7 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
         Journal(directory / "holds", boot_id="boot", node=NODE),
         boot_id="boot",
         observe_s=metrics.journal_s.observe,
-        on_failure=sys.exit,
+        on_outcome=lambda failure: sys.exit(failure) if failure else None,
     )
     journal_writer.follow(store)
 

@@ -40,7 +40,7 @@ class JournalWriter:
         *,
         boot_id: str,
         observe_s: Callable[[float], None],
-        on_failure: Callable[[str], None],
+        on_outcome: Callable[[str], None],
     ) -> None:
         """Construct without reading or writing the journal.
 
@@ -49,7 +49,8 @@ class JournalWriter:
             boot_id: Id of the machine's present boot, stored in each entry.
             observe_s: Called with the duration of each write that succeeds before the
                 method `write` stops waiting. Unit: seconds.
-            on_failure: Called with the reason why the newest holds are not on disk.
+            on_outcome: Called after each write with the reason why the newest holds are
+                not on disk; "" if they are.
         """
         #: one for each product line, in the order of the journal's entries
         self._stores: list[LedgerStore] = []
@@ -58,7 +59,7 @@ class JournalWriter:
         self._journal = journal
         self._boot_id = boot_id
         self._observe_s = observe_s
-        self._on_failure = on_failure
+        self._on_outcome = on_outcome
         # a hanging disk blocks this thread only
         self._worker = Worker("journal")
         self._call: asyncio.Future[None] | None = None
@@ -117,15 +118,17 @@ class JournalWriter:
 
         The method waits at most WITHIN_S. A write that takes longer goes on in its
         thread. A failed or slow write raises no exception, but is reported to the
-        constructor's `on_failure`.
+        constructor's `on_outcome`.
         """
         try:
             async with asyncio.timeout(WITHIN_S):
                 await self._write_newest()
         except TimeoutError:
-            self._on_failure(f"the disk did not answer within {WITHIN_S} s")
+            self._on_outcome(f"the disk did not answer within {WITHIN_S} s")
         except JournalError as error:
-            self._on_failure(str(error))
+            self._on_outcome(str(error))
+        else:
+            self._on_outcome("")
 
     async def _write_newest(self) -> None:
         """Wait until no write is running, then write the present holds of all ledgers.

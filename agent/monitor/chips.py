@@ -26,6 +26,7 @@ from agent.health.judge import apply_levels, presences_under_rules
 from agent.health.rules import FaultConfig
 from agent.health.upgrades import Kind, Upgrade
 from agent.observe.announcer import Announcer
+from agent.observe.problems import Subject
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from scheduler_core.wire import faults
@@ -161,15 +162,17 @@ class ChipMonitor:
         """
         is_first, self._has_read_configmap = not self._has_read_configmap, True
         text = None if data is None else data.get(faults.SEPARATED_KEY)
+        problem = ""
         try:
             chips = self._chips_in(text)
         except WireError as error:
             # a mistyped name releases no chip: the other names may be missing, too
-            self._announcer.separation_problem(str(error))
-            chips = None
+            problem, chips = str(error), None
         else:
-            self._announcer.separation_problem("")
             self._separated_text = text
+        self._announcer.problems.tell(
+            Subject.SEPARATED, problem, of=self.product.resource
+        )
         if is_first:
             self._restore(data or {}, chips)
         elif text is None:

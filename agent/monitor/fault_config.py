@@ -50,8 +50,6 @@ class FaultConfigWatch:
         self._apply = apply
         self._on_problem = on_problem
         self._config = rules.DEFAULT
-        #: Which parts of the ConfigMap are not in force, and why; "" if all are.
-        self.problem = ""
         #: Public: the metrics show its restarts and its age.
         self.watch: ListWatch[ConfigMap] = ListWatch(
             client,
@@ -95,6 +93,6 @@ class FaultConfigWatch:
         )
 
     def _take(self, config: FaultConfig, problem: str) -> None:
-        self._config, self.problem = config, problem
+        self._config = config
         self._apply(config)
         self._on_problem(problem)

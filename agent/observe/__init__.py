@@ -5,8 +5,9 @@ detecting the events; the module that detects one calls the announcer. Not here 
 the document of `ascend-agent status` (`agent.status`), the node's ConfigMap
 (`agent.report`).
 
-Open `announcer` first: it has methods for the kinds of events. `metrics` has every
-metric, `registration` counts registrations with the kubelet.
+Open `problems` first: it has the table of problems that last, and how each is told.
+`announcer` has methods for the other kinds of events. `metrics` has every metric,
+`registration` counts registrations with the kubelet.
 
 Decision records in docs/adr: 12 (the agent leaves another device plugin alone and
 announces it).

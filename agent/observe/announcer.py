@@ -1,7 +1,6 @@
 """Announce changes on the node by log lines, metrics and Kubernetes events.
 
-A lasting problem is announced once, and again only if it changes. Only a failed write
-of the journal is logged each time.
+Problems that last have a table: `agent.observe.problems`.
 """
 
 import asyncio
@@ -19,17 +18,13 @@ from agent.devices.processes import Occupant
 from agent.devices.reading import Level
 from agent.health.conditions import Condition, Health, Transition
 from agent.observe.metrics import Metrics
+from agent.observe.problems import Problems, Subject
 from kube.events import Recorder, Regarding
 from kube.reflector import ListWatch
-from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations
 from scheduler_core.wire.faults import UpgradeReason
 
 log = logging.getLogger(__name__)
-
-#: {what a rival serves or writes, too: value of the label `kind`}: the kubelet's
-#: resource, the node's ConfigMap.
-RIVALS = MappingProxyType({"kubelet": "device-plugin", "configmap": "report-writer"})
 
 #: {new condition of a chip: reason, text and type of the event}
 _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
@@ -50,16 +45,13 @@ _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
 
 
 class Announcer:
-    """Writer of the log lines, metrics and Kubernetes events of one agent.
+    """Writer of the log lines, metrics and Kubernetes events of one agent."""
 
-    It remembers the lasting problems and the rivals that it announced, so that none is
-    announced again without a change. A rival is another program that does this agent's
-    work on the node.
-    """
-
-    def __init__(self, metrics: Metrics, recorder: Recorder, *, node: str) -> None:
-        # as the kubelet does: kubectl finds events by the name in the uid's place
-        self._node = Regarding(kind="Node", name=node, uid=node)
+    def __init__(
+        self, metrics: Metrics, recorder: Recorder, problems: Problems
+    ) -> None:
+        self.problems = problems
+        self._record = problems.record
         self._metrics = metrics
         self._recorder = recorder
         #: ledger stores, one for each product line
@@ -68,12 +60,6 @@ class Announcer:
         self._health: dict[str, Health] = {}
         #: {resource: {chip: processes that keep it from being free}}
         self._releasing: dict[str, Mapping[int, tuple[Occupant, ...]]] = {}
-        #: {subject: its last problem, "" without one}
-        self._problems: dict[str, str] = {}
-        #: {(one of RIVALS, resource or ""): text about the rival, "" without one}
-        self._rivals: dict[tuple[str, str], str] = {}
-        for kind in RIVALS.values():
-            metrics.rival.labels(kind).set(0)
 
     def count_ledger(self, store: LedgerStore) -> None:
         """Count the claims and holds of one product line's ledger in the metrics.
@@ -169,15 +155,6 @@ class Announcer:
             )
             self._metrics.chips.labels(condition_.value).set(chips)
 
-    def _record(self, reason: str, message: str, kind: str = "Warning") -> None:
-        """Emit an event on the Node; `kind` is the event's type."""
-        self._recorder.record(self._node, reason=reason, message=message, type=kind)
-
-    def _is_new(self, subject: str, problem: str) -> bool:
-        """Store a subject's problem; return whether it differs from the last one."""
-        before, self._problems[subject] = self._problems.get(subject, ""), problem
-        return problem != before
-
     def chips_releasing(
         self, chips: Mapping[int, tuple[Occupant, ...]], *, resource: str
     ) -> None:
@@ -226,215 +203,6 @@ class Announcer:
         log.info("chip no longer in use", extra={"chip": chip})
         text = f"no process keeps chip {chip} from being free any more"
         self._record("NpuNoLongerInUse", text, "Normal")
-
-    def start_problem(self, problem: str) -> None:
-        """Announce why the agent cannot begin to serve chips yet.
-
-        Args:
-            problem: Why the driver shows no chips, or not all of them.
-        """
-        if self._is_new("start", problem):
-            log.error("chips not served yet", extra={"reason": problem})
-            self._record("NpuNotServed", problem)
-
-    def chips_read(self, rows: Iterable[Product]) -> None:
-        """Announce by which rows the node is served, if it was not served before.
-
-        Nothing is announced if neither `start_problem` nor `began_anew` was.
-        """
-        if self._is_new("start", ""):
-            keys = " and ".join(row.key for row in rows)
-            log.info("chips are read", extra={"reason": keys})
-            text = f"the chips are read, and the node is served as {keys}"
-            self._record("NpuServed", text, "Normal")
-
-    def changed_row(self, text: str) -> None:
-        """Announce that the node has to be served by other rows of the product table.
-
-        Args:
-            text: What shows that; "" if nothing does. Nothing is announced for the text
-                of the previous call.
-        """
-        if not self._is_new("row", text):
-            return
-        if text:
-            log.warning("other product row", extra={"reason": text})
-            message = f"the node is served by the wrong product row: {text}"
-            self._record("NpuProductChanged", message)
-        else:
-            log.info("right product row")
-            message = "the chips are those of the product row again"
-            self._record("NpuServed", message, "Normal")
-
-    def began_anew(self, text: str) -> None:
-        """Announce that the agent has begun anew, with other rows.
-
-        Args:
-            text: What has contradicted the rows before; "" if the agent did not begin
-                anew, and nothing is announced.
-        """
-        if text:
-            self._problems["start"] = text
-            log.warning("the agent begins anew", extra={"reason": text})
-            self._record("NpuProductChanged", f"the agent begins anew: {text}")
-
-    def driver_problem(self, problem: str) -> None:
-        """Log that the driver cannot be read, or that it can be read again.
-
-        Args:
-            problem: Reason why no chip can be read; "" if any can be read. A reason
-                equal to that of the previous call is not logged again.
-        """
-        if not self._is_new("driver", problem):
-            return
-        if problem:
-            log.error("driver cannot be read", extra={"reason": problem})
-        else:
-            log.info("driver is read again")
-
-    def chips_problem(self, problem: str) -> None:
-        """Log that single chips cannot be read, or that all can be read again.
-
-        Args:
-            problem: The chips, each with the reason; "" if all can be read. Chips and
-                reasons equal to those of the previous call are not logged again.
-        """
-        if not self._is_new("chips", problem):
-            return
-        if problem:
-            log.error("chips cannot be read", extra={"reason": problem})
-        else:
-            log.info("all chips are read again")
-
-    def readings_old(self, problem: str, since_ms: int | None) -> None:
-        """Announce on the Node that no chip has been read for long, or is read again.
-
-        Args:
-            problem: A sentence about that; "" while it does not last long.
-            since_ms: Time of the last reading. One event is sent for each such time.
-                None if it is not old. Unit: Unix milliseconds.
-        """
-        if problem and self._is_new("readings", str(since_ms)):
-            self._record("NpuUnreadable", problem)
-        if since_ms is None and self._is_new("readings", ""):
-            self._record("NpuReadable", "the chips are read again", "Normal")
-
-    def rival_state(self, scope: str, text: str, *, resource: str = "") -> None:
-        """Announce that a rival of this agent appears, changes or disappears.
-
-        A rival is another program that serves a resource of this agent to the kubelet,
-        or writes the node's ConfigMap. Nothing is announced if `text` equals that of
-        the previous call for the same scope and resource.
-
-        Args:
-            scope: "kubelet" if the rival serves a resource, "configmap" if it writes
-                the ConfigMap.
-            text: A sentence about the rival; "" if there is no rival.
-            resource: Resource that the rival serves; "" for a rival that writes the
-                ConfigMap.
-        """
-        before = self._rivals.get((scope, resource), "")
-        self._rivals[scope, resource] = text
-        if text == before:
-            return
-        has_rival = any(
-            rival for (scope_, _), rival in self._rivals.items() if scope_ == scope
-        )
-        self._metrics.rival.labels(RIVALS[scope]).set(has_rival)
-        if text:
-            log.error("rival", extra={"reason": text})
-        else:
-            log.warning("rival has gone", extra={"reason": scope})
-        end_text = f"nobody else serves this node's {scope} any more"
-        if has_rival:
-            end_text = f"nobody else serves {resource} any more"
-        if text:
-            self._record("NpuRival", text)
-        else:
-            self._record("NpuRivalGone", end_text, "Normal")
-
-    def fault_config_problem(self, problem: str) -> None:
-        """Announce which parts of the fault configuration are not used, if any.
-
-        Args:
-            problem: A sentence that names these parts; "" if there are none. Nothing is
-                announced if the sentence is that of the previous call.
-        """
-        self._metrics.fault_config_unusable.set(bool(problem))
-        if not self._is_new("fault configuration", problem):
-            return
-        if problem:
-            log.error("fault configuration", extra={"reason": problem})
-            self._record("NpuFaultConfigUnusable", problem)
-        else:
-            text = "all of the fault configuration is used again"
-            self._record("NpuFaultConfigUsable", text, "Normal")
-
-    def label_problem(self, problem: str) -> None:
-        """Announce that labels of the Node contradict the chips.
-
-        Args:
-            problem: A sentence about that; "" if none does. Nothing is announced if the
-                sentence is that of the previous call.
-        """
-        if not self._is_new("label", problem):
-            return
-        if problem:
-            log.warning("label contradicts the chips", extra={"reason": problem})
-            self._record("NpuLabelWrong", problem)
-        else:
-            text = "no label of the node contradicts the chips any more"
-            self._record("NpuLabelRight", text, "Normal")
-
-    def report_problem(self, problem: str) -> None:
-        """Announce that the API server does not take the node's ConfigMap.
-
-        Args:
-            problem: A sentence about that; "" if it takes it. Nothing is announced if
-                the sentence is that of the previous call.
-        """
-        if not self._is_new("report", problem):
-            return
-        if problem:
-            log.error("report refused", extra={"reason": problem})
-            self._record("NpuReportRefused", problem)
-        else:
-            text = "the node's ConfigMap is written again"
-            self._record("NpuReportWritten", text, "Normal")
-
-    def pod_resources_problem(self, problem: str, *, resource: str) -> None:
-        """Announce that the kubelet does not say which pod has which chips.
-
-        Args:
-            problem: A sentence about that; "" if it says so again. Nothing is announced
-                if the sentence is that of the previous call about the resource.
-            resource: Resource of the chips.
-        """
-        if not self._is_new(f"pod-resources {resource}", problem):
-            return
-        if problem:
-            log.error("pod-resources do not answer", extra={"reason": problem})
-            self._record("NpuPodsUnknown", problem)
-        else:
-            text = "it is known again which pod has which chips"
-            self._record("NpuPodsKnown", text, "Normal")
-
-    def separation_problem(self, problem: str) -> None:
-        """Announce that the names of separated chips cannot be parsed.
-
-        People and rules write these names under the key `ManuallySeparateNPU` of the
-        node's ConfigMap `mindx-dl-deviceinfo-<node>`.
-
-        Args:
-            problem: Why the text cannot be parsed; "" if it can. Nothing is announced
-                for "", or for the problem of the previous call.
-        """
-        if self._is_new("separated chips", problem) and problem:
-            log.error("separated chips cannot be read", extra={"reason": problem})
-            self._record(
-                "NpuSeparationUnreadable",
-                f"{problem}. No chip is separated or released until it is right",
-            )
 
     def chips_separated(self, chips: Iterable[int]) -> None:
         """Announce in log and Node events that a person took chips out of service.
@@ -501,14 +269,16 @@ class Announcer:
         """
         log.warning("levels of faults not restored", extra={"reason": problem})
 
-    def journal_failed(self, reason: str) -> None:
-        """Log and count a failed or slow write of the holds to the journal on disk.
+    def journal_written(self, reason: str) -> None:
+        """Log and count a write of the holds to the journal if it failed or was slow.
 
         Args:
-            reason: Reason why the newest holds are not on disk.
+            reason: Why the newest holds are not on disk; "" once they are.
         """
-        self._metrics.journal_failures.inc()
-        log.error("journal not written", extra={"reason": reason})
+        self.problems.tell(Subject.JOURNAL, reason)
+        if reason:
+            self._metrics.journal_failures.inc()
+            log.error("journal not written", extra={"reason": reason})
 
     def journal_unusable(self, reason: str) -> None:
         """Announce that the journal, the file with the holds, cannot be used.

@@ -93,6 +93,9 @@ class Metrics:
         self.journal_failures = self._counter(
             "journal_failures", "Writes of the journal that failed or took too long."
         )
+        self.journal_old = self._gauge(
+            "journal_old", "1 while the journal on disk lacks holds."
+        )
 
     def _chips(self) -> None:
         self.chips = self._gauge("chips", "Chips of this node.", "condition")
@@ -138,6 +141,9 @@ class Metrics:
             "watch_event_age_seconds",
             "Time since the last data of a watch, bookmarks included.",
             "resource",
+        )
+        self.api_server_unanswered = self._gauge(
+            "api_server_unanswered", "1 while the API server does not answer."
         )
         self.api_requests = self._counter(
             "api_requests",

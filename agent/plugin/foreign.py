@@ -21,7 +21,7 @@ from typing import NoReturn
 from agent.claims.events import ForeignRead
 from agent.claims.store import LedgerStore
 from agent.monitor.chips import ChipMonitor
-from agent.observe.announcer import Announcer
+from agent.observe.problems import Problems, Subject
 from agent.plugin import vnpu
 from agent.pods.reconciler import ResourcesError
 from kubelet_api.podresources.v1 import api_pb2
@@ -166,8 +166,8 @@ def users(state: Foreign, served: Served) -> dict[int, str]:
 class ForeignPods:
     """Watch of a node for pods that have its chips through another device plugin."""
 
-    def __init__(self, announcer: Announcer) -> None:
-        self._announcer = announcer
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
         #: ledger and chips of each product line
         self._lines: list[tuple[LedgerStore, ChipMonitor]] = []
         #: resources of all product lines, whatever the driver shows later
@@ -184,11 +184,6 @@ class ForeignPods:
         self._lines.append((store, monitor))
         rows = (monitor.reading.product, *vnpu.rows_of(monitor.reading))
         self._ours |= {row.resource for row in rows}
-
-    def problem(self) -> str | None:
-        """Return a sentence about another plugin that gives our chips out, or None."""
-        text = next(iter(self._announced.values()), None)
-        return text and f"{text}; waiting until it has gone"
 
     async def run(self, list_pods: Callable[[], Awaitable[object]]) -> NoReturn:
         """List pods while there is foreign work, until cancelled.
@@ -235,7 +230,7 @@ class ForeignPods:
         before, self._announced = self._announced, sentences(self._state, served)
         for resource in sorted(before.keys() | self._announced.keys()):
             text = self._announced.get(resource, "")
-            self._announcer.rival_state("kubelet", text, resource=resource)
+            self._problems.tell(Subject.RIVAL_PLUGIN, text, of=resource)
         pods = users(self._state, served)
         for store, monitor in self._lines:
             mask = _chips(monitor)

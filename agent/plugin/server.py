@@ -20,10 +20,11 @@ import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import grpc
 
+from agent.observe.registration import NoObserver, Registration
 from agent.plugin import rivals
 from agent.plugin.list_and_watch import ListAndWatchServicer
 from agent.plugin.rivals import (
@@ -68,19 +69,6 @@ DIAL_OPTIONS = (("grpc.default_authority", "localhost"),)
 REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
-class RegistrationObserver(Protocol):
-    """Callbacks for changes of a plugin's registration and for its rivals."""
-
-    def registered(self) -> object:
-        """React to a registration that the kubelet accepted."""
-
-    def unregistered(self) -> object:
-        """React to a registration that has ended, or that the kubelet refused."""
-
-    def rival(self, text: str, /) -> object:
-        """React to a rival; `text` is a sentence about it, or "" if there is none."""
-
-
 class Server:
     """gRPC server of one device plugin, which keeps the plugin registered."""
 
@@ -91,7 +79,7 @@ class Server:
         product: Product,
         kubelet_dir: Path,
         allocatable_ids: AllocatableIds,
-        observer: RegistrationObserver,
+        observer: Registration | NoObserver,
         backoff: Backoff | None = None,
     ) -> None:
         """Construct the server of one resource without creating its socket.
@@ -132,14 +120,10 @@ class Server:
         it rejects each pod that requests the resource.
         """
         if self.rival:
-            return self.rival_problem()
+            return f"{self.rival}; waiting until it has gone"
         if self._problem is None and not self.is_followed:
             return "the kubelet does not follow the device list"
         return self._problem
-
-    def rival_problem(self) -> str | None:
-        """Return a sentence about another plugin of the resource, or None."""
-        return f"{self.rival}; waiting until it has gone" if self.rival else None
 
     @property
     def is_followed(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from agent.api_client import ApiClient
 from agent.claims.events import PodDeleted, PodUpdated
 from agent.claims.store import LedgerStore
-from agent.readiness import Readiness
 from kube.client import Client
 from kube.errors import KubeError
 from kube.objects import Pod
@@ -80,7 +79,12 @@ class PodInformer:
     """Informer of one node's pods, which sends them to the ledgers of product lines."""
 
     def __init__(
-        self, api: ApiClient, watch: ListWatch[Pod], *, node: str, ready: Readiness
+        self,
+        api: ApiClient,
+        watch: ListWatch[Pod],
+        *,
+        node: str,
+        on_known: Callable[[], object],
     ) -> None:
         """Construct without starting the pod watch.
 
@@ -89,12 +93,12 @@ class PodInformer:
             watch: Watch of the node's pods. It may have run before: then these pods are
                 known at once.
             node: Name of the node.
-            ready: Readiness of the agent. The informer calls `set_ready("pods")` on it
-                once the API server or the kubelet has listed the node's pods.
+            on_known: Called once the API server or the kubelet has listed the node's
+                pods, perhaps more than once.
         """
         self._api = api
         self._node = node
-        self._ready = ready
+        self._on_known = on_known
         self._lines: list[ProductLinePods] = []
         self._begun_s = clock.loop_s()
         self._synced = asyncio.Event()
@@ -149,7 +153,7 @@ class PodInformer:
                         line.store.apply(PodUpdated(pod, by_kubelet=True))
                 if not any(line.store.ledger.pods for line in self._lines):
                     continue
-            self._ready.set_ready("pods")
+            self._on_known()
             return
 
     def hurry(self) -> None:
@@ -195,4 +199,4 @@ class PodInformer:
 
     def _set_listed(self) -> None:
         self._synced.set()
-        self._ready.set_ready("pods")
+        self._on_known()

@@ -43,10 +43,6 @@ CALM_PERIOD_S = 60.0
 #: callers together. Unit: seconds.
 READ_EACH_S = 0.01
 
-#: Time without an answer of pod-resources after which people are told: a kubelet that
-#: restarts is back before. Unit: seconds.
-UNANSWERED_S = 15.0
-
 #: {container: its device ids}; None: the kubelet does not know the pod
 Containers = Mapping[str, frozenset[str]] | None
 
@@ -128,7 +124,8 @@ class Reconciler:
                 the default.
             look_now: Asks the driver for a look that begins now, so that the chips of
                 a pod that has ended come back soon.
-            on_problem: Called with the new value when `problem` has changed.
+            on_problem: Called after each pass with why the kubelet did not answer; ""
+                if it did.
         """
         self._store = store
         self._resources = resources
@@ -139,10 +136,6 @@ class Reconciler:
         self._look_now = look_now
         self._on_problem = on_problem
         self._calm = _Calm()
-        #: Loop time of the first pass in a row without an answer; None: it had one.
-        self._unanswered_since_s: float | None = None
-        #: A sentence, if pod-resources has not answered for UNANSWERED_S; else "".
-        self.problem = ""
 
     async def run(self) -> NoReturn:
         """Make passes until cancelled: ask pod-resources which pods have which ids.
@@ -219,7 +212,7 @@ class Reconciler:
         except ResourcesError as error:
             self._calm = _Calm()
             if not isinstance(error, NotNowError):
-                self._note_silence(str(error), began_s)
+                self._on_problem(str(error))
             pause_s = self._backoff.next_s()
             log.info(
                 "correction pass put off",
@@ -227,34 +220,12 @@ class Reconciler:
             )
             return min(pause_s, self._period_s)
         self._backoff.reset()
-        self._unanswered_since_s = None
-        self._set_problem("")
+        self._on_problem("")
         if thorough and self._activity.was_quiet_since(mark):
             self._calm.add((self._store.ledger, kubelet), began_s)
         elif thorough:  # an Allocate was running, so missing entries prove nothing
             self._calm = _Calm()
         return None
-
-    def _note_silence(self, reason: str, began_s: float) -> None:
-        """Set the problem if no pass has had an answer for UNANSWERED_S.
-
-        Args:
-            reason: Why this pass had none.
-            began_s: Loop time at which this pass began.
-        """
-        if self._unanswered_since_s is None:
-            self._unanswered_since_s = began_s
-        silent_s = clock.loop_s() - self._unanswered_since_s
-        if not self.problem and silent_s >= UNANSWERED_S:
-            self._set_problem(
-                "the kubelet's pod-resources do not say which pod has which chips, so "
-                f"no pod is annotated and no chip released: {reason}"
-            )
-
-    def _set_problem(self, problem: str) -> None:
-        if problem != self.problem:
-            self.problem = problem
-            self._on_problem(problem)
 
     async def _read(self, *, thorough: bool) -> None:
         """Send the answers of pod-resources to the ledger, then the event `PassEnded`.

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from agent.observe.metrics import Metrics
+from agent.observe.problems import Subject
 from agent.report import content, schedule
 from agent.report.content import MANUAL_KEY, NodeReport
 from kube import configmaps, nodes, resource_versions
@@ -52,12 +53,10 @@ class Reporter:
         heartbeat_s: float,
         metrics: Metrics,
         wall_s: Callable[[], float],
-        on_rival: Callable[[str], None],
+        tell: Callable[[Subject, str], None],
         owner: Callable[[], Awaitable[OwnerReference | None]],
         on_configmap: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
         on_host_ip: Callable[[], None] = lambda: None,
-        on_label: Callable[[str], None] = lambda _problem: None,
-        on_refused: Callable[[str], None] = lambda _problem: None,
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
         """Construct without a request to the API server.
@@ -72,16 +71,14 @@ class Reporter:
             heartbeat_s: Longest time between two writes. Unit: seconds.
             metrics: Metrics of the agent, which count the writes.
             wall_s: Returns Unix seconds, for the ConfigMap's update time.
-            on_rival: Called with a sentence when another program writes the ConfigMap;
-                called with "" when that program has gone.
+            tell: Called with a sentence, or "" for no problem, when another program
+                writes the ConfigMap or has gone (RIVAL_WRITER), at each write that the
+                API server refuses or takes (REPORT), at each look at the Node (LABEL).
             owner: Returns the ConfigMap's owner reference, or None for no owner; may
                 raise KubeError.
             on_configmap: Called with the data of each version of the ConfigMap that the
                 watch shows, oldest first; called with None when there is no ConfigMap.
             on_host_ip: Called when `host_ip` has changed.
-            on_label: Called with `label_problem` at each look at the Node.
-            on_refused: Called with why the API server does not take the ConfigMap at
-                each write that it refuses; called with "" at each that it takes.
             namespace: Namespace of the ConfigMap.
         """
         self._client = client
@@ -90,17 +87,13 @@ class Reporter:
         self._name = deviceinfo.configmap_name(node)
         self._metrics = metrics
         self._wall_s = wall_s
-        self._on_rival = on_rival
+        self._tell = tell
         self._owner = owner
         self._on_configmap = on_configmap
         self._on_host_ip = on_host_ip
         self._host_ip = ""
-        self._on_label = on_label
-        self._on_refused = on_refused
         #: why the last write failed, "" if it did not
         self._failure = ""
-        #: how labels of the Node contradict the chips; "" if none does
-        self.label_problem = ""
         #: Set once the ConfigMap was read or found absent; nothing is written before.
         self.configmap_known = asyncio.Event()
         self._state = schedule.State(me=writer, heartbeat_s=heartbeat_s)
@@ -294,7 +287,7 @@ class Reporter:
         self._metrics.report_writes.labels("written").inc()
         self._backoff.reset()
         self._failure = ""
-        self._on_refused("")
+        self._tell(Subject.REPORT, "")
         self._observe_delay(write.report)
         return schedule.WriteSucceeded(write.report, data, stored_configmap(written))
 
@@ -314,7 +307,8 @@ class Reporter:
             pause_s: Pause until the next write; infinite if none can help.
         """
         self._failure = failure
-        self._on_refused(f"{self._namespace}/{self._name} is not written: {failure}")
+        text = f"{self._namespace}/{self._name} is not written: {failure}"
+        self._tell(Subject.REPORT, text)
         return schedule.WriteFailed(pause_s)
 
     def _observe_delay(self, report: NodeReport) -> None:
@@ -333,9 +327,9 @@ class Reporter:
                 self._metrics.report_restored.inc()
                 log.warning("report was changed, restoring", extra={"reason": what})
             case schedule.RivalAppeared(writer):
-                self._on_rival(self._rival_text(writer))
+                self._tell(Subject.RIVAL_WRITER, self._rival_text(writer))
             case schedule.RivalVanished():
-                self._on_rival("")
+                self._tell(Subject.RIVAL_WRITER, "")
                 self._node_woken.set()
 
     # The Node
@@ -388,10 +382,8 @@ class Reporter:
         if self._node is None or self._report is None or not self._is_ours:
             return 0.0
         manager = self._client.field_manager
-        self.label_problem = content.label_problem(
-            self._node, self._report, manager=manager
-        )
-        self._on_label(self.label_problem)
+        problem = content.label_problem(self._node, self._report, manager=manager)
+        self._tell(Subject.LABEL, problem)
         marks, pause_s = content.node_marks(self._report), 0.0
         labels, annotations = content.node_patch(self._node, marks)
         if labels or annotations:

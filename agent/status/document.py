@@ -19,23 +19,24 @@ from service import clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """State of one product line, as input of the status document."""
+class NodeView:
+    """State of the agent and of its node, as input of the status document."""
 
+    node: str
     version: str
     mode: str
     #: A sentence about what the agent waits for; None when it is ready.
     waiting_for: str | None
-    #: Why the driver, or a chip, cannot be read; "" when all can.
-    driver_problem: str
+    #: {key of the document: sentence}, as `agent.observe.problems` tells them.
+    problems: Mapping[str, str | None]
     #: Unix milliseconds of the last reading if no chip can be read now.
     stale_since_ms: int | None = None
-    #: Which parts of the fault configuration are not used; "" when all are.
-    fault_config_problem: str = ""
-    #: How labels of the Node contradict the chips; "" when none does.
-    label_problem: str = ""
-    #: That the kubelet does not say which pod has which chips; "" when it does.
-    pod_resources_problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """State of one product line, as input of the status document."""
+
     ledger: Ledger
     reading: Reading
     health: Health
@@ -45,63 +46,31 @@ class View:
     stray_processes: Mapping[int, tuple[Occupant, ...]] = field(default_factory=dict)
 
 
-def waiting_document(
-    *, node: str, version: str, mode: str, waiting_for: str | None
-) -> dict[str, Any]:
-    """Return the status document of an agent that serves no chips yet."""
-    return {
-        "node": node,
-        "version": version,
-        "mode": mode,
-        "product": "",
-        "waitingFor": waiting_for,
-        "driverProblem": None,
-        "staleSince": None,
-        "faultConfigProblem": None,
-        "labelProblem": None,
-        "podResourcesProblem": None,
-        "chips": [],
-        "claims": [],
-        "changes": [],
-    }
-
-
-def document(view: View, *other_views: View) -> dict[str, Any]:
+def document(node: NodeView, *views: View) -> dict[str, Any]:
     """Return the status document of a node as values ready for JSON.
 
     Args:
-        view: State of the node's first product line.
-        other_views: States of the node's other product lines. If there are any, the
-            entry of each chip has the chip's name in addition to its number.
+        node: State of the agent and of its node.
+        views: States of the node's product lines; none before chips are served. With
+            several, the entry of each chip has the chip's name beside its number.
     """
-    views = (view, *other_views)
     changes = sorted(
         (change for view in views for change in view.changes),
         key=lambda change: change.at_ms,
     )
     return {
-        "node": view.ledger.node,
-        "version": view.version,
-        "mode": view.mode,
+        "node": node.node,
+        "version": node.version,
+        "mode": node.mode,
         "product": ", ".join(line.reading.product.key for line in views),
-        "waitingFor": view.waiting_for,
-        "driverProblem": view.driver_problem or None,
+        "waitingFor": node.waiting_for,
+        **node.problems,
         "staleSince": None
-        if view.stale_since_ms is None
-        else clock.rfc3339(view.stale_since_ms / 1000),
-        "faultConfigProblem": view.fault_config_problem or None,
-        "labelProblem": view.label_problem or None,
-        "podResourcesProblem": next(
-            (
-                line.pod_resources_problem
-                for line in views
-                if line.pod_resources_problem
-            ),
-            None,
-        ),
+        if node.stale_since_ms is None
+        else clock.rfc3339(node.stale_since_ms / 1000),
         "chips": [
             {"name": annotations.chip_name(chip["chip"], line.reading.product), **chip}
-            if other_views
+            if len(views) > 1
             else chip
             for line in views
             for chip in _chips(line)
@@ -214,17 +183,17 @@ def text(status: Mapping[str, Any]) -> str:
     Args:
         status: Status document, as `document` returns it.
     """
-    ready = f"waiting: {status['waitingFor']}" if status["waitingFor"] else "ready"
-    lines = [f"{status['node']}: {ready}"]
+    waiting = status["waitingFor"]
+    lines = [f"{status['node']}: {f'waiting: {waiting}' if waiting else 'ready'}"]
     parts = (status["product"], status["mode"], f"agent {status['version']}")
     lines += [", ".join(filter(None, parts))]
     if status["staleSince"]:
         since, why = status["staleSince"], status["driverProblem"]
         lines += [f"no chip can be read since {since}, all is from then: {why}"]
-    elif status["driverProblem"]:
+    elif status["driverProblem"] and status["chips"]:
         lines += [f"not all chips can be read: {status['driverProblem']}"]
-    keys = "faultConfigProblem", "labelProblem", "podResourcesProblem"
-    lines += [status[key] for key in keys if status[key]]
+    keys = [key for key in status if key.endswith("Problem") and key != "driverProblem"]
+    lines += [status[key] for key in keys if status[key] not in (None, waiting)]
     rows = [("CHIP", "CONDITION", "OWNER", "FAULTS")]
     rows += [_row(chip) for chip in status["chips"]]
     lines += ["", *_table(rows)]

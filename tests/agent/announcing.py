@@ -4,6 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
+from agent.observe.problems import Problems
 from kube.client import Client
 from kube.credentials import from_url
 from kube.events import Recorder
@@ -17,7 +18,8 @@ class Announced:
         self.registry = CollectorRegistry()
         self.metrics = Metrics(self.registry)
         self._recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
-        self.announcer = Announcer(self.metrics, self._recorder, node=NODE)
+        self.problems = Problems(self.metrics, self._recorder, node=NODE)
+        self.announcer = Announcer(self.metrics, self._recorder, self.problems)
 
     @property
     def events(self) -> list[tuple[str, str]]:

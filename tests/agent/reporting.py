@@ -1,5 +1,6 @@
 """A reporter at work, and what can be seen of it from outside."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from agent.devices.reading import Reading
 from agent.devices.simulated import file
 from agent.health.conditions import Health, ReadingTaken, step
 from agent.observe.metrics import Metrics
+from agent.observe.problems import Subject
 from agent.report import content
 from agent.report.content import NodeReport
 from agent.report.reporter import Reporter
@@ -103,6 +105,7 @@ async def reporting(
         return
 
     registry, clock = CollectorRegistry(), Time(1000.0)
+    told = defaultdict[Subject, list[str]](list)
     reporter = Reporter(
         client,
         node=node,
@@ -110,20 +113,18 @@ async def reporting(
         heartbeat_s=heartbeat_s,
         metrics=Metrics(registry),
         wall_s=clock,
-        on_rival=(told := list[str]()).append,
+        tell=lambda subject, problem: told[subject].append(problem),
         owner=nobody,
         on_host_ip=lambda: world.host_ips.append(reporter.host_ip),
-        on_label=(label_problems := list[str]()).append,
-        on_refused=(refusals := list[str]()).append,
     )
     world = World(
         client,
         reporter,
         registry,
         clock,
-        told,
-        label_problems=label_problems,
-        refusals=refusals,
+        told[Subject.RIVAL_WRITER],
+        label_problems=told[Subject.LABEL],
+        refusals=told[Subject.REPORT],
     )
     async with in_background(reporter.run()):
         if shown is not None:

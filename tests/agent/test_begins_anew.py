@@ -247,6 +247,33 @@ async def test_an_agent_begins_anew_with_holds_that_no_disk_has(
     assert await site.events(confirm.RESTORED) == []
 
 
+async def test_a_problem_that_lasts_while_the_agent_begins_anew_is_told_once(
+    site: Site, machine: FakeMachine
+) -> None:
+    await begin_with_half(site)
+    full = site.root / "holds.old" / "full"
+    full.mkdir(parents=True)  # no write can replace it
+    await site.serve("early", 2)
+    await until_ready(site, "the journal on disk lacks holds")
+
+    put_in(machine, 4, 5, 6, 7)
+    site.product = WHOLE
+    await site.until_allocatable(8)
+    await until_told(site, "NpuServed", f"the node is served as {WHOLE.key}")
+    await until_ready(site, "the journal on disk lacks holds")
+    await until_status(site, lambda found: found["journalProblem"])
+
+    full.rmdir()
+    full.parent.rmdir()
+    await until_ready(site)
+    await until_status(site, lambda found: found["journalProblem"] is None)
+    await until_told(site, "NpuJournalWritten", "the journal has all holds again")
+    for reason in ("NpuJournalOld", "NpuJournalWritten"):
+        (event,) = await site.events(reason)
+        assert event.get("count", 1) == 1
+    assert await site.events("NpuJournalUnusable") == []
+
+
 async def test_claims_on_chips_that_come_late_after_a_boot_stay_as_they_are(
     site: Site, machine: FakeMachine
 ) -> None:

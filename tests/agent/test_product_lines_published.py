@@ -21,13 +21,14 @@ from agent.journal.file import Journal
 from agent.journal.writer import JournalWriter
 from agent.monitor.chips import ChipMonitor, Clocks
 from agent.monitor.driver import DriverMonitor
+from agent.observe.problems import Subject
 from agent.plugin import cdi
 from agent.plugin.mounts import MountMethod, Mounts
 from agent.report import content
 from agent.report.content import NodeReport
 from agent.settings import Settings
 from agent.status import document as status_document
-from agent.status.document import View
+from agent.status.document import NodeView, View
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.faults import UpgradeReason, parse_separated
 from service.settings import load
@@ -144,7 +145,7 @@ class World(Announced):
         ]
         self.driver_monitor = DriverMonitor(
             self.lines,
-            announcer=self.announcer,
+            problems=self.problems,
             metrics=self.metrics,
             clocks=clocks,
         )
@@ -191,13 +192,11 @@ def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None
     told = Announced()
     lines = [line.product.resource for line in READING.lines]
     for line in lines:
-        told.announcer.rival_state(
-            "kubelet", f"another plugin for {line}", resource=line
-        )
+        told.problems.tell(Subject.RIVAL_PLUGIN, f"another plugin for {line}", of=line)
 
     found = []
     for line in lines:
-        told.announcer.rival_state("kubelet", "", resource=line)
+        told.problems.tell(Subject.RIVAL_PLUGIN, "", of=line)
         found.append(told.metric("rival", kind="device-plugin"))
 
     assert [text for reason, text in told.events if reason == "NpuRivalGone"] == [
@@ -225,7 +224,10 @@ async def test_one_journal_keeps_the_holds_of_all_lines_and_those_of_others(
 ) -> None:
     journal = Journal(tmp_path / "holds", boot_id="boot", node=NODE)
     book = JournalWriter(
-        journal, boot_id="boot", observe_s=lambda _: None, on_failure=pytest.fail
+        journal,
+        boot_id="boot",
+        observe_s=lambda _: None,
+        on_outcome=lambda why: pytest.fail(why) if why else None,
     )
     lines = current(pod("train", [3])), current(pod("other", [4]))
     for line in lines:
@@ -262,10 +264,6 @@ def test_a_hold_of_which_no_id_is_left_is_of_the_line_whose_chips_it_keeps(
 def test_a_person_reads_the_names_of_chips_where_numbers_are_not_enough() -> None:
     views = [
         View(
-            version="1",
-            mode="scheduled",
-            waiting_for=None,
-            driver_problem="",
             ledger=Ledger(product=line.product, node=NODE),
             reading=line,
             health=step(Health(), ReadingTaken(reading=line), 0.0)[0],
@@ -273,7 +271,11 @@ def test_a_person_reads_the_names_of_chips_where_numbers_are_not_enough() -> Non
         )
         for line in READING.lines
     ]
-    document = status_document.document(*views)
+    no_problems = Announced().problems.status()
+    node = NodeView(
+        node=NODE, version="1", mode="scheduled", waiting_for=None, problems=no_problems
+    )
+    document = status_document.document(node, *views)
     text = status_document.text(document)
 
     assert [chip["chip"] for chip in document["chips"]] == list(range(10))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import yaml
 
+from agent.observe.problems import Subject
 from tests.daemonset.rendered import ROOT, sources
 
 #: Modules whose sentences end in events, in answers to schedulers and the kubelet, or
@@ -31,6 +32,7 @@ SPEAKING = (
     "agent/monitor/fault_config.py",
     "agent/claims/*.py",
     "agent/observe/announcer.py",
+    "agent/observe/problems.py",
     "agent/pods/reconciler.py",
     "agent/plugin/*.py",
     "agent/report/content.py",
@@ -96,7 +98,8 @@ def of_policies() -> set[str]:
 
 def logged() -> set[str]:
     """What the programs log at warning and above."""
-    return {
+    rows = [subject.value for subject in Subject]
+    return {row.log[0] for row in rows if row.log[0]} | {
         text
         for program in PROGRAMS
         for _, tree in sources(program)
@@ -126,6 +129,9 @@ def _joined(expression: str) -> str:
 
 def _sentences(tree: ast.Module) -> Iterator[str]:
     said = [argument for call, _ in _log_calls(tree) for argument in call.args]
+    # log lines in a table
+    rows = (each for each in ast.walk(tree) if isinstance(each, ast.keyword))
+    said += [row.value for row in rows if row.arg == "log"]
     skipped = {id(node) for argument in said for node in ast.walk(argument)}
     skipped |= {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
     for each in ast.walk(tree):

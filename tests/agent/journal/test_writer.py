@@ -38,7 +38,10 @@ def writer_of(
 ) -> JournalWriter:
     """A writer of a journal that follows a ledger."""
     book = JournalWriter(
-        journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=on_failure
+        journal,
+        boot_id=BOOT,
+        observe_s=lambda _: None,
+        on_outcome=lambda failure: on_failure(failure) if failure else None,
     )
     book.follow(now)
     return book

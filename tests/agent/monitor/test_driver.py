@@ -43,7 +43,7 @@ class World(Announced):
             clocks=clocks,
         )
         self.driver = DriverMonitor(
-            [self.chips], announcer=self.announcer, metrics=self.metrics, clocks=clocks
+            [self.chips], problems=self.problems, metrics=self.metrics, clocks=clocks
         )
         self.reads()
 
@@ -66,7 +66,7 @@ class World(Announced):
     def told(self) -> Mapping[str, object]:
         """What readiness, events, status and metrics say."""
         return {
-            "ready": self.driver.why_not_ready(),
+            "ready": self.problems.why_not_ready(),
             "events": self.events,
             "status": self.driver.stale_since_ms,
             "stale": self.metric("driver_stale"),
@@ -176,8 +176,8 @@ def test_one_chip_that_cannot_be_read_is_named_and_then_unhealthy() -> None:
     assert conditions == [everyone, everyone, (0, 1, 2, 4, 5, 6, 7)]
     why = "chip 3 is out of service: cannot be read: timed out (-8006)"
     assert world.events == [("NpuUnhealthy", why)]
-    assert world.driver.why_not_ready() is None
-    assert world.driver.problem == "chip 3: timed out (-8006)"
+    assert world.problems.why_not_ready() is None
+    assert world.problems.status()["driverProblem"] == "chip 3: timed out (-8006)"
 
 
 def test_the_log_names_the_driver_or_the_chips(

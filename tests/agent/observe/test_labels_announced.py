@@ -1,5 +1,6 @@
 """What is said on the Node of a label that contradicts the chips."""
 
+from agent.observe.problems import Subject
 from tests.agent.announcing import Announced
 
 
@@ -7,7 +8,7 @@ def test_d1_a_wrong_label_is_told_once_for_each_change_and_its_end() -> None:
     told = Announced()
 
     for problem in ("", "half", "half", "module", "", ""):
-        told.announcer.label_problem(problem)
+        told.problems.tell(Subject.LABEL, problem)
 
     assert told.events == [
         ("NpuLabelWrong", "half"),

@@ -81,7 +81,7 @@ class World(Announced):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.foreign = ForeignPods(self.announcer)
+        self.foreign = ForeignPods(self.problems)
         for reading in file.parse(MACHINE).lines:
             store = NodeLedger(reading.product)
             monitor = ChipMonitor(
@@ -197,7 +197,7 @@ async def test_chips_of_a_pod_of_another_plugin_are_withheld(
     assert await world.look() == chips
     told = [text for reason, text in world.events if reason == "NpuRival"]
     assert [resource in text for text in told] == [True] * bool(chips)
-    assert bool(world.foreign.problem()) is bool(chips)
+    assert bool(world.problems.why_not_ready()) is bool(chips)
 
 
 @each_input
@@ -209,7 +209,7 @@ async def test_another_plugin_is_told_before_a_pod_has_chips_of_it(
     assert await world.look() == NONE
     told = [text for reason, text in world.events if reason == "NpuRival"]
     assert [resource in text for text in told] == [True] * bool(chips)
-    assert bool(world.foreign.problem()) is bool(chips)
+    assert bool(world.problems.why_not_ready()) is bool(chips)
 
 
 async def test_a_resource_of_ours_stays_ours_when_its_devices_have_gone(
@@ -221,14 +221,14 @@ async def test_a_resource_of_ours_stays_ours_when_its_devices_have_gone(
     world.monitors[0].observe(Observation(reading=uncut, read_at=1.0, took_s=0.1))
 
     assert await world.look() == NONE
-    assert world.foreign.problem() is None
+    assert world.problems.why_not_ready() is None
 
 
 async def test_what_is_told_of_another_plugin_ends_with_it(world: World) -> None:
     world.kubelet.offers = [(CLOUD, f"Ascend910B4-{chip}") for chip in range(8)]
 
     assert await world.look() == NONE
-    assert world.foreign.problem() == (
+    assert world.problems.why_not_ready() == (
         "another device plugin gives out chips of this node as "
         "huawei.com/Ascend910B4: what its pods have is not given out; waiting until "
         "it has gone"
@@ -236,7 +236,7 @@ async def test_what_is_told_of_another_plugin_ends_with_it(world: World) -> None
     assert world.metric("rival", kind="device-plugin") == 1.0
     world.kubelet.offers.clear()
     await world.look()
-    assert world.foreign.problem() is None
+    assert world.problems.why_not_ready() is None
     assert world.metric("rival", kind="device-plugin") == 0.0
     assert [reason for reason, _ in world.events] == ["NpuRival", "NpuRivalGone"]
 
@@ -247,7 +247,7 @@ async def test_ids_that_tell_no_chip_are_said(world: World) -> None:
     await world.look()
 
     assert f"ids like {UUID} do not tell which: while a pod has one, no chip" in (
-        world.foreign.problem() or ""
+        world.problems.why_not_ready() or ""
     )
     assert world.who == dict.fromkeys(EVERY, f"perhaps other/theirs ({CLOUD})")
 
@@ -276,7 +276,7 @@ async def test_without_an_answer_all_stays(world: World) -> None:
         await world.look()
 
     assert world.withheld == (3,)
-    assert world.foreign.problem()
+    assert world.problems.why_not_ready()
 
 
 async def test_chips_are_free_some_time_after_their_pod_has_gone(
@@ -290,7 +290,7 @@ async def test_chips_are_free_some_time_after_their_pod_has_gone(
         asked = len(world.kubelet.calls)
 
     assert asked >= foreign.GONE_S / foreign.LIST_EACH_S
-    assert world.foreign.problem() is None
+    assert world.problems.why_not_ready() is None
 
 
 @pytest.mark.parametrize("is_listed", [False, True])

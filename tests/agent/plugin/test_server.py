@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from agent.observe.registration import NoObserver
-from agent.plugin.server import FLUSH_S, RegistrationObserver, Server
+from agent.plugin.server import FLUSH_S, Server
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
@@ -113,7 +113,7 @@ class Counted(NoObserver):
 async def serving(
     kubelet: FakeKubelet,
     *,
-    observer: RegistrationObserver | None = None,
+    observer: NoObserver | None = None,
     backoff: Backoff | None = None,
     pods: Sequence[NpuPod] = (),
     write_journal: Callable[[], Awaitable[None]] = nothing,

@@ -8,7 +8,6 @@ import pytest
 
 from agent.api_client import ApiClient
 from agent.pods.informer import PodInformer, make_watch
-from agent.readiness import Readiness
 from kube.client import Client
 from kube.credentials import Credentials
 from kube.events import Recorder
@@ -31,7 +30,7 @@ def node_pods(client: Client) -> PodInformer:
         ApiClient(client, Recorder(client, component="c"), credentials=given, url=""),
         make_watch(client, NODE),
         node=NODE,
-        ready=Readiness(),
+        on_known=lambda: None,
     )
     pods.add_line(current(), is_served=lambda: True)
     return pods

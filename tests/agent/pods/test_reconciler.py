@@ -2,21 +2,23 @@ import asyncio
 import random  # noqa: TID251  # a fixed seed: the test knows the jitter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from agent.claims import values
 from agent.claims.events import AllocateAsked, InUse
 from agent.claims.values import Ledger
+from agent.observe.problems import UNANSWERED_S, Subject
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.pods.reconciler import (
-    UNANSWERED_S,
     Containers,
     NotNowError,
     Reconciler,
     ResourcesError,
 )
 from service.backoff import Backoff
+from tests.agent.announcing import Announced
 from tests.agent.node import NodeLedger, current, ids, nobody, pod
 from tests.support.tasks import in_background
 
@@ -257,18 +259,19 @@ async def test_d27_a_kubelet_that_does_not_answer_is_told_once_and_so_is_its_end
     resources = FakeResources(train=ids(0))
     resources.is_down = True
     now.allocate(0)
-    told: list[str] = []
-    passes = reconciler(now, resources, on_problem=told.append)
-    async with in_background(passes.run()):
+    told = Announced()
+    tell = partial(told.problems.tell, Subject.POD_RESOURCES)
+    async with in_background(reconciler(now, resources, on_problem=tell).run()):
         await asyncio.sleep(UNANSWERED_S - 0.1)
-        before = list(told)
+        before = told.events
         await asyncio.sleep(60)
-        during = passes.problem
+        during = told.problems.why_not_ready()
         resources.is_down = False
         await asyncio.sleep(6)
 
-    assert (before, during, passes.problem) == ([], SILENT, "")
-    assert told == [SILENT, ""]
+    assert (before, during, told.problems.why_not_ready()) == ([], SILENT, None)
+    known = "it is known again which pod has which chips"
+    assert told.events == [("NpuPodsUnknown", SILENT), ("NpuPodsKnown", known)]
     assert owners(now.ledger) == {(0,): "train"}
 
 
@@ -277,8 +280,9 @@ async def test_d27_a_kubelet_that_restarts_or_gives_devices_out_is_not_told() ->
     now = current(pod("train", [0]))
     resources = FakeResources(train=ids(0))
     now.allocate(0)
-    told: list[str] = []
-    async with in_background(reconciler(now, resources, on_problem=told.append).run()):
+    told = Announced()
+    tell = partial(told.problems.tell, Subject.POD_RESOURCES)
+    async with in_background(reconciler(now, resources, on_problem=tell).run()):
         for _ in range(5):
             resources.is_down = True
             await asyncio.sleep(8)
@@ -287,7 +291,7 @@ async def test_d27_a_kubelet_that_restarts_or_gives_devices_out_is_not_told() ->
         resources.is_busy = True
         await asyncio.sleep(100)
 
-    assert told == []
+    assert told.events == []
 
 
 @pytest.mark.looptime

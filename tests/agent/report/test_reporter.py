@@ -295,9 +295,9 @@ async def test_d1_a_label_that_contradicts_the_chips_is_told_until_it_is_right(
     async with reporting(client) as world:
         world.reporter.publish(ONE)
         await world.node_with(is_marked)
-        await until(lambda: world.reporter.label_problem)
+        await until(lambda: world.label_problems[-1])
         await _label(client, "module")
-        await until(lambda: not world.reporter.label_problem)
+        await until(lambda: not world.label_problems[-1])
 
     [first, last] = dict.fromkeys(world.label_problems)
     assert first.startswith("label accelerator-type: expected module, ")

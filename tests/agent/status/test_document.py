@@ -17,7 +17,8 @@ from agent.devices.simulated import file
 from agent.health.conditions import Health, ReadingTaken, step
 from agent.health.findings import Change
 from agent.status import document, socket
-from agent.status.document import View
+from agent.status.document import NodeView, View
+from tests.agent.announcing import Announced
 from tests.agent.node import current, pod
 from tests.support.servers import short_folder
 
@@ -39,10 +40,6 @@ def view() -> View:
     now.read_chips(unhealthy=0b1000, busy=0b10000000)
     health, transitions = step(Health(), ReadingTaken(reading=BAD), 0.0)
     return View(
-        version="1.2.3",
-        mode="scheduled",
-        waiting_for=None,
-        driver_problem="",
         ledger=now.ledger,
         reading=BAD,
         health=health,
@@ -53,14 +50,31 @@ def view() -> View:
     )
 
 
-def test_an_agent_that_serves_no_chips_yet_says_for_what_it_waits() -> None:
-    waiting = document.waiting_document(
-        node="node-1", version="1.2.3", mode="scheduled", waiting_for="the driver"
+def node(
+    *,
+    waiting_for: str | None = None,
+    stale_since_ms: int | None = None,
+    **problems: str,
+) -> NodeView:
+    """The agent beside it, with problems by their keys in the document."""
+    return NodeView(
+        node="node-1",
+        version="1.2.3",
+        mode="scheduled",
+        waiting_for=waiting_for,
+        problems={**Announced().problems.status(), **problems},
+        stale_since_ms=stale_since_ms,
     )
 
-    assert waiting.keys() == document.document(view()).keys()
+
+def test_an_agent_that_serves_no_chips_yet_says_for_what_it_waits() -> None:
+    waiting = document.document(
+        node(waiting_for="driver: no file", driverProblem="no file")
+    )
+
+    assert waiting.keys() == document.document(node(), view()).keys()
     assert document.text(waiting) == (
-        "node-1: waiting: the driver\n"
+        "node-1: waiting: driver: no file\n"
         "scheduled, agent 1.2.3\n"
         "\n"
         "CHIP  CONDITION  OWNER  FAULTS"
@@ -68,7 +82,7 @@ def test_an_agent_that_serves_no_chips_yet_says_for_what_it_waits() -> None:
 
 
 def test_a_person_reads_who_has_what() -> None:
-    assert document.text(document.document(view())) == (
+    assert document.text(document.document(node(), view())) == (
         "node-1: ready\n"
         "atlas-800-training, scheduled, agent 1.2.3\n"
         "\n"
@@ -95,7 +109,7 @@ def test_pods_that_have_chips_through_another_plugin_are_named() -> None:
     shown = view()
     theirs = "default/theirs (huawei.com/Ascend910B4)"
     ledger = replace(shown.ledger, foreign={1: theirs, 2: theirs, 7: theirs})
-    status = document.document(replace(shown, ledger=ledger))
+    status = document.document(node(), replace(shown, ledger=ledger))
     lines = document.text(status).splitlines()[4:12]
 
     assert [re.split(" {2,}", line)[2] for line in lines] == [
@@ -108,13 +122,12 @@ def test_pods_that_have_chips_through_another_plugin_are_named() -> None:
 
 
 def test_what_is_waited_for_comes_first() -> None:
-    waiting = replace(
-        view(),
+    waiting = node(
         waiting_for="not registered",
-        driver_problem="no answer within 5 s",
+        driverProblem="no answer within 5 s",
         stale_since_ms=1_700_000_000_000,
     )
-    status = document.document(waiting)
+    status = document.document(waiting, view())
 
     assert status["staleSince"] == "2023-11-14T22:13:20Z"
     assert document.text(status).splitlines()[:3] == [
@@ -130,8 +143,9 @@ def test_what_is_waited_for_comes_first() -> None:
 def test_chips_that_cannot_be_read_are_told_with_the_reason() -> None:
     unread = (Unread(chip=2, reason="timed out (-8006)"),)
     reading = replace(BAD, chips=(0, 1, 2, 3, 4, 5, 6), unread=unread)
-    partial = replace(view(), reading=reading, driver_problem="chip 2: timed out")
-    status = document.document(partial)
+    status = document.document(
+        node(driverProblem="chip 2: timed out"), replace(view(), reading=reading)
+    )
     lines = document.text(status).splitlines()
 
     assert status["staleSince"] is None
@@ -144,32 +158,31 @@ def test_chips_that_cannot_be_read_are_told_with_the_reason() -> None:
 
 
 def test_what_of_the_fault_configuration_is_not_used_is_named() -> None:
-    status = document.document(replace(view(), fault_config_problem="all but x: wrong"))
+    status = document.document(node(faultConfigProblem="all but x: wrong"), view())
 
     assert status["faultConfigProblem"] == "all but x: wrong"
     assert document.text(status).splitlines()[2] == "all but x: wrong"
-    assert document.document(view())["faultConfigProblem"] is None
+    assert document.document(node(), view())["faultConfigProblem"] is None
 
 
 def test_d1_a_label_that_contradicts_the_chips_is_named() -> None:
-    status = document.document(replace(view(), label_problem="label: wrong"))
+    status = document.document(node(labelProblem="label: wrong"), view())
 
     assert status["labelProblem"] == "label: wrong"
     assert document.text(status).splitlines()[2] == "label: wrong"
-    assert document.document(view())["labelProblem"] is None
+    assert document.document(node(), view())["labelProblem"] is None
 
 
 def test_d27_pod_resources_that_do_not_answer_are_named() -> None:
-    second = replace(view(), pod_resources_problem="no answer")
-    status = document.document(view(), second)
+    status = document.document(node(podResourcesProblem="no answer"), view())
 
     assert status["podResourcesProblem"] == "no answer"
     assert document.text(status).splitlines()[2] == "no answer"
-    assert document.document(view())["podResourcesProblem"] is None
+    assert document.document(node(), view())["podResourcesProblem"] is None
 
 
 def test_a_program_reads_the_same() -> None:
-    found = document.document(view())
+    found = document.document(node(), view())
 
     assert found["chips"][3] == {
         "chip": 3,
@@ -201,7 +214,7 @@ def test_a_pod_that_has_gone_is_named_beside_the_process_that_it_has_left() -> N
         now, ledger=replace(now.ledger, pods={}, busy=0b1), stray_processes={}
     )
 
-    lines = document.text(document.document(now)).splitlines()
+    lines = document.text(document.document(node(), now)).splitlines()
 
     assert lines[4].split("  ")[-2].strip() == "default/train/main (gone)"
 
@@ -213,7 +226,7 @@ def path() -> Iterator[Path]:
 
 
 def tell() -> dict[str, Any]:
-    return document.document(view())
+    return document.document(node(), view())
 
 
 def mode_of(path: Path) -> int:

@@ -1,0 +1,306 @@
+"""Lasting problems of a node, and the table of how people and programs are told.
+
+Each problem has one row: its log line, its events, its sentence of `/readyz`, its key
+in the status document, and its metric. A problem is told once, and again only if its
+sentence changes; its end is told, too.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, unique
+
+from prometheus_client import Gauge
+
+from agent.observe.metrics import Metrics
+from kube.events import Recorder, Regarding
+from service import clock
+
+log = logging.getLogger(__name__)
+
+#: Time without an answer after which people are told: what restarts is back before.
+#: Unit: seconds.
+UNANSWERED_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """How one problem is told; "" and () for a way that is not used.
+
+    In texts, `{problem}` is what the detecting module says, `{text}` the sentence.
+    """
+
+    #: The sentence for people: log, event, status.
+    text: str = "{problem}"
+    #: Log lines at its begin and its end.
+    log: tuple[str, str] = ("", "")
+    level: int = logging.ERROR
+    #: Reasons of the events at its begin and its end.
+    events: tuple[str, str] = ("", "")
+    #: Sentence at its end; `{end}` is what the detecting module says then.
+    end: str = ""
+    #: The same while another thing has the same problem; `{of}` is the thing.
+    end_of_one: str = ""
+    #: Sentence of `/readyz`; "": the agent is ready all the same.
+    ready: str = ""
+    #: Key in the status document. The first row with a problem fills it.
+    status: str = ""
+    #: Metric that is 1 during the problem: attribute of `Metrics`, value of its label.
+    gauge: tuple[str, ...] = ()
+    #: How long it lasts before it is told. Unit: seconds.
+    after_s: float = 0.0
+    #: Whether another sentence is no news.
+    is_announced_once: bool = False
+
+
+@unique
+class Subject(Enum):
+    """The table. Of several reasons not to be ready, `/readyz` says the first."""
+
+    #: The kubelet's directory is not ours yet.
+    DIRECTORY = Row(ready="{text}")
+    #: The driver shows no chips, or not all of them, since the agent has begun.
+    START = Row(
+        log=("chips not served yet", "chips are read"),
+        events=("NpuNotServed", "NpuServed"),
+        end="the chips are read, and the node is served as {end}",
+        ready="driver: {text}",
+        status="driverProblem",
+        gauge=("driver_stale",),
+    )
+    #: The driver was not asked yet.
+    FIRST_READING = Row(text="the driver has not been read yet", ready="{text}")
+    #: No chip can be read now.
+    DRIVER = Row(
+        log=("driver cannot be read", "driver is read again"),
+        status="driverProblem",
+        gauge=("driver_stale",),
+    )
+    #: The same for long: `DRIVER` has its status and its metric.
+    READINGS = Row(
+        events=("NpuUnreadable", "NpuReadable"),
+        end="the chips are read again",
+        ready="{text}",
+        is_announced_once=True,
+    )
+    #: Single chips cannot be read: each has a condition of its own.
+    CHIPS = Row(
+        log=("chips cannot be read", "all chips are read again"),
+        status="driverProblem",
+    )
+    API_SERVER = Row(
+        text="the API server does not answer, so no claim is seen, no pod is annotated "
+        "and the node's ConfigMap stays as it is: {problem}",
+        log=("API server does not answer", "API server answers again"),
+        events=("NpuApiServerSilent", "NpuApiServerAnswers"),
+        end="the API server answers again",
+        ready="{text}",
+        status="apiServerProblem",
+        gauge=("api_server_unanswered",),
+        after_s=UNANSWERED_S,
+        is_announced_once=True,
+    )
+    #: Neither API server nor kubelet has listed the node's pods.
+    PODS = Row(text="the pods of this node are not known yet", ready="{text}")
+    #: Of one resource.
+    POD_RESOURCES = Row(
+        text="the kubelet's pod-resources do not say which pod has which chips, so no "
+        "pod is annotated and no chip released: {problem}",
+        log=("pod-resources do not answer", ""),
+        events=("NpuPodsUnknown", "NpuPodsKnown"),
+        end="it is known again which pod has which chips",
+        ready="{text}",
+        status="podResourcesProblem",
+        gauge=("pod_resources_unanswered",),
+        after_s=UNANSWERED_S,
+        is_announced_once=True,
+    )
+    #: Each single failure has its log line: `Announcer.journal_written`.
+    JOURNAL = Row(
+        text="the journal on disk lacks holds, so the next agent can find these only "
+        "through the kubelet and the pods' annotations: {problem}",
+        events=("NpuJournalOld", "NpuJournalWritten"),
+        end="the journal has all holds again",
+        ready="{text}",
+        status="journalProblem",
+        gauge=("journal_old",),
+        after_s=UNANSWERED_S,
+        is_announced_once=True,
+    )
+    #: The chips are those of other rows of the product table.
+    PRODUCT_ROW = Row(
+        text="the node is served by the wrong product row: {problem}",
+        log=("other product row", "right product row"),
+        level=logging.WARNING,
+        events=("NpuProductChanged", "NpuServed"),
+        end="the chips are those of the product row again",
+        ready="the node is served by the wrong product row: {problem}; the agent "
+        "begins anew when all chips are read, after --survey-wait-s at the latest",
+    )
+    #: Another program serves a resource of this node to the kubelet.
+    RIVAL_PLUGIN = Row(
+        log=("rival", "rival has gone"),
+        events=("NpuRival", "NpuRivalGone"),
+        end="nobody else serves this node's kubelet any more",
+        end_of_one="nobody else serves {of} any more",
+        ready="{text}; waiting until it has gone",
+        gauge=("rival", "device-plugin"),
+    )
+    #: Another program writes the node's ConfigMap.
+    RIVAL_WRITER = Row(
+        log=("rival", "rival has gone"),
+        events=("NpuRival", "NpuRivalGone"),
+        end="nobody else serves this node's configmap any more",
+        ready="{text}",
+        gauge=("rival", "report-writer"),
+    )
+    #: The API server refuses the node's ConfigMap. Before the first write
+    #: `Reporter.problem` says so in `/readyz`; `report_writes` counts all that fail.
+    REPORT = Row(
+        log=("report refused", ""),
+        events=("NpuReportRefused", "NpuReportWritten"),
+        end="the node's ConfigMap is written again",
+        status="reportProblem",
+    )
+    #: What cannot be used of the fault configuration; all else is in force.
+    FAULT_CONFIG = Row(
+        log=("fault configuration", ""),
+        events=("NpuFaultConfigUnusable", "NpuFaultConfigUsable"),
+        end="all of the fault configuration is used again",
+        status="faultConfigProblem",
+        gauge=("fault_config_unusable",),
+    )
+    #: Labels of the Node contradict the chips; the chips count.
+    LABEL = Row(
+        log=("label contradicts the chips", ""),
+        level=logging.WARNING,
+        events=("NpuLabelWrong", "NpuLabelRight"),
+        end="no label of the node contradicts the chips any more",
+        status="labelProblem",
+    )
+    #: Names under `ManuallySeparateNPU`, of one resource; those before stay in force.
+    SEPARATED = Row(
+        text="{problem}. No chip is separated or released until it is right",
+        log=("separated chips cannot be read", ""),
+        events=("NpuSeparationUnreadable", ""),
+    )
+
+
+class Problems:
+    """Lasting problems of a node, and what was told of them.
+
+    They stay when the agent begins anew, so that the end of each is told.
+    """
+
+    def __init__(self, metrics: Metrics, recorder: Recorder, *, node: str) -> None:
+        self._metrics = metrics
+        self._recorder = recorder
+        # as the kubelet does: kubectl finds events by the name in the uid's place
+        self._node = Regarding(kind="Node", name=node, uid=node)
+        #: {(subject, thing that has it, or ""): its problem, "" without one}
+        self._problems: dict[tuple[Subject, str], str] = {}
+        #: {the same: loop time in seconds since when it has had a problem}
+        self._since_s: dict[tuple[Subject, str], float] = {}
+        #: {the same: the last problem that was told, if its end was not}
+        self._announced: dict[tuple[Subject, str], str] = {}
+        self._set_gauges()
+
+    def tell(
+        self, subject: Subject, problem: str, *, of: str = "", end: str = ""
+    ) -> None:
+        """Take in whether there is a problem, and tell of it if that is news.
+
+        Args:
+            subject: Row of the table.
+            problem: Why there is a problem; "" if there is none.
+            of: The thing that has it, as a resource; "" where there is only one.
+            end: What the table's text about the end has for `{end}`.
+        """
+        row, key = subject.value, (subject, of)
+        if problem and row.after_s:
+            since_s = self._since_s.setdefault(key, clock.loop_s())
+            if clock.loop_s() + clock.EARLY_S - since_s < row.after_s:
+                return
+        if not problem:
+            self._since_s.pop(key, None)
+        if problem != self._problems.get(key, ""):
+            self._problems[key] = problem
+            self._set_gauges()
+        before = self._announced.get(key, "")
+        if problem == before or (problem and before and row.is_announced_once):
+            return
+        if problem:
+            self._announced[key] = problem
+            self._tell(row, 0, row.text.format(problem=problem))
+        else:
+            del self._announced[key]
+            has_more = any(other is subject for other, _ in self._present())
+            text = row.end_of_one if has_more else ""
+            self._tell(row, 1, (text or row.end).format(of=of, end=end))
+
+    def _tell(self, row: Row, side: int, text: str) -> None:
+        """Log, and emit an event; `side` is 0 for the begin and 1 for the end."""
+        if row.log[side]:
+            level = logging.INFO if side else row.level
+            log.log(level, row.log[side], extra={"reason": text} if text else None)
+        if row.events[side]:
+            self.record(row.events[side], text, "Normal" if side else "Warning")
+
+    def record(self, reason: str, message: str, kind: str = "Warning") -> None:
+        """Emit an event on the Node; `kind` is the event's type."""
+        self._recorder.record(self._node, reason=reason, message=message, type=kind)
+
+    def begin_anew(self, reason: str) -> None:
+        """Announce that the agent begins anew, and forget the problems of its parts.
+
+        Problems that were told and that the new parts do not have are told to have
+        ended.
+
+        Args:
+            reason: What has contradicted the rows of the product table before.
+        """
+        self._problems.clear()
+        self._set_gauges()
+        self._announced.pop((Subject.PRODUCT_ROW, ""), None)
+        self._announced[Subject.START, ""] = reason
+        log.warning("the agent begins anew", extra={"reason": reason})
+        self.record("NpuProductChanged", f"the agent begins anew: {reason}")
+
+    def why_not_ready(self) -> str | None:
+        """Return the first sentence about why the agent is not ready; None if it is."""
+        sentences = (
+            row.ready.format(problem=problem, text=row.text.format(problem=problem))
+            for row, problem in self._in_order()
+            if row.ready
+        )
+        return next(sentences, None)
+
+    def status(self) -> Mapping[str, str | None]:
+        """Return {key of the status document: sentence, None without a problem}."""
+        found: dict[str, str | None] = {
+            subject.value.status: None for subject in Subject if subject.value.status
+        }
+        for row, problem in reversed(self._in_order()):
+            if row.status:
+                found[row.status] = row.text.format(problem=problem)
+        return found
+
+    def _in_order(self) -> list[tuple[Row, str]]:
+        """Return each problem with its row, in the order of the table."""
+        present = self._present()
+        return [
+            (subject.value, problem)
+            for subject in Subject
+            for other, problem in present
+            if other is subject
+        ]
+
+    def _present(self) -> list[tuple[Subject, str]]:
+        return [(of, problem) for (of, _), problem in self._problems.items() if problem]
+
+    def _set_gauges(self) -> None:
+        shown = {subject.value.gauge for subject, _ in self._present()}
+        for name, *labels in {subject.value.gauge for subject in Subject} - {()}:
+            gauge: Gauge = getattr(self._metrics, name)
+            child = gauge.labels(*labels) if labels else gauge
+            child.set((name, *labels) in shown)
