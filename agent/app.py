@@ -27,7 +27,6 @@ from agent.devices.reading import Reading
 from agent.health.rules import FaultConfig
 from agent.journal.file import HoldEntry, Journal, JournalProblem, ProblemKind
 from agent.journal.writer import JournalWriter
-from agent.monitor.chips import Clocks
 from agent.monitor.driver import DriverMonitor
 from agent.monitor.fault_config import FaultConfigWatch
 from agent.observe.announcer import Announcer
@@ -275,9 +274,7 @@ class Agent:
             [line.chip_monitor for line in self._lines],
             problems=parts.problems,
             metrics=metrics,
-            clocks=Clocks(
-                loop_s=asyncio.get_running_loop().time, wall_ms=wiring.wall_ms
-            ),
+            loop_s=asyncio.get_running_loop().time,
         )
         self._fault_config_watch = FaultConfigWatch(
             api.client,

@@ -26,7 +26,7 @@ from agent.journal import writer
 from agent.journal.file import HoldEntry
 from agent.journal.writer import JournalWriter
 from agent.monitor import pod_processes
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from agent.monitor.pod_processes import PodProcesses
 from agent.monitor.stray_processes import StrayProcesses
 from agent.observe.announcer import Announcer
@@ -123,7 +123,7 @@ class ProductLine:
             reading=reading,
             recover_s=settings.recover_s,
             announcer=services.announcer,
-            clocks=Clocks(loop_s=loop_s, wall_ms=wiring.wall_ms),
+            wall_ms=wiring.wall_ms,
             other_products=other_products,
         )
         self.mounts = Mounts(

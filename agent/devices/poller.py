@@ -19,27 +19,16 @@ CALM_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Latest good reading of the chips, its time, and the reason if values are old."""
+    """Latest good reading of the chips, and the reason if values in it are old."""
 
-    #: The last good reading; None before the first.
+    #: The last good reading, with its date; None before the first.
     reading: Reading | None = None
-    #: Time of `reading`. Unit: seconds of the event loop's clock.
-    read_at: float | None = None
     #: Why `reading` or a part of it is old; "" when all of it is new.
     problem: str = ""
-    #: Whether `problem` concerns single chips, and the rest is new.
-    is_partial: bool = False
-
+    #: Whether all chips in `reading` have old values because of `problem`.
+    is_stale: bool = False
     #: Duration of the driver's call; None while it has not answered. Unit: seconds.
     took_s: float | None = field(default=None, compare=False)
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether all chips in `reading` have old values because of `problem`.
-
-        False if there is no problem, or if the problem concerns single chips only.
-        """
-        return bool(self.problem) and not self.is_partial
 
 
 class Poller:
@@ -66,7 +55,7 @@ class Poller:
     async def run(self, deliver: Callable[[Observation], bool]) -> None:
         """Poll the driver for ever and pass each observation to `deliver`.
 
-        An observation is the latest reading of the chips with its time. Unchanged
+        An observation is the latest reading of the chips with its date. Unchanged
         readings are passed too, because a chip recovers only after some time without
         faults.
 
@@ -96,13 +85,14 @@ class Poller:
         """Wait up to `within_s` for a change of the chips, and return an observation.
 
         The driver is read if the chips may have changed, or if the latest observation
-        has a problem. Otherwise the latest observation is returned, with `read_at` set
-        to now.
+        has a problem. Otherwise the latest reading is that of now.
         """
         has_news = await self._driver.wait_for_news(within_s)
-        if has_news or self._last_observation.problem:
+        reading = self._last_observation.reading
+        if has_news or self._last_observation.problem or reading is None:
             return await self.poll()
-        return replace(self._last_observation, read_at=clock.loop_s(), took_s=None)
+        self._last_observation = Observation(reading=_date(reading))
+        return self._last_observation
 
     async def poll(self) -> Observation:
         """Read the chips and return an observation, after `deadline_s` at the latest.
@@ -120,9 +110,8 @@ class Poller:
             took_s = clock.loop_s() - self._called_at
             self._last_observation = replace(self._result_of(call), took_s=took_s)
         else:
-            self._last_observation = self._mark_stale(
-                f"no answer within {self._deadline_s:g} s"
-            )
+            problem = f"no answer within {self._deadline_s:g} s"
+            self._last_observation = self._mark_stale(problem)
         return self._last_observation
 
     def _result_of(self, call: asyncio.Task[Reading]) -> Observation:
@@ -130,19 +119,18 @@ class Poller:
             reading = call.result()
         except DriverError as error:
             return self._mark_stale(str(error))
-        now = clock.loop_s()
         unread_chips = (chip for line in reading.lines for chip in line.unread)
         problems = [f"chip {chip.chip}: {chip.reason}" for chip in unread_chips]
         problem = "; ".join(filter(None, [reading.missing, *problems]))
         if problem and reading.is_old:
             return self._mark_stale(problem)
-        return Observation(
-            reading=reading, read_at=now, problem=problem, is_partial=bool(problem)
-        )
+        return Observation(reading=_date(reading), problem=problem)
 
     def _mark_stale(self, problem: str) -> Observation:
-        return Observation(
-            reading=self._last_observation.reading,
-            read_at=self._last_observation.read_at,
-            problem=problem,
-        )
+        reading = self._last_observation.reading
+        return Observation(reading=reading, problem=problem, is_stale=True)
+
+
+def _date(reading: Reading) -> Reading:
+    now_ms = clock.wall_ns() // 1_000_000
+    return replace(reading, read_s=clock.loop_s(), read_ms=now_ms)

@@ -8,6 +8,7 @@ nothing about the chips has changed between them.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 
 from scheduler_core.products.table import Product
 
@@ -171,10 +172,13 @@ class Reading:
     #: What was still missing when the wait for all chips was over, and is missing now;
     #: "" if nothing is. The rows may be too small then.
     missing: str = field(default="", compare=False)
-    #: When the look at every chip of the node began that this reading is from; None:
-    #: not all were looked at together, or this is one of `lines`. Unit: seconds of the
-    #: event loop's clock.
-    looked_s: float | None = field(default=None, compare=False)
+    #: When the look at every chip of the node began that this reading is from; -inf:
+    #: not all were looked at together. Unit: seconds of the event loop's clock.
+    looked_s: float = field(default=-inf, compare=False)
+    #: When this was last known to be the state of the chips. Units: seconds of the
+    #: event loop's clock, Unix milliseconds.
+    read_s: float = field(default=-inf, compare=False)
+    read_ms: int = field(default=0, compare=False)
     #: Host device that containers get instead of each chip's own; "" where the
     #: container runtime mounts the chips.
     stand_in: str = ""
@@ -183,9 +187,14 @@ class Reading:
     def lines(self) -> tuple["Reading", ...]:
         """Readings of all product lines of the node, with this reading first.
 
-        They have no `looked_s`: the date is a part of the node's reading alone.
+        All have the dates of this reading.
         """
-        return (replace(self, other_lines=(), looked_s=None), *self.other_lines)
+        looked_s, read_s, read_ms = self.looked_s, self.read_s, self.read_ms
+        others = (
+            replace(line, looked_s=looked_s, read_s=read_s, read_ms=read_ms)
+            for line in self.other_lines
+        )
+        return (replace(self, other_lines=()), *others)
 
     def line_of(self, resource: str) -> "Reading | None":
         """Return the reading of one product line; None if the line has vanished."""

@@ -11,7 +11,7 @@ names the separated chips.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from agent.claims import values
 from agent.claims.events import ChipsRead, ChipsUnreadable
@@ -34,16 +34,6 @@ from scheduler_core.wire.annotations import WireError, render_chips
 from scheduler_core.wire.faults import UpgradeReason
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """Pair of clocks for a chip monitor: the event loop's and the wall clock."""
-
-    #: The event loop's. Unit: seconds.
-    loop_s: Callable[[], float]
-    #: Of the day, for what people read. Unit: Unix milliseconds.
-    wall_ms: Callable[[], int]
-
-
 class ChipMonitor:
     """Monitor of one product line's chips, with their health and raised fault levels.
 
@@ -60,7 +50,7 @@ class ChipMonitor:
         reading: Reading,
         recover_s: float,
         announcer: Announcer,
-        clocks: Clocks,
+        wall_ms: Callable[[], int],
         other_products: Sequence[Product] = (),
     ) -> None:
         """Store a first report of the driver, and judge nothing yet.
@@ -72,7 +62,7 @@ class ChipMonitor:
                 again. Unit: seconds.
             announcer: Writes events and logs when a chip's health changes, a fault
                 rises in level, or a chip is separated (taken out of service).
-            clocks: Sources of time.
+            wall_ms: Returns the time of the day, in Unix milliseconds.
             other_products: The node's other product lines. Names of their chips in
                 `mindx-dl-deviceinfo-<node>` are no errors.
         """
@@ -81,18 +71,13 @@ class ChipMonitor:
         self._store = store
         self._recover_s = recover_s
         self._announcer = announcer
-        self._clocks = clocks
+        self._wall_ms = wall_ms
         self._config: FaultConfig = rules.DEFAULT
         #: Whether the last reading, judged again later, would give the same health.
         self._is_at_rest = False
-        #: Last reading as the driver gave it, with the levels of the driver.
+        #: Last reading as the driver gave it, with the levels of the driver. Its date
+        #: is that of the last observation, its `looked_s` that of the last look.
         self._raw = reading
-        #: Loop time at which the last look at every chip began. Unit: seconds.
-        self._looked_s = float("-inf")
-        #: Loop time and wall time of the last reading. Units: seconds, Unix
-        #: milliseconds.
-        self._read_s = clocks.loop_s()
-        self._read_ms = clocks.wall_ms()
         #: {chip: time of the last reading that told its processes}. Unit: seconds.
         self._processes_read_s: dict[int, float] = {}
         self._courses = escalation.State()
@@ -130,11 +115,9 @@ class ChipMonitor:
         reading = node_reading.line_of(self.product.resource)
         if reading is None:  # a product line that has vanished
             return True
-        if node_reading.looked_s is not None:
-            self._looked_s = node_reading.looked_s
-        self._read_s, self._read_ms = self._clocks.loop_s(), self._clocks.wall_ms()
-        if reading != self._raw or not self._is_at_rest:
-            self._raw = reading
+        is_same, looked_s = reading == self._raw, self._raw.looked_s
+        self._raw = replace(reading, looked_s=max(reading.looked_s, looked_s))
+        if not (is_same and self._is_at_rest):
             self.judge_again()
         else:
             self._tell_ledger(is_news=False)
@@ -205,11 +188,11 @@ class ChipMonitor:
             in_use=frozenset(chip_sets.ids_of(values.held_chips(self._store.ledger))),
             recover_s=self._recover_s,
         )
-        self.health, transitions = step(self.health, look, self._read_s)
+        self.health, transitions = step(self.health, look, self._raw.read_s)
         self._announcer.chips_changed(
             transitions, self.health, resource=self.reading.product.resource
         )
-        now_ms = self._clocks.wall_ms()
+        now_ms = self._wall_ms()
         self.changes += (
             Change(at_ms=now_ms, transition=transition) for transition in transitions
         )
@@ -225,14 +208,13 @@ class ChipMonitor:
             is_news: Whether the node report has changed.
         """
         unread = {chip.chip for chip in self.reading.unread}
-        read = dict.fromkeys(set(self.health.chips) - unread, self._read_s)
-        self._processes_read_s |= read
+        read_s = self._raw.read_s
+        self._processes_read_s |= dict.fromkeys(set(self.health.chips) - unread, read_s)
         # what the driver has not told for long the kernel alone tells
         unknown = {
             chip
             for chip in unread
-            if self._read_s - self._processes_read_s.setdefault(chip, self._read_s)
-            >= UNREAD_S
+            if read_s - self._processes_read_s.setdefault(chip, read_s) >= UNREAD_S
         }
         # a chip that is cut into virtual devices is not given out whole
         cut = {part.chip for part in self.reading.virtual}
@@ -244,7 +226,7 @@ class ChipMonitor:
                 for process in self.reading.processes
                 if process.chip not in cut | unknown
             ),
-            began_s=self._looked_s,
+            began_s=self._raw.looked_s,
             unread=chip_sets.mask_of(unread - unknown),
         )
         ledger, version = self._store.ledger, self._store.version
@@ -312,7 +294,7 @@ class ChipMonitor:
             chips=frozenset(self._raw.chips),
             present=presences_under_rules(self._raw),
             config=self._config,
-            now_ms=self._read_ms,
+            now_ms=self._raw.read_ms,
         )
         for effect in self._step_courses(faults_read):
             upgrade = effect.upgrade
@@ -334,7 +316,7 @@ class ChipMonitor:
         for effect in effects:
             match effect:
                 case separation.ChipsSeparated(chips):
-                    now_ms = self._clocks.wall_ms()
+                    now_ms = self._wall_ms()
                     self._by_hand_ms |= dict.fromkeys(chips, now_ms)
                     self._announcer.chips_separated(chips)
                 case separation.ChipsReleased(chips):
@@ -343,7 +325,7 @@ class ChipMonitor:
                         self._step_courses(escalation.SeparationLifted(chip))
 
     def _step_courses(self, event: escalation.Event) -> tuple[escalation.Effect, ...]:
-        self._courses, effects = escalation.step(self._courses, event, self._read_s)
+        self._courses, effects = escalation.step(self._courses, event, self._raw.read_s)
         return effects
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
@@ -377,9 +359,7 @@ class ChipMonitor:
         else:
             self._named = separation.State(separated=chips, confirmed=chips)
         # of a name that was written while no agent ran nobody knows when
-        self._by_hand_ms = dict.fromkeys(
-            self._named.separated, self._clocks.wall_ms()
-        ) | {
+        self._by_hand_ms = dict.fromkeys(self._named.separated, self._wall_ms()) | {
             reason.chip: reason.time_ms
             for reason in reasons
             if reason.type == Kind.AUTOFILL.value and reason.time_ms

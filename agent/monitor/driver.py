@@ -1,11 +1,11 @@
 """Pass each result of reading the driver to the metrics and to each product line."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agent.devices.poller import Observation
 from agent.health.conditions import UNREAD_S
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from agent.observe.metrics import Metrics
 from agent.observe.problems import Problems, Subject
 from service import clock
@@ -26,17 +26,13 @@ class DriverMonitor:
         *,
         problems: Problems,
         metrics: Metrics,
-        clocks: Clocks,
+        loop_s: Callable[[], float],
     ) -> None:
         self._chip_monitors = chip_monitors
         self._problems = problems
         self._metrics = metrics
-        self._clocks = clocks
-        #: Loop time and wall time of the last observation that was not stale. Units:
-        #: seconds, Unix milliseconds.
-        self._read_s = clocks.loop_s()
-        self._read_ms = clocks.wall_ms()
-        self._is_stale = False
+        self._loop_s = loop_s
+        self._last = Observation()
         #: What contradicts the rows that are served; "" when nothing does.
         self.changed_row = ""
         self.begins_anew = asyncio.Event()
@@ -45,7 +41,7 @@ class DriverMonitor:
         """Pass one result of reading the driver to the metrics and the chip monitors.
 
         Each chip monitor gets the whole observation, and takes the chips of its product
-        line from it: a part of an observation has no date.
+        line from it.
 
         Returns:
             Whether a chip monitor needs another result soon, even if the driver reports
@@ -71,24 +67,31 @@ class DriverMonitor:
     @property
     def stale_since_ms(self) -> int | None:
         """Unix milliseconds of the last reading, if it is old; None if it is not."""
-        return self._read_ms if self._is_stale else None
+        reading = self._last.reading
+        return reading.read_ms if reading and self._last.is_stale else None
 
     def _is_old(self) -> bool:
         """Whether no chip can be read for UNREAD_S."""
-        return self._is_stale and self._clocks.loop_s() - self._read_s >= UNREAD_S
+        reading = self._last.reading
+        return (
+            reading is not None
+            and self._last.is_stale
+            and self._loop_s() - reading.read_s >= UNREAD_S
+        )
 
     def _announce(self, observation: Observation) -> None:
-        """Store since when readings are old, and announce it."""
-        problem, self._is_stale = observation.problem, observation.is_stale
-        tell = self._problems.tell
-        tell(Subject.DRIVER, problem if self._is_stale else "")
-        if not self._is_stale:
-            self._read_s = self._clocks.loop_s()
-            self._read_ms = self._clocks.wall_ms()
+        """Store the observation, and tell what cannot be read and since when."""
+        self._last, problem = observation, observation.problem
+        tell, reading = self._problems.tell, observation.reading
+        tell(Subject.DRIVER, problem if observation.is_stale else "")
+        if not observation.is_stale:
             tell(Subject.CHIPS, problem)
-        self._metrics.driver_last_read_s.set(self._read_ms / 1000)
-        text = (
-            f"no chip can be read since {clock.rfc3339(self._read_ms / 1000)}, and "
-            f"the chips' conditions are from then: {problem}"
-        )
-        tell(Subject.READINGS, text if self._is_old() else "")
+        text = ""
+        if reading is not None:
+            self._metrics.driver_last_read_s.set(reading.read_ms / 1000)
+        if reading is not None and self._is_old():
+            text = (
+                f"no chip can be read since {clock.rfc3339(reading.read_ms / 1000)}, "
+                f"and the chips' conditions are from then: {problem}"
+            )
+        tell(Subject.READINGS, text)

@@ -19,7 +19,7 @@ from agent.health.findings import Findings, SeparatedNames
 from agent.journal import writer
 from agent.journal.file import Journal
 from agent.journal.writer import JournalWriter
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from agent.monitor.driver import DriverMonitor
 from agent.observe.problems import Subject
 from agent.plugin import cdi
@@ -131,14 +131,13 @@ class World(Announced):
 
     def __init__(self) -> None:
         super().__init__()
-        clocks = Clocks(loop_s=lambda: 10.0, wall_ms=lambda: 10_000)
         self.lines = [
             ChipMonitor(
                 current(),
                 reading=reading,
                 recover_s=1.0,
                 announcer=self.announcer,
-                clocks=clocks,
+                wall_ms=lambda: 10_000,
                 other_products=[other.product],
             )
             for reading, other in ((TRAINING, INFERENCE), (INFERENCE, TRAINING))
@@ -147,7 +146,7 @@ class World(Announced):
             self.lines,
             problems=self.problems,
             metrics=self.metrics,
-            clocks=clocks,
+            loop_s=lambda: 10.0,
         )
 
     def report(self, names: str) -> list[tuple[int, ...]]:
@@ -181,7 +180,7 @@ def test_a_name_of_no_line_is_told_once_and_changes_neither() -> None:
 
 def test_the_chips_of_all_lines_are_counted_together() -> None:
     world = World()
-    world.driver_monitor.observe(Observation(reading=READING, read_at=1.0, took_s=0.1))
+    world.driver_monitor.observe(Observation(reading=READING, took_s=0.1))
 
     assert world.metric("chips", condition="healthy") == 8
     assert world.metric("chips", condition="unhealthy") == 2

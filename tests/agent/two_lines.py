@@ -42,6 +42,8 @@ def reading_of_node(line: Reading, *, is_second: bool) -> Reading:
         _NODE,
         other_lines=line.lines,
         looked_s=line.looked_s,
+        read_s=line.read_s,
+        read_ms=line.read_ms,
         changed_row=line.changed_row,
         begins_anew=line.begins_anew,
         missing=line.missing,

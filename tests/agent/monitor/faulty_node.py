@@ -1,6 +1,7 @@
 """A node whose chip has faults: libdcmi's events and codes, up to the raised levels."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from agent.devices.dcmi.values import Code
 from agent.devices.poller import Observation
 from agent.devices.reading import Reading
 from agent.health import fault_config
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.announcing import Announced
@@ -42,7 +43,7 @@ class FaultyNode(Announced):
             reading=self._read(),
             recover_s=1.0,
             announcer=self.announcer,
-            clocks=Clocks(loop_s=lambda: self.now, wall_ms=lambda: self.now_ms),
+            wall_ms=lambda: self.now_ms,
         )
         if config is not None:
             self.chip_monitor.apply_fault_config(fault_config.parse(config).config)
@@ -63,11 +64,12 @@ class FaultyNode(Announced):
 
     def look(self) -> None:
         reading = reading_of_node(self._read(), is_second=self._is_second)
-        self.chip_monitor.observe(Observation(reading=reading, read_at=self.now))
+        self.chip_monitor.observe(Observation(reading=reading))
 
     def _read(self) -> Reading:
         survey = self.chip_reader.read_chips()
-        return self.conversion.reading(survey, self.now_ms, self.now)
+        reading = self.conversion.reading(survey, self.now_ms, self.now)
+        return replace(reading, read_s=self.now, read_ms=self.now_ms)
 
     @property
     def raised(self) -> set[str]:

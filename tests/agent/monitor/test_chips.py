@@ -10,7 +10,7 @@ from agent.devices.simulated import file
 from agent.health import fault_config
 from agent.health.findings import Findings, SeparatedNames
 from agent.health.rules import DEFAULT
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
 from tests.agent.announcing import Announced
@@ -34,9 +34,7 @@ class World(Announced):
             reading=GOOD,
             recover_s=1.0,
             announcer=self.announcer,
-            clocks=Clocks(
-                loop_s=lambda: self.now, wall_ms=lambda: int(self.now * 1000)
-            ),
+            wall_ms=lambda: int(self.now * 1000),
         )
 
     def see(self, reading: Reading) -> bool:
@@ -51,8 +49,9 @@ class World(Announced):
     def _observe(
         self, reading: Reading, *, read_at: float, took_s: float | None = None
     ) -> bool:
+        reading = replace(reading, read_s=read_at, read_ms=int(read_at * 1000))
         reading = reading_of_node(reading, is_second=self._is_second)
-        seen = Observation(reading=reading, read_at=read_at, took_s=took_s)
+        seen = Observation(reading=reading, took_s=took_s)
         return self.chip_monitor.observe(seen)
 
     def hbm(self, *chips: int) -> bool:
@@ -92,7 +91,9 @@ def test_the_next_look_is_wanted_soon_while_something_may_come_of_time(
     assert [world.see(GOOD), world.see(GOOD)] == [True, False]
     # a code that is counted, and the driver cannot be read
     assert [world.hbm(3), world.see(GOOD), world.see(GOOD)] == [True, True, True]
-    assert world.chip_monitor.observe(Observation(reading=GOOD, problem="away"))
+    assert world.chip_monitor.observe(
+        Observation(reading=GOOD, problem="away", is_stale=True)
+    )
 
 
 def test_a_chip_goes_out_with_its_name_and_comes_back_without(world: World) -> None:
@@ -238,7 +239,7 @@ def test_another_configuration_counts_at_once(world: World) -> None:
 
 def test_a_reading_that_is_stale_changes_nothing(world: World) -> None:
     world.hbm(3)
-    stale = Observation(reading=GOOD, read_at=0.0, problem="no answer")
+    stale = Observation(reading=GOOD, problem="no answer", is_stale=True)
 
     world.chip_monitor.observe(stale)
 
@@ -314,7 +315,9 @@ def test_d26_what_changes_beside_the_chips_makes_no_reading_older(
 
     for _ in range(3):
         world.now += 30.0
-        world.chip_monitor.observe(Observation(reading=GOOD, problem="away"))
+        world.chip_monitor.observe(
+            Observation(reading=GOOD, problem="away", is_stale=True)
+        )
         if changed == "names":
             world.report("")
         else:

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from agent.devices.poller import Observation
-from agent.devices.reading import Unread
+from agent.devices.reading import Reading, Unread
 from agent.devices.simulated import file
 from agent.health.conditions import UNREAD_S
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from agent.monitor.driver import DriverMonitor
 from tests.agent.announcing import Announced
 from tests.agent.node import current
@@ -24,44 +24,44 @@ OLD = (
 )
 
 
+def read_at(reading: Reading, now_s: float) -> Reading:
+    """Return a reading with its date."""
+    return replace(reading, read_s=now_s, read_ms=round((EPOCH_S + now_s) * 1000))
+
+
 class World(Announced):
     """A node whose driver was read at second 1 for the last time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 1.0
-        clocks = Clocks(
-            loop_s=lambda: self.now_s,
-            wall_ms=lambda: round((EPOCH_S + self.now_s) * 1000),
-        )
         self.store = current()
         self.chips = ChipMonitor(
             self.store,
             reading=GOOD,
             recover_s=1.0,
             announcer=self.announcer,
-            clocks=clocks,
+            wall_ms=lambda: round((EPOCH_S + self.now_s) * 1000),
         )
         self.driver = DriverMonitor(
-            [self.chips], problems=self.problems, metrics=self.metrics, clocks=clocks
+            [self.chips],
+            problems=self.problems,
+            metrics=self.metrics,
+            loop_s=lambda: self.now_s,
         )
         self.reads()
 
     def reads(self, *unread: Unread) -> None:
         """Let the driver be read now, but for some chips."""
         problem = "; ".join(f"chip {each.chip}: {each.reason}" for each in unread)
-        self.driver.observe(
-            Observation(
-                reading=replace(GOOD, unread=unread),
-                read_at=self.now_s,
-                problem=problem,
-                is_partial=bool(problem),
-            )
-        )
+        self._reading = read_at(replace(GOOD, unread=unread), self.now_s)
+        self.driver.observe(Observation(reading=self._reading, problem=problem))
 
     def fails(self, problem: str = "no answer within 5 s") -> None:
         """Let the driver not be read now."""
-        self.driver.observe(Observation(reading=GOOD, read_at=1.0, problem=problem))
+        self.driver.observe(
+            Observation(reading=self._reading, problem=problem, is_stale=True)
+        )
 
     def told(self) -> Mapping[str, object]:
         """What readiness, events, status and metrics say."""
@@ -145,7 +145,7 @@ def test_a_row_that_is_right_again_is_told_as_one_that_was_wrong() -> None:
     world = World()
     wrong = replace(GOOD, changed_row="chip 8 is none of it")
     for reading in (wrong, wrong, GOOD, GOOD):
-        world.driver.observe(Observation(reading=reading, read_at=world.now_s))
+        world.driver.observe(Observation(reading=read_at(reading, world.now_s)))
 
     assert world.events == [
         (

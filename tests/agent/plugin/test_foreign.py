@@ -13,7 +13,7 @@ import pytest
 from agent.claims.events import ForeignRead
 from agent.devices.poller import Observation
 from agent.devices.simulated import file
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from agent.plugin import foreign
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.foreign import Foreign, ForeignPods, Listed
@@ -89,7 +89,7 @@ class World(Announced):
                 reading=reading,
                 recover_s=1.0,
                 announcer=self.announcer,
-                clocks=Clocks(loop_s=float, wall_ms=int),
+                wall_ms=int,
             )
             monitor.judge_again()
             self.foreign.add_line(store, monitor)
@@ -218,7 +218,7 @@ async def test_a_resource_of_ours_stays_ours_when_its_devices_have_gone(
     """Its pod may be there for as long as it likes."""
     world.kubelet.run("ours", ("huawei.com/Ascend910-2c", "Ascend910-2c-100-7"))
     uncut = file.parse(MACHINE.replace("virtual:", "#"))
-    world.monitors[0].observe(Observation(reading=uncut, read_at=1.0, took_s=0.1))
+    world.monitors[0].observe(Observation(reading=uncut, took_s=0.1))
 
     assert await world.look() == NONE
     assert world.problems.why_not_ready() is None

@@ -6,7 +6,7 @@ import pytest
 
 from agent.claims.events import ForeignRead
 from agent.devices.simulated import file
-from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.chips import ChipMonitor
 from agent.plugin import vnpu
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.mounts import MountMethod, Mounts
@@ -56,7 +56,7 @@ class World(Announced):
             reading=READING,
             recover_s=0.0,
             announcer=self.announcer,
-            clocks=Clocks(loop_s=loop_s, wall_ms=lambda: 0),
+            wall_ms=lambda: 0,
         )
         monitor.judge_again()
         self.servicer = VirtualServicer(
