@@ -1,9 +1,7 @@
 """Read simulated chips from a YAML file, which may be edited while the agent runs.
 
-The driver reads the file again if its stamp (device, inode, size and times) is not that
-of the latest read. Two edits in quick succession can leave the same stamp. So a file
-that had been edited less than 3 s before a read is also read at the next check.
-Checking an unedited file costs one system call.
+The driver parses the file again if its content is not that of the latest read: any
+stamp of a file can be the same after a second edit.
 
 `wait_for_news` checks the file each `poll_s` seconds.
 
@@ -13,13 +11,12 @@ wait.
 """
 
 import asyncio
-import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from agent.devices.driver import DriverFileError
 from agent.devices.reading import Process, Reading
@@ -31,26 +28,10 @@ from service.worker import Worker
 
 #: Longest file, far more than 64 chips with 128 faults each need. Unit: bytes.
 _MAX_BYTES = 1 << 20
-#: A stamp below this age is young: the coarsest clock of a file system in use counts
-#: two seconds.
-_YOUNG_NS = 3_000_000_000
-
 #: Time after the wait of the thread before the file counts as hanging. Unit: seconds.
 _LATE_S = 0.5
 
-#: (device, inode, bytes, mtime, ctime), times in nanoseconds. Every edit changes it,
-#: except within one tick of the edit before. No program can set ctime.
-_Stamp = tuple[int, int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _FileRead:
-    """Content of the YAML file when last read, and the reading or error it gave."""
-
-    content: bytes
-    outcome: Reading | DriverFileError
-    #: Stamp of the file when it was read; None when it was young.
-    stamp: _Stamp | None
+T = TypeVar("T")
 
 
 class SimulatedDriver:
@@ -68,8 +49,8 @@ class SimulatedDriver:
         Args:
             path: The YAML file; see `agent.devices.simulated.file`.
             poll_s: Longest pause between two checks of the file in `wait_for_news`, and
-                before the next read, if the latest read came less than 3 s after an
-                edit or could not open the file. Unit: seconds, above 0.
+                before the next read of a file that could not be read. Unit: seconds,
+                above 0.
             wall_ms: Returns Unix milliseconds now; used as the date of each new fault.
         """
         self._path = path
@@ -78,7 +59,9 @@ class SimulatedDriver:
         self._poll_s = poll_s
         self._wall_ms = wall_ms
         self._watch: asyncio.Future[bool] | None = None
-        self._last: _FileRead | None = None
+        #: Content of the YAML file when last read; None when it could not be read.
+        self._content: bytes | None = None
+        self._outcome: Reading | DriverFileError | None = None
         self._process_path = path.with_suffix(".processes.yaml")
         #: Content of the second file when last read; b"" if there was none.
         self._process_text = b""
@@ -132,99 +115,41 @@ class SimulatedDriver:
 
         Runs in the driver's thread.
         """
-        if not self._is_known():  # it must be read again in any case, but not at once
+        if self._content is None:  # it must be read again in any case, but not at once
             self._asked.wait(min(for_s, self._poll_s))
             return True
         until_s = time.monotonic() + for_s
-        while self._is_known():
+        while _is_content(self._content, self._path):
             pause_s = min(until_s - time.monotonic(), self._poll_s)
             if pause_s <= 0:
-                return self._have_processes_changed()
+                return not _is_content(self._process_text, self._process_path)
             if self._asked.wait(pause_s):
                 return True
         return True
 
-    def _have_processes_changed(self) -> bool:
-        try:
-            return self._read_process_file() != self._process_text
-        except DriverFileError:
-            return True  # the next read gives the reason
-
-    def _is_known(self) -> bool:
-        return self._last is not None and self._is_unchanged(self._last)
-
     def _read_if_changed(self) -> Reading:
-        if self._last is None or not self._is_unchanged(self._last):
-            self._last = self._read()
-        if isinstance(self._last.outcome, DriverFileError):
+        last, self._content = self._content, None
+        content = _read_file(self._path)
+        if content != last or self._outcome is None:
+            self._outcome = self._parse(content)
+        self._content = content
+        if isinstance(self._outcome, DriverFileError):
             # a new one: raising the same object again would grow its traceback
-            raise DriverFileError(str(self._path), *self._last.outcome.problems)
-        self._take_in_processes(self._read_process_file())
+            raise DriverFileError(str(self._path), *self._outcome.problems)
+        text = _read_file(self._process_path, absent=b"")
+        if text != self._process_text:
+            parse = driver_file.parse_processes
+            self._processes = _parse(self._process_path, text, parse) if text else ()
+            self._process_text = text
         if not self._processes:
-            return self._last.outcome
-        return driver_file.add_processes(self._last.outcome, self._processes)
+            return self._outcome
+        return driver_file.add_processes(self._outcome, self._processes)
 
-    def _read_process_file(self) -> bytes:
-        """Return the content of the second file; b"" if there is none."""
+    def _parse(self, content: bytes) -> Reading | DriverFileError:
         try:
-            with self._process_path.open("rb") as file:
-                return file.read(_MAX_BYTES + 1)
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            problem = f"expected a readable file, found {error.strerror}"
-            raise DriverFileError(str(self._process_path), problem) from error
-
-    def _take_in_processes(self, content: bytes) -> None:
-        if content == self._process_text:
-            return
-        try:
-            text = content.decode()
-            self._processes = driver_file.parse_processes(text) if text else ()
-        except UnicodeDecodeError as error:
-            problem = f"byte {error.start}: expected UTF-8, found {error.reason}"
-            raise DriverFileError(str(self._process_path), problem) from error
-        except DocumentError as error:
-            raise DriverFileError(str(self._process_path), *error.problems) from error
-        self._process_text = content
-
-    def _is_unchanged(self, last: _FileRead) -> bool:
-        try:
-            return last.stamp is not None and last.stamp == _stamp(self._path.stat())
-        except OSError:
-            return False  # the next read gives the reason
-
-    def _read(self) -> _FileRead:
-        try:
-            with self._path.open("rb") as file:
-                status = os.fstat(file.fileno())  # first: a later edit changes it
-                content = file.read(_MAX_BYTES + 1)
-        except OSError as error:
-            problem = f"expected a readable file, found {error.strerror}"
-            raise DriverFileError(str(self._path), problem) from error
-        if len(content) > _MAX_BYTES:
-            problem = f"expected at most {_MAX_BYTES} bytes, found more"
-            raise DriverFileError(str(self._path), problem)
-        # any other kind can have new content each time
-        is_file = stat.S_ISREG(status.st_mode)
-        is_old = status.st_ctime_ns < self._wall_ms() * 1_000_000 - _YOUNG_NS
-        last = self._last
-        return _FileRead(
-            content=content,
-            outcome=last.outcome
-            if last is not None and last.content == content
-            else self._outcome(content),
-            stamp=_stamp(status) if is_file and is_old else None,
-        )
-
-    def _outcome(self, content: bytes) -> Reading | DriverFileError:
-        try:
-            parsed = driver_file.parse(content.decode())
-        except UnicodeDecodeError as error:
-            problem = f"byte {error.start}: expected UTF-8, found {error.reason}"
-            return DriverFileError(str(self._path), problem)
-        except DocumentError as error:
-            return DriverFileError(str(self._path), *error.problems)
+            parsed = _parse(self._path, content, driver_file.parse)
+        except DriverFileError as error:
+            return error
         if self._last_good is not None and _keys(parsed) != _keys(self._last_good):
             expected = f"{_keys(self._last_good)!r}, as when the agent started"
             problem = f"product: expected {expected}, found {_keys(parsed)!r}"
@@ -233,14 +158,50 @@ class SimulatedDriver:
         return self._last_good
 
 
-def _stamp(status: os.stat_result) -> _Stamp:
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
+def _read_file(path: Path, *, absent: bytes | None = None) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: The file.
+        absent: Returned if there is no file; None if that is an error.
+
+    Raises:
+        DriverFileError: The file cannot be read, or is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        if absent is not None and isinstance(error, FileNotFoundError):
+            return absent
+        problem = f"expected a readable file, found {error.strerror}"
+        raise DriverFileError(str(path), problem) from error
+    if len(content) > _MAX_BYTES:
+        problem = f"expected at most {_MAX_BYTES} bytes, found more"
+        raise DriverFileError(str(path), problem)
+    return content
+
+
+def _is_content(content: bytes, path: Path) -> bool:
+    try:
+        return _read_file(path, absent=b"") == content
+    except DriverFileError:
+        return False  # the next read gives the reason
+
+
+def _parse(path: Path, content: bytes, parser: Callable[[str], T]) -> T:
+    """Return the result of a parser for the content of a file.
+
+    Raises:
+        DriverFileError: The content is no UTF-8, or the parser raises `DocumentError`.
+    """
+    try:
+        return parser(content.decode())
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start}: expected UTF-8, found {error.reason}"
+        raise DriverFileError(str(path), problem) from error
+    except DocumentError as error:
+        raise DriverFileError(str(path), *error.problems) from error
 
 
 def _keys(reading: Reading) -> str:

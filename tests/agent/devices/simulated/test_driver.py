@@ -11,7 +11,6 @@ from agent.devices.driver import DriverFileError
 from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated.driver import SimulatedDriver
 from scheduler_core.products.table import PRODUCTS
-from service import clock
 
 MACHINE = "product: atlas-800-training\n"
 FAULT_ON_3 = MACHINE + 'faults: [{chip: 3, code: "80E01801"}]\n'
@@ -80,11 +79,6 @@ async def faults_after(driver: SimulatedDriver) -> list[int]:
     return [fault.chip for fault in reading.faults]
 
 
-def long_after() -> int:
-    """A moment in which no file is young any more."""
-    return clock.wall_ns() // 1_000_000 + 3_600_000
-
-
 def rewritten(path: Path) -> None:
     path.write_text(FAULT_ON_5)
 
@@ -123,10 +117,10 @@ async def test_an_edit_in_the_same_moment_is_picked_up(
 @pytest.mark.parametrize(
     "edit", [rewritten, rewritten_and_dated_back, replaced_by_one_of_the_same_date]
 )
-async def test_news_of_an_old_file_is_any_edit_of_it(
+async def test_news_of_a_file_is_any_edit_of_it(
     path: Path, edit: Callable[[Path], None]
 ) -> None:
-    driver = driver_on(path, long_after)
+    driver = driver_on(path)
     before = await faults_after(driver)
     told = asyncio.create_task(driver.wait_for_news(3600.0))
     await asyncio.sleep(0.05)
@@ -139,7 +133,7 @@ async def test_news_of_an_old_file_is_any_edit_of_it(
 
 
 async def test_without_news_nobody_waits_longer_than_asked(path: Path) -> None:
-    driver = driver_on(path, long_after)
+    driver = driver_on(path)
     await driver.read()
 
     assert not await driver.wait_for_news(0.02)
@@ -148,7 +142,7 @@ async def test_without_news_nobody_waits_longer_than_asked(path: Path) -> None:
 
 
 async def test_closing_ends_a_wait(path: Path) -> None:
-    driver = SimulatedDriver(path, poll_s=3600.0, wall_ms=long_after)
+    driver = SimulatedDriver(path, poll_s=3600.0, wall_ms=Clock())
     await driver.read()
     told = asyncio.create_task(driver.wait_for_news(3600.0))
     await asyncio.sleep(0.05)
@@ -266,7 +260,7 @@ async def test_processes_of_containers_come_from_a_second_file(path: Path) -> No
 async def test_processes_are_looked_at_when_the_wait_is_over_and_when_asked(
     path: Path,
 ) -> None:
-    driver = driver_on(path, long_after)
+    driver = driver_on(path)
     shows(path)
     await driver.read()
     told = asyncio.create_task(driver.wait_for_news(0.1))
