@@ -25,7 +25,7 @@ one file are reported together.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
@@ -65,6 +65,7 @@ from service import yaml_files
 from service.yaml_files import YamlError
 
 T = TypeVar("T")
+OnChip = TypeVar("OnChip", ChipFault, Process, VirtualDevice)
 
 #: {key of a product: (name of its chips, AI cores)}
 _CHIPS = {"atlas-800-training": ("910A", 32)}
@@ -140,8 +141,8 @@ def add_processes(reading: Reading, processes: Collection[Process]) -> Reading:
     first, *others = (
         replace(
             line,
-            processes=tuple(
-                sorted({*line.processes, *_on_chips(line, processes)}, key=_PROCESS_KEY)
+            processes=_of_line(
+                line.product, sorted({*line.processes, *processes}, key=_PROCESS_KEY)
             ),
         )
         for line in reading.lines
@@ -149,8 +150,9 @@ def add_processes(reading: Reading, processes: Collection[Process]) -> Reading:
     return replace(first, other_lines=tuple(others))
 
 
-def _on_chips(line: Reading, processes: Collection[Process]) -> Iterator[Process]:
-    return (use for use in processes if line.product.all_chips >> use.chip & 1)
+def _of_line(row: Product, found: Iterable[OnChip]) -> tuple[OnChip, ...]:
+    """Return the faults, processes or virtual devices of the chips of one row."""
+    return tuple(each for each in found if row.all_chips >> each.chip & 1)
 
 
 def _parse(text: str, parser: Parser[T]) -> T:
@@ -211,17 +213,16 @@ def _read_machine(part: Part) -> Reading:
             f"expected {expected}, found {len(numa)} of them"
         )
     first, *others = (
-        _of_line(
-            row,
-            Reading(
-                product=row,
-                chips=tuple(id_ for id_ in ids if id_ not in vanished),
-                numa=numa,
-                faults=tuple(sorted(faults, key=attrgetter("chip"))),
-                processes=tuple(sorted(processes, key=_PROCESS_KEY)),
-                virtual=tuple(sorted(virtual, key=_NUMBER)),
-                stand_in=stand_in,
-            ),
+        Reading(
+            product=row,
+            chip_name=_CHIPS.get(row.key, ("", 0))[0],
+            ai_core_count=_CHIPS.get(row.key, ("", 0))[1],
+            chips=tuple(c for c in ids_of(row.all_chips) if c not in vanished),
+            numa=numa[: row.chip_count],
+            faults=_of_line(row, sorted(faults, key=attrgetter("chip"))),
+            processes=_of_line(row, sorted(processes, key=_PROCESS_KEY)),
+            virtual=_of_line(row, sorted(virtual, key=_NUMBER)),
+            stand_in=stand_in,
         )
         for row in order_rows(rows)
     )
@@ -252,26 +253,3 @@ def _further_lines(first: Product) -> Callable[[Part], tuple[Product, ...]]:
         return row
 
     return listing(read_line)
-
-
-def _of_line(row: Product, reading: Reading) -> Reading:
-    """Return the part of `reading` that concerns the chips of `row`.
-
-    Args:
-        row: Row of one product line of the simulated machine.
-        reading: State of all chips of the machine, of every product line.
-    """
-    line_chips = set(ids_of(row.all_chips))
-    chip_name, ai_core_count = _CHIPS.get(row.key, ("", 0))
-    return replace(
-        reading,
-        chip_name=chip_name,
-        ai_core_count=ai_core_count,
-        chips=tuple(chip for chip in reading.chips if chip in line_chips),
-        numa=reading.numa[: row.chip_count],
-        faults=tuple(fault for fault in reading.faults if fault.chip in line_chips),
-        processes=tuple(use for use in reading.processes if use.chip in line_chips),
-        virtual=tuple(
-            device for device in reading.virtual if device.chip in line_chips
-        ),
-    )
