@@ -37,9 +37,6 @@ from agent.devices.reading import (
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 
-#: Faults of the parameter-plane network and not of the chip.
-#: Source: MindCluster, `pkg/common/fault_code.go` (at 22bb3d98).
-NETWORK_CODES = frozenset({0x81078603, 0x81078607, 0x110000002, 0x110001024})
 NOTHING = Known()
 
 
@@ -235,7 +232,6 @@ class Conversion:
             chip=look.identity.physical_id,
             code=f"{code.code:08X}",
             severity=code.severity,
-            network=code.code in NETWORK_CODES,
             since_ms=self._states.since_ms(look, code),
             count=self._states.count(look, code),
         )

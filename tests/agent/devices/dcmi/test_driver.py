@@ -57,7 +57,7 @@ async def test_everything_that_an_atlas_800_says(build: Build) -> None:
         driver_version="24.1.rc2",
         faults=(
             ChipFault(chip=3, code="80E01801", since_ms=NOW_MS),
-            ChipFault(chip=3, code="81078603", network=True, since_ms=NOW_MS),
+            ChipFault(chip=3, code="81078603", since_ms=NOW_MS),
         ),
         processes=(Process(chip=5, pid=11), Process(chip=5, pid=12)),
     )
