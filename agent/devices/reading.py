@@ -54,7 +54,8 @@ class ChipFault:
     #: The driver's own: 0 warning, 1 minor, 2 major, 3 critical; None when not given.
     #: Decides for codes that no configuration names.
     severity: int | None = None
-    #: True for a fault of the parameter-plane network, False for one of the chip.
+    #: True for a fault of the parameter-plane network, False for one of the chip, or
+    #: where the code decides that.
     network: bool = False
     #: When it was first seen, or when it began again. Unit: Unix milliseconds.
     since_ms: int = 0
@@ -204,12 +205,17 @@ class Reading:
     @property
     def is_old(self) -> bool:
         """Whether the faults of every chip of the node are from an earlier reading."""
-        is_old = [
-            any(unread.chip == chip and not unread.is_partial for unread in line.unread)
-            for line in self.lines
-            for chip in line.chips
-        ]
-        return bool(is_old) and all(is_old)
+        reasons = [line.why_unread(chip) for line in self.lines for chip in line.chips]
+        return bool(reasons) and all(reasons)
+
+    def why_unread(self, chip: int) -> str:
+        """Return why the faults of one chip cannot be read; "" if they were read."""
+        reasons = (
+            f"cannot be read: {unread.reason}"
+            for unread in self.unread
+            if unread.chip == chip and not unread.is_partial
+        )
+        return next(reasons, "")
 
     def faults_of(self, chip: int) -> tuple[ChipFault, ...]:
         """Return the faults of one chip, in the order in which the driver gave them."""

@@ -54,49 +54,20 @@ class Finding(Enum):
     CLEAR_STEADY = "clear for the hold-off"
 
 
-class Tolerance(Enum):
-    """Whether a chip with a fault stays in service: always, while in use, or never.
-
-    `TOLERANCE` gives each fault level one of these. For a fault of the chip's network,
-    the table `NETWORK_TOLERATED` counts instead.
-    """
-
-    ALWAYS = "always"
-    IN_USE = "while a pod uses it"
-    NEVER = "never"
-
-
-#: {level of a chip's own fault: tolerance}. The reference tolerates FreeRestartNPU
-#: only with its grace tolerance, a part of hot reset, which the agent does not have.
-TOLERANCE: Mapping[Level, Tolerance] = MappingProxyType(
-    {
-        Level.NORMAL: Tolerance.ALWAYS,
-        Level.NOT_HANDLED: Tolerance.ALWAYS,
-        Level.SUB_HEALTH: Tolerance.ALWAYS,
-        Level.RESTART_REQUEST: Tolerance.NEVER,
-        Level.RESTART_BUSINESS: Tolerance.NEVER,
-        Level.FREE_RESTART: Tolerance.NEVER,
-        Level.RESTART: Tolerance.NEVER,
-        Level.PRE_SEPARATE: Tolerance.IN_USE,
-        Level.SEPARATE: Tolerance.NEVER,
-        Level.MANUALLY_SEPARATE: Tolerance.NEVER,
-    }
-)
-
-#: {level of a network fault: whether the network counts as healthy}. The restart
+#: Levels at which a chip's own fault leaves the chip in service. The reference
+#: tolerates FreeRestartNPU only with its grace tolerance, a part of hot reset, which
+#: the agent does not have.
+_TOLERATED = frozenset({Level.NORMAL, Level.NOT_HANDLED, Level.SUB_HEALTH})
+#: Level at which a fault leaves its chip in service while a pod uses the chip.
+_TOLERATED_IN_USE = Level.PRE_SEPARATE
+#: Levels of a network fault at which the network counts as unhealthy. The restart
 #: levels make no sense for a link and count as NotHandleFault.
-NETWORK_TOLERATED: Mapping[Level, bool] = MappingProxyType(
+_BREAKS_NETWORK = frozenset(
     {
-        Level.NORMAL: True,
-        Level.NOT_HANDLED: True,
-        Level.SUB_HEALTH: False,
-        Level.RESTART_REQUEST: True,
-        Level.RESTART_BUSINESS: True,
-        Level.FREE_RESTART: True,
-        Level.RESTART: True,
-        Level.PRE_SEPARATE: False,
-        Level.SEPARATE: False,
-        Level.MANUALLY_SEPARATE: False,
+        Level.SUB_HEALTH,
+        Level.PRE_SEPARATE,
+        Level.SEPARATE,
+        Level.MANUALLY_SEPARATE,
     }
 )
 
@@ -251,14 +222,14 @@ def is_stable(state: Health, reading: Reading) -> bool:
         for finding in (health.finding, _STEADY.get(health.finding, health.finding))
     )
     return is_steady and not any(
-        TOLERANCE[fault.seriousness] is Tolerance.IN_USE for fault in reading.faults
+        fault.seriousness is _TOLERATED_IN_USE for fault in reading.faults
     )
 
 
 def _chip_step(
     old_health: ChipHealth, chip: int, taken: ReadingTaken, now: float
 ) -> ChipHealth:
-    unread = _why_unread(chip, taken.reading)
+    unread = taken.reading.why_unread(chip)
     unread_since = None
     if unread:
         unread_since = (
@@ -278,16 +249,6 @@ def _chip_step(
     )
 
 
-def _why_unread(chip: int, reading: Reading) -> str:
-    """Return why the faults of a chip cannot be read; "" if they were read."""
-    reasons = (
-        unread.reason
-        for unread in reading.unread
-        if unread.chip == chip and not unread.is_partial
-    )
-    return next((f"cannot be read: {reason}" for reason in reasons), "")
-
-
 def _cause(after: ChipHealth) -> str:
     # a tolerated fault may remain; it is not why the chip came back
     return "faults cleared" if after.finding is Finding.CLEAR else after.reason
@@ -298,21 +259,17 @@ def _finding(chip: int, taken: ReadingTaken) -> Finding:
         return Finding.FAULTY
     faults = taken.reading.faults_of(chip)
     worst_level = worst(fault.seriousness for fault in faults if not fault.network)
-    if not _is_tolerated(worst_level, in_use=chip in taken.in_use):
+    is_used = worst_level is _TOLERATED_IN_USE and chip in taken.in_use
+    if worst_level not in _TOLERATED and not is_used:
         return Finding.FAULTY
-    if all(NETWORK_TOLERATED[fault.seriousness] for fault in faults if fault.network):
-        return Finding.CLEAR
-    return Finding.NETWORK_FAULTY
-
-
-def _is_tolerated(level: Level, *, in_use: bool) -> bool:
-    tolerance = TOLERANCE[level]
-    return tolerance is Tolerance.ALWAYS or (tolerance is Tolerance.IN_USE and in_use)
+    if any(f.network and f.seriousness in _BREAKS_NETWORK for f in faults):
+        return Finding.NETWORK_FAULTY
+    return Finding.CLEAR
 
 
 def _reason(chip: int, reading: Reading) -> str:
     if chip not in reading.chips:
-        return _why_unread(chip, reading) or VANISHED
+        return reading.why_unread(chip) or VANISHED
     faults: tuple[ChipFault, ...] = reading.faults_of(chip)
     if not faults:
         return ""

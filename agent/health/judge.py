@@ -49,12 +49,6 @@ def apply_levels(
 ) -> Reading:
     """Return the reading with a level for every fault, and with added faults.
 
-    A fault is added on a chip in each of three cases:
-
-        `upgrades` has a fault code for the chip, but the chip no longer has the code
-        `upgrades` has ManuallySeparateNPU for a network fault: a chip fault is added
-        `separated` has the chip, but no fault of the chip has ManuallySeparateNPU
-
     Args:
         reading: Reading of the driver, in which faults may have no level.
         table: Levels of fault codes.

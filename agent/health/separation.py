@@ -19,10 +19,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Separated chips, and which of them the node's ConfigMap names.
-
-    The names are in the text of the ConfigMap's key `ManuallySeparateNPU`.
-    """
+    """Separated chips, and which of them the node's ConfigMap names."""
 
     #: Separated now.
     separated: frozenset[int] = frozenset()
@@ -34,10 +31,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class NamesRead:
-    """Event: the agent read `ManuallySeparateNPU`, and it names `chips`.
-
-    It is a key of the ConfigMap `mindx-dl-deviceinfo-<node>`.
-    """
+    """Event: the agent read `ManuallySeparateNPU`, and it names `chips`."""
 
     chips: frozenset[int]
 
@@ -46,8 +40,7 @@ class NamesRead:
 class NamesAbsent:
     """Event: the key `ManuallySeparateNPU`, or its whole ConfigMap, is missing.
 
-    This event separates or releases no chip. The ConfigMap is
-    `mindx-dl-deviceinfo-<node>`.
+    This event separates or releases no chip.
     """
 
 
@@ -60,11 +53,7 @@ class RuleSeparated:
 
 @dataclass(frozen=True, slots=True)
 class RuleReleased:
-    """Event: a frequency rule no longer keeps a chip out of service.
-
-    The rule had separated the chip because a fault code returned too often. Now the
-    code has been gone for the rule's release window.
-    """
+    """Event: the fault code of a frequency rule has been gone for long enough."""
 
     chip: int
 

@@ -37,8 +37,7 @@ from scheduler_core.wire.faults import UpgradeReason
 class ChipMonitor:
     """Monitor of one product line's chips, with their health and raised fault levels.
 
-    A rule raises the level of a fault that returns often or stays long. A separated
-    chip is one that people or such a rule have taken out of service. The ConfigMap
+    A rule raises the level of a fault that returns often or stays long. The ConfigMap
     `mindx-dl-deviceinfo-<node>` stores the raised levels and the separated chips. The
     agent reads them there after a restart.
     """
@@ -240,10 +239,7 @@ class ChipMonitor:
 
     @property
     def findings(self) -> Findings:
-        """Separated chips and raised fault levels to publish.
-
-        A separated chip is one that people or a rule have taken out of service.
-        """
+        """Separated chips and raised fault levels to publish."""
         by_rule = {
             upgrade.chip for upgrade in self._courses.upgrades if _separates(upgrade)
         }

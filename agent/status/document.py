@@ -114,13 +114,8 @@ def _chips(view: View) -> Iterator[dict[str, Any]]:
 
 def _why_unread(reading: Reading, chip: int) -> str:
     """Return why a chip's state is not from `reading`; "" if it is."""
-    reasons = (
-        unread.reason
-        for unread in reading.unread
-        if unread.chip == chip and not unread.is_partial
-    )
     missing = "" if chip in reading.chips else VANISHED
-    return next((f"cannot be read: {reason}" for reason in reasons), missing)
+    return reading.why_unread(chip) or missing
 
 
 def _owners(ledger: Ledger, chip: int) -> list[str]:
