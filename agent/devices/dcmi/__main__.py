@@ -157,8 +157,9 @@ class Worker:
             return str(error)
 
     def _must_skip(self, call: Call) -> bool:
-        for_s = self._skip_for.get(call)
-        return for_s is not None and time.monotonic() - self._first_look_s < for_s
+        since_s = time.monotonic() - self._first_look_s
+        alike = (call, call.any_of_chip) if self._skip_for else ()
+        return any(since_s < self._skip_for.get(each, -inf) for each in alike)
 
     def _queue_event(self, event: structs.FaultEvent) -> None:
         """Queue a fault event and wake the main thread; a libdcmi thread calls this.

@@ -4,7 +4,8 @@ When a worker is killed and another started, and which calls it leaves out, is d
 by `lifecycle`. So one hanging chip costs only the readings of that chip.
 
 A killed worker within a system call that cannot be interrupted goes on until that call
-ends. Of such workers there are two at most: then no other is started.
+ends. Until then later workers make no call about the chip of that call. Of such workers
+there are two at most: then no other is started.
 """
 
 import asyncio
@@ -193,8 +194,8 @@ class DcmiDriver:
         self._life, effects = self._check(worker)
         for effect in effects:
             await self._end(worker, effect.call)
+            self._last_message = None  # nothing is read before the next one has shown
             if effect.problem:
-                self._last_message = None
                 pause_s = self._life.next_start_s - clock.loop_s()
                 log.error(
                     "driver worker ended",
@@ -241,20 +242,25 @@ class DcmiDriver:
                 f"processes {pids} hang in the driver and cannot be ended, so no "
                 "other is started before one of them ends"
             )
-        stuck = {call: inf for call in self._unended.values() if call is not None}
+        # the kernel lets no other call about such a chip come back either
+        stuck = {call.any_of_chip: inf for call in self._unended.values() if call}
         left_out = {**self._life.left_out(now), **stuck}
         if not self._conversion.known.identities:
             left_out = {c: s for c, s in left_out.items() if c.function != LIST_CARDS}
+        try:
+            worker = self._start(
+                str(self._library),
+                self._environment,
+                [(c.function, c.card, c.device, s) for c, s in left_out.items()],
+                [
+                    (chip.card, chip.device, chip.physical_id, chip.logic_id)
+                    for chip in self._conversion.known.identities
+                ],
+            )
+        except OSError as error:  # the machine lacks processes, memory or open files
+            raise DriverError(f"no driver worker can be started: {error}") from error
         self._life, _ = step(self._life, Started(), now)
-        return self._start(
-            str(self._library),
-            self._environment,
-            [(c.function, c.card, c.device, for_s) for c, for_s in left_out.items()],
-            [
-                (chip.card, chip.device, chip.physical_id, chip.logic_id)
-                for chip in self._conversion.known.identities
-            ],
-        )
+        return worker
 
     def _convert(self, message: dict[str, Any]) -> Reading | str:
         if "problem" in message:

@@ -7,7 +7,7 @@ writes each call into the page before making the call. The agent maps the same p
 import mmap
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: layout of the page: beats, card, device, name of the function
 _NOTE = struct.Struct("<Qii48s")
@@ -32,6 +32,14 @@ class Call:
         if self.card < 0:
             return self.function
         return f"{self.function} (card {self.card}, device {self.device})"
+
+    @property
+    def any_of_chip(self) -> "Call":
+        """Any call about the same chip: a call without a function.
+
+        The call itself if it is about no chip.
+        """
+        return replace(self, function="") if self.card >= 0 else self
 
 
 class Progress:

@@ -40,6 +40,8 @@ class SimulatedProcess:
     load_s: float = 0.0
     #: whether it ends when it is killed
     is_mortal: bool = True
+    #: the same while a call hangs
+    is_mortal_hung: bool = True
     is_killed: bool = False
     is_hung: bool = False
 
@@ -61,6 +63,7 @@ class SimulatedProcess:
         except HungError as hung:
             self.progress.begin(hung.call)
             self.is_hung = True
+            self.is_mortal = self.is_mortal and self.is_mortal_hung
 
     async def _work(self) -> None:
         self.progress.begin(Call(function="dcmi_init"))
@@ -71,8 +74,9 @@ class SimulatedProcess:
             Call(function=function, card=card, device=device): for_s
             for function, card, device, for_s in self.order["leave_out"]
         }
-        self.library.leave_out = lambda call: (
-            clock.loop_s() - first_look_s < skip_for.get(call, -inf)
+        self.library.leave_out = lambda call: any(
+            clock.loop_s() - first_look_s < skip_for.get(each, -inf)
+            for each in (call, call.any_of_chip)
         )
         has_events = self.has_events and self.library.can_subscribe()
         chip_reader = ChipReader(
@@ -105,6 +109,9 @@ class SimulatedWorkers:
     has_events: bool = False
     load_s: float = 0.0
     are_mortal: bool = True
+    are_mortal_hung: bool = True
+    #: why none can be started; None if one can
+    problem: OSError | None = None
     processes: list[SimulatedProcess] = field(default_factory=list)
 
     def start(
@@ -114,6 +121,8 @@ class SimulatedWorkers:
         leave_out: Sequence[Sequence[object]],
         chips: Sequence[Sequence[int]],
     ) -> Worker:
+        if self.problem is not None:
+            raise self.problem
         ours, theirs = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003  # the standard library's signature
         page = Progress.create()
@@ -126,6 +135,7 @@ class SimulatedWorkers:
             has_events=self.has_events,
             load_s=self.load_s,
             is_mortal=self.are_mortal,
+            is_mortal_hung=self.are_mortal_hung,
         )
         self.processes.append(process)
         return Worker(cast("Any", process), Progress(page), ours)

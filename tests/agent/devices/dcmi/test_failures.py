@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from agent.devices.dcmi import find_library
 from agent.devices.dcmi.driver import DcmiDriver
 from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.values import Identity
+from agent.devices.dcmi.worker import Worker
 from agent.devices.reading import VirtualDevice
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
@@ -295,3 +297,23 @@ def test_the_library_is_looked_for_where_the_loader_looks_and_then_at_ascends(
         "LD_LIBRARY_PATH": f"{named}:{known}",
         "HOME": "/root",
     }
+
+
+async def test_a_worker_makes_no_call_about_a_chip_that_is_left_out(
+    machine: FakeMachine,
+) -> None:
+    worker = Worker.start(
+        str(machine.library),
+        {**os.environ, **machine.environment},
+        [("", 2, 0, inf)],
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        while not worker.waiting:
+            await worker.wait_for_news(1.0)
+    survey = worker.take()["survey"]
+    await worker.end()
+
+    assert 2 not in {chip["identity"]["card"] for chip in survey["chips"]}
+    (unidentified,) = survey["unidentified"]
+    assert unidentified[:2] == [2, -1]
+    assert "left out: it did not come back last time" in unidentified[2]

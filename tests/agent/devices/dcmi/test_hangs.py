@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from errno import EAGAIN
 from pathlib import Path
 
 import pytest
@@ -303,3 +304,71 @@ async def test_a_call_that_hangs_once_takes_no_chip_out_of_service(
         scar = find_scar(node)
 
     assert (node.were_out, scar) == (set(), "")
+
+
+async def test_a_worker_that_cannot_be_started_is_started_later(
+    tmp_path: Path,
+) -> None:
+    """A machine without a free process id ended the agent."""
+    async with hung_node(tmp_path) as node:
+        await asyncio.sleep(2.0)
+        node.workers.problem = OSError(EAGAIN, "Resource temporarily unavailable")
+        node.workers.processes[-1].kill()
+        await asyncio.sleep(CALL_S + 2.0)
+        said = node.observation.problem
+        node.workers.problem = None
+        await asyncio.sleep(2.0)
+        scar = find_scar(node)
+
+    assert said == (
+        "no driver worker can be started: "
+        f"[Errno {EAGAIN}] Resource temporarily unavailable"
+    )
+    assert (node.were_out, scar) == (set(), "")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_chip_that_hangs_in_the_kernel_costs_no_other_chip_a_look(
+    tmp_path: Path, *, is_restarted: bool
+) -> None:
+    """Two workers hung in two calls about it, and then no chip was read any more."""
+    known = KNOWN if is_restarted else NOTHING
+    async with hung_node(tmp_path, known=known) as node:
+        node.workers.are_mortal_hung = False
+        if not is_restarted:
+            await asyncio.sleep(2.0)
+        node.library.outcomes |= {
+            (method, HERE): Hangs() for method in METHODS if method not in OF_NODE
+        }
+        await asyncio.sleep(SETTLED_S + HUNG_S)
+        node.library.codes_of[5] = (0x80E18402,)
+        await asyncio.sleep(QUIET_LOOK_EACH_S + 1.0)
+        found, alive = node.conditions, len(node.workers.alive)
+        node.library.codes_of[5] = ()
+        node.library.outcomes.clear()
+        node.workers.processes[0].is_mortal = True
+        node.workers.processes[0].kill()
+        await asyncio.sleep(HEALED_S)
+        scar = find_scar(node)
+
+    assert (found, alive) == (conditions({CHIP, 5}), 2)
+    assert scar == ""
+
+
+async def test_while_the_library_is_loaded_anew_what_was_read_grows_old(
+    tmp_path: Path,
+) -> None:
+    """What was read before counted as new for as long as loading took."""
+    async with hung_node(tmp_path) as node:
+        await asyncio.sleep(2.0)
+        node.library.outcomes["codes", HERE] = Fails(NOT_EXIST)
+        node.workers.load_s = 40.0
+        async with asyncio.timeout(2 * RELOAD_EACH_S):
+            while len(node.workers.processes) < 2:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(10.0)
+        is_stale = node.observation.is_stale
+        await asyncio.sleep(40.0)
+        said = node.observation.problem
+
+    assert (is_stale, said) == (True, "")
