@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.agent.monitor.faulty_node import FaultyNode
+from tests.agent.monitor.faulty_node import CHIP, FaultyNode
 
 CODE = "80E01801"
 FREQUENT = {
@@ -259,3 +259,27 @@ def test_a_person_who_releases_the_chip_lets_counting_begin_with_none() -> None:
     )
 
     assert changes == [(20, OFTEN)]
+
+
+@pytest.mark.xfail(strict=True, reason="the time without a reading counts")
+@pytest.mark.parametrize("is_mute", [True, False], ids=["its codes", "no chip"])
+def test_a_short_fault_is_none_that_lasts_because_nothing_was_read(
+    *, is_mute: bool
+) -> None:
+    """A fault of two seconds was raised after 25 s in which it was not read."""
+    node = FaultyNode({"faultCustomization.json": json.dumps(TIMED)})
+    node.list_code(CODE, is_listed=True)
+    node.now += 1.0
+    node.look()
+    if is_mute:
+        node.library.mute.add(CHIP)
+    for _ in range(25):
+        node.now += 1.0
+        if is_mute:
+            node.look()
+    node.library.mute.clear()
+    node.list_code(CODE, is_listed=False)
+    node.now += 1.0
+    node.look()
+
+    assert node.raised == set()
