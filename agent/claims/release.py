@@ -130,14 +130,15 @@ def pods_to_check_for_processes(
     Args:
         ids: Device ids that the kubelet offers or gives out. The result has each ended
             pod with a hold whose ids are all among them. None: the result has each
-            ended pod with a hold whose ids pod-resources no longer shows.
+            ended pod with a hold whose ids pod-resources no longer shows, or has not
+            shown before the pod ended.
     """
     return frozenset(
         uid
         for hold in ledger.holds.values()
         if (uid := _ended_pod_of(ledger, hold))
         and (
-            _has_owner_released(ledger, hold)
+            hold.owner is None or _has_owner_released(ledger, hold)
             if ids is None
             else ids.issuperset(hold.kubelet_ids)
         )
@@ -422,7 +423,8 @@ def _drop_old_evidence(ledger: Ledger) -> Ledger:
     """Drop the answers and stray processes of pods that no longer matter.
 
     An answer of pod-resources is kept if its pod is in the ledger or owns a hold. Stray
-    processes are kept if, in addition, the pod has ended.
+    processes are kept if, in addition, the pod has ended. So are those of an ended pod
+    whose hold has no known owner.
     """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None
@@ -431,6 +433,7 @@ def _drop_old_evidence(ledger: Ledger) -> Ledger:
         uid: evidence for uid, evidence in ledger.evidence.items() if uid in needed
     }
     ended = {uid for uid in needed if not values.is_alive(ledger, uid)}
+    ended |= {_ended_pod_of(ledger, hold) for hold in ledger.holds.values()}
     stray_processes = {
         uid: pids for uid, pids in ledger.stray_processes.items() if uid in ended
     }

@@ -42,6 +42,23 @@ def test_a_process_that_a_pod_has_left_keeps_its_chips_from_all() -> None:
     assert release.pods_to_check_for_processes(now.ledger) == TRAIN
 
 
+def test_a_pod_that_ended_before_it_was_seen_with_its_chips_keeps_them_too() -> None:
+    now = current(pod("train", [0]))
+    now.mounts(0)
+    now.delete("train")
+
+    asked = release.pods_to_check_for_processes(now.ledger)
+    left(now, 4711)
+    now.passes(3)
+    while_left = now.affinity.held
+    left(now)
+    now.passes(2)
+
+    assert asked == TRAIN
+    assert while_left == (0,)
+    assert now.affinity.held == ()
+
+
 def test_they_are_free_when_it_has_ended() -> None:
     now = gone()
     left(now, 4711)
