@@ -71,6 +71,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
         ),
         long=(
             "tests/agent/devices/dcmi/test_outcomes.py",
+            "tests/agent/devices/dcmi/test_two_lines_machine.py",
             "tests/agent/test_foreign.py",
             "tests/agent/test_pod_resources_silent.py",
             "tests/agent/test_rivals.py",
