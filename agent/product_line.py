@@ -27,6 +27,7 @@ from agent.journal.file import HoldEntry
 from agent.journal.writer import JournalWriter
 from agent.monitor import pod_processes
 from agent.monitor.chips import ChipMonitor
+from agent.monitor.pod_faults import PodFaults
 from agent.monitor.pod_processes import PodProcesses
 from agent.monitor.stray_processes import StrayProcesses
 from agent.observe.announcer import Announcer
@@ -157,6 +158,11 @@ class ProductLine:
             names=services.process_names,
             announcer=services.announcer,
         )
+        self._pod_faults = PodFaults(
+            self.store,
+            last_health=lambda: self.chip_monitor.health,
+            announcer=services.announcer,
+        )
         self._reconciler = Reconciler(
             self.store,
             resources=self._resources,
@@ -215,6 +221,7 @@ class ProductLine:
         tasks.create_task(self._reconciler.run(), name="reconciler")
         tasks.create_task(self._annotator.run(), name="annotator")
         tasks.create_task(self.stray_processes.run(), name="stray processes")
+        tasks.create_task(self._pod_faults.run(), name="pod faults")
 
     def serve(self, tasks: asyncio.TaskGroup) -> None:
         """Start the device plugins for whole chips and for virtual devices."""

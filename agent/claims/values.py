@@ -157,6 +157,21 @@ def has_living_owner(ledger: Ledger, hold: Hold) -> bool:
     return hold.owner is not None and is_alive(ledger, hold.owner.uid)
 
 
+def living_owners(ledger: Ledger, chip: int) -> tuple[Owner, ...]:
+    """Return one container of each living pod that has a chip.
+
+    Chips in `Hold.reserved`, which a pod may have, do not count.
+    """
+    owners = {
+        hold.owner.uid: hold.owner
+        for hold in ledger.holds.values()
+        if hold.owner is not None
+        and chip in hold.chips
+        and has_living_owner(ledger, hold)
+    }
+    return tuple(owners.values())
+
+
 def waiting_pods(ledger: Ledger) -> list[str]:
     """Return the uids of the living pods that have a claim but no hold, sorted."""
     return [

@@ -13,7 +13,7 @@ from typing import Any
 from agent.claims import values
 from agent.claims.events import Counted, Effect, Noted, Refused
 from agent.claims.store import LedgerStore
-from agent.claims.values import Ledger
+from agent.claims.values import Ledger, Owner
 from agent.devices.processes import Occupant
 from agent.devices.reading import Level
 from agent.health.conditions import Condition, Health, Transition
@@ -40,6 +40,32 @@ _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
             "Warning",
         ),
         Condition.HEALTHY: ("NpuHealthy", "chip {chip} is healthy again", "Normal"),
+    }
+)
+
+#: Beginnings and end of what a pod is told of a chip.
+_POD_CHIP_OUT = "chip {chip} of this pod is out of service: {why}"
+_POD_LINK_FAULTY = "the network of chip {chip} of this pod is faulty: {why}"
+_STAYS = "The pod keeps the chip until it ends"
+_REPLACE = "delete the pod, and the one that replaces it gets other chips"
+#: {condition of a chip: reason, text and type of the event for the pod that has it}
+_POD_EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
+    {
+        Condition.UNHEALTHY: (
+            "NpuUnhealthy",
+            f"{_POD_CHIP_OUT}. {_STAYS}, also when its containers restart; {_REPLACE}",
+            "Warning",
+        ),
+        Condition.NETWORK_UNHEALTHY: (
+            "NpuNetworkUnhealthy",
+            f"{_POD_LINK_FAULTY}. {_STAYS}; if its job stands still, {_REPLACE}",
+            "Warning",
+        ),
+        Condition.HEALTHY: (
+            "NpuRecovered",
+            "chip {chip} of this pod is healthy again",
+            "Normal",
+        ),
     }
 )
 
@@ -125,8 +151,30 @@ class Announcer:
                 regarding, reason=note.reason, message=note.text, type="Warning"
             )
 
+    def pod_chip_changed(
+        self, owner: Owner, chip: int, condition: Condition, why: str
+    ) -> None:
+        """Tell a pod by an event in which condition a chip is that it has.
+
+        Args:
+            owner: One of the pod's containers with this chip.
+            chip: Physical id.
+            condition: The new condition, never RECOVERING.
+            why: Level and codes of the fault, or another reason; "" for a chip that is
+                healthy again.
+        """
+        reason, text, kind = _POD_EVENTS[condition]
+        regarding = Regarding(
+            kind="Pod", name=owner.pod, namespace=owner.namespace, uid=owner.uid
+        )
+        message = text.format(chip=chip, why=why)
+        self._recorder.record(regarding, reason=reason, message=message, type=kind)
+
     def chips_changed(
-        self, transitions: Iterable[Transition], health: Health, *, resource: str
+        self,
+        transitions: Iterable[Transition],
+        health: Health,
+        ledger: Ledger,
     ) -> None:
         """Announce changed conditions of chips by log lines, metrics and Node events.
 
@@ -135,10 +183,10 @@ class Announcer:
 
         Args:
             transitions: Changes that one reading has caused.
-            health: Health of all chips of the resource, after the transitions.
-            resource: Resource of the chips.
+            health: Health of all chips of the product line, after the transitions.
+            ledger: Says which pods have the chips; the Node's event names them.
         """
-        self._health[resource] = health
+        self._health[ledger.product.resource] = health
         for transition in transitions:
             condition = transition.after.value
             self._metrics.health_transitions.labels(condition).inc()
@@ -148,7 +196,7 @@ class Announcer:
             if event is not None:  # RECOVERING: the event comes with HEALTHY
                 reason, text, kind = event
                 message = text.format(chip=transition.chip, why=transition.reason)
-                self._record(reason, message, kind)
+                self._record(reason, message + _users(ledger, transition.chip), kind)
         for condition_ in Condition:
             chips = sum(
                 len(health_.chips_in(condition_)) for health_ in self._health.values()
@@ -294,6 +342,13 @@ class Announcer:
             "pods' annotations; where that is not certain, both the chips of a pod's "
             "claim and those of its device ids stay reserved until it ends",
         )
+
+
+def _users(ledger: Ledger, chip: int) -> str:
+    """Return who has a chip, as the end of a sentence; "" if no pod has it."""
+    owners = values.living_owners(ledger, chip)
+    names = " and ".join(f"pod {owner.namespace}/{owner.pod}" for owner in owners)
+    return f"; {names} has it" if names else ""
 
 
 def _count_served(ledger: Ledger) -> int:
