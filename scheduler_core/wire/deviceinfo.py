@@ -429,6 +429,10 @@ def _parse_faults(
 
 
 def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
+    """Yield a fault for each code, and one without a code if the item's level is worse.
+
+    No code has the level of a chip that a person has separated.
+    """
     fields = as_object(item, path)
     name = fields.get("npu_name")
     if is_of_another_line(name, product):  # the 310 and the 310P share their key
@@ -440,17 +444,22 @@ def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
         fields.get("fault_time_and_level_map", {}), f"{path}.fault_time_and_level_map"
     )
     codes = as_string(fields.get("fault_code"), f"{path}.fault_code")
+    levels: list[str] = []
     for code in codes.split(","):
         detail_path = f"{path}.fault_time_and_level_map[{quote_value(code)}]"
         detail = as_object(details.get(code, {}), detail_path)
+        level = as_string(
+            detail.get("fault_level", fault_level), f"{detail_path}.fault_level"
+        )
+        levels.append(level)
         yield Fault(
             chip=chip,
             code=code,
-            level=as_string(
-                detail.get("fault_level", fault_level), f"{detail_path}.fault_level"
-            ),
+            level=level,
             time_ms=as_integer(
                 detail.get("fault_time", 0), f"{detail_path}.fault_time"
             ),
             network=network,
         )
+    if rank_level(fault_level) < min(map(rank_level, levels)):
+        yield Fault(chip=chip, code="", level=fault_level, network=network)

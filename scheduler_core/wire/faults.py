@@ -35,7 +35,7 @@ SEPARATED_KEY = "ManuallySeparateNPU"
 UPGRADES_KEY = "UpgradeFaultReason"
 SWITCH_KEY = "SwitchInfoCfg"
 
-#: levels of chip faults, the most serious first
+#: levels of chip faults, the most serious first; the last means no fault
 _LEVELS = (
     "ManuallySeparateNPU",
     "SeparateNPU",
@@ -46,6 +46,7 @@ _LEVELS = (
     "RestartRequest",
     "SubHealthFault",
     "NotHandleFault",
+    "NormalNPU",
 )
 
 

@@ -289,6 +289,15 @@ def test_the_most_serious_level_speaks_for_the_chip(
     )
 
 
+def test_a_level_that_no_code_has_is_a_fault_without_a_code() -> None:
+    """A person has separated a chip that has a mild fault as well."""
+    mild = Fault(chip=0, code="A4028801", level="NotHandleFault")
+    by_hand = Fault(chip=0, code="", level="ManuallySeparateNPU")
+    info = DeviceInfo(unhealthy=(0,), faults=(mild, by_hand), update_time=1)
+
+    assert deviceinfo.parse_device_info(config(info), PRODUCT) == info
+
+
 def test_a_report_with_three_lists_is_read_as_older_agents_write_it() -> None:
     text = json.dumps(
         {

@@ -57,6 +57,24 @@ def test_reasons_of_another_kind_are_refused(text: str) -> None:
         faults.parse_upgrades(text, PRODUCT)
 
 
+def test_levels_are_ordered_as_by_mindcluster_and_an_unknown_one_is_worst() -> None:
+    ordered = [
+        "Unknown",
+        "ManuallySeparateNPU",
+        "SeparateNPU",
+        "PreSeparateNPU",
+        "RestartNPU",
+        "FreeRestartNPU",
+        "RestartBusiness",
+        "RestartRequest",
+        "SubHealthFault",
+        "NotHandleFault",
+        "NormalNPU",
+    ]
+
+    assert sorted(sorted(ordered), key=faults.rank_level) == ordered
+
+
 def test_a_node_without_switch_faults_byte_for_byte() -> None:
     assert faults.render_switch(1_700_000_000) == (
         '{"FaultCode":[],"FaultLevel":"","UpdateTime":1700000000,'
