@@ -36,9 +36,10 @@ from scheduler_core.node import free as free_chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products import lookup, table
 from scheduler_core.products.table import Product
-from scheduler_core.wire import annotations, deviceinfo, inventory
+from scheduler_core.wire import annotations, chip_faults, deviceinfo, inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.chip_faults import ChipFault
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import Shape
 
@@ -392,6 +393,20 @@ class ResourceState:
             return False
         busy = self.claimed() | reserved
         return not mask & (busy | report.held | report.releasing | report.unfit)
+
+    def faults_of(self, tenant: Tenant) -> tuple[ChipFault, ...]:
+        """Return faults of the chips that a pod claims, confirmed or not, worst first.
+
+        They are those in the newest report. While its list of faults is malformed, the
+        lists of chips in it count, and while those are, the last readable report.
+        Empty without a report: a silent agent is no fault.
+        """
+        faults = () if self.report is None else self.report.faults
+        if self.unreadable_report is not None and self.product is not None:
+            with suppress(WireError):
+                text = self.node_info.report_texts[0]
+                faults = node_report.faults_of(text, self.product)
+        return chip_faults.of_chips(faults, tenant.chips)
 
     def claimed(self) -> int:
         """Return the mask of chips that pods claim or that are in `unshown`."""

@@ -1,18 +1,33 @@
 """Explanation of one pod: why it is on its node, or why each node refuses it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from extender.cache import node_state
 from extender.cache.cache import Cache
+from extender.cache.node_state import ResourceState, Tenant
 from extender.gang.job_plan import Phase
 from extender.refusals import describe_clock
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecision, LastDecisions
-from scheduler_core.node import chips
+from scheduler_core.node import chips, reasons
+from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import one_kind
+from scheduler_core.wire.chip_faults import ChipFault, Effect
 from scheduler_core.wire.pods import NpuPod
 from service import clock
+
+#: {effect of a pod's worst fault: what follows for the pod, and what to do}
+_ADVICE: Mapping[str, str] = {
+    Effect.OUT_OF_SERVICE.value: "the pod keeps its chips until it ends, and nothing "
+    "moves it by itself; delete it, or have its job restart it",
+    Effect.RECOVERING.value: "the chip comes back by itself once its fault stays away; "
+    "if the pod does not go on by then, delete it, or have its job restart it",
+    Effect.NETWORK.value: "the chip works, but a job of several pods may hang or slow "
+    "down, and nothing moves it by itself; to get other chips, delete the pod, or have "
+    "its job restart it",
+    Effect.NONE.value: "the pod can go on; nothing to do now",
+}
 
 
 def render_text(answer: Mapping[str, Any]) -> str:
@@ -23,6 +38,7 @@ def render_text(answer: Mapping[str, Any]) -> str:
         "job_state",
         "node",
         "chips",
+        "report_problem",
         "making_room",
         "problem",
         "reason",
@@ -30,6 +46,7 @@ def render_text(answer: Mapping[str, Any]) -> str:
     )
     shown = [key for key in keys if key in answer]
     lines += [f"  {key}: {_render_value(answer[key])}" for key in shown]
+    lines += _render_faults(answer.get("faults", ()))
     nodes = answer.get("nodes", {})
     if nodes:
         lines.append("  now, node by node:")
@@ -94,12 +111,46 @@ def _describe_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
     state = cache.index.nodes(pod.shape.resource).get(pod.node)
     claimed = node_state.tenant_of(pod, state.product if state else None)
-    return {
+    answer: dict[str, Any] = {
         "state": "ended" if pod.terminal else "bound",
         "node": pod.node,
         "chips": list(chips.ids_of(claimed.chips)),
         "confirmed": bool(claimed.chips) and not claimed.is_unconfirmed,
     }
+    resource_state = cache.resource_state(pod.node, pod.shape.resource)
+    if pod.terminal or resource_state is None:
+        return answer
+    return answer | _describe_health(resource_state, claimed)
+
+
+def _describe_health(resource_state: ResourceState, tenant: Tenant) -> dict[str, Any]:
+    """Return the JSON fields of a pod's faults; {} without any and with a good report.
+
+    Faults are those of the last report if the agent is silent.
+    """
+    answer: dict[str, Any] = {}
+    if resource_state.unreadable_report is not None:
+        answer["report_problem"] = resource_state.unreadable_report.text
+    elif resource_state.is_silent:
+        answer["report_problem"] = reasons.reason_text(Reason.AGENT_SILENT)
+    faults = resource_state.faults_of(tenant)
+    if faults:
+        answer["faults"] = [_describe_fault(fault) for fault in faults]
+    return answer
+
+
+def _describe_fault(fault: ChipFault) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "chip": fault.chip,
+        "network": fault.network,
+        "effect": fault.effect.value,
+        "codes": list(fault.codes),
+    }
+    if fault.level is not None:
+        answer["level"] = fault.level
+    if fault.since_ms is not None:
+        answer["since"] = clock.rfc3339(fault.since_ms / 1000)
+    return answer
 
 
 def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
@@ -151,6 +202,20 @@ def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
     if row is None or server is None or server == row:
         return text
     return f"{text}; {one_kind.describe_other(row, [server])}"
+
+
+def _render_faults(faults: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each fault, then what to do about the first, which is worst."""
+    lines = [f"  fault: {_render_fault(fault)}" for fault in faults]
+    advice = [f"  advice: {_ADVICE[fault['effect']]}" for fault in faults]
+    return lines + advice[:1]
+
+
+def _render_fault(fault: Mapping[str, Any]) -> str:
+    part = f"chip {fault['chip']}" + (", its network" if fault["network"] else "")
+    words = [fault.get("level", "level unknown"), ",".join(fault["codes"])]
+    words += [f"since {fault['since']}"] if "since" in fault else []
+    return f"{part}: {' '.join(filter(None, words))}; {fault['effect']}"
 
 
 def _render_value(value: object) -> str:

@@ -3,6 +3,7 @@
 `docs/openapi.json` is a copy of the description.
 """
 
+from scheduler_core.wire.chip_faults import Effect
 from service.openapi import (
     Schema,
     answer,
@@ -24,6 +25,25 @@ def _failures(*statuses: tuple[str, str]) -> Schema:
 _NOT_READY = ("503", "The cache is not complete yet, or another replica leads.")
 _BUSY = ("429", "Too many questions at once.")
 _CHIPS = array({"type": "integer"}, "Physical ids, ascending.")
+
+_FAULT = closed_object(
+    "chip",
+    "network",
+    "effect",
+    "codes",
+    chip=whole("Physical id."),
+    network={
+        "type": "boolean",
+        "description": "Whether it is a fault of the chip's network only.",
+    },
+    effect={
+        "enum": [effect.value for effect in Effect],
+        "description": "What the report's lists of chips say of the chip.",
+    },
+    codes=array({"type": "string"}, "Fault codes, hexadecimal."),
+    level=text("Worst level of the codes; absent if unknown."),
+    since=text("Since when it has that level, RFC 3339; absent if unknown."),
+)
 
 _REASON = closed_object("nodes", "text", nodes=whole("How many."), text=text("Why."))
 
@@ -93,6 +113,8 @@ _SCHEMAS: dict[str, Schema] = {
             "type": "boolean",
             "description": "Whether the agent has confirmed these chips.",
         },
+        faults=array(_FAULT, "Faults of its chips, the worst first."),
+        report_problem=text("Why faults may be missing or old: its node's report."),
         problem=text("Why no node can ever serve it."),
         reason=text("Reason of the last decision."),
         at=text("Time of the last decision, RFC 3339."),

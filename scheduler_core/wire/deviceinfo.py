@@ -254,6 +254,25 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
     Raises:
         WireError: Not JSON, a field of the wrong type, or no name of a chip.
     """
+    return _parse_device_info(text, product, _parse_faults)
+
+
+def parse_without_faults(text: str, product: Product) -> DeviceInfo:
+    """Parse as `parse_device_info`, but do not read the faults.
+
+    For a text whose lists of chips may be right while its faults are malformed.
+
+    Raises:
+        WireError: As `parse_device_info`.
+    """
+    return _parse_device_info(text, product, lambda *_: ())
+
+
+def _parse_device_info(
+    text: str,
+    product: Product,
+    parse_faults: Callable[[Mapping[str, object], Product, str], tuple[Fault, ...]],
+) -> DeviceInfo:
     root, device_info, device_list = _open(text)
     path = f"{DEVICE_INFO_KEY}.DeviceInfo"
 
@@ -270,7 +289,7 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
         unhealthy=chips("-Unhealthy"),
         network_unhealthy=chips("-NetworkUnhealthy"),
         recovering=chips("-Recovering"),
-        faults=_parse_faults(device_list, product, f"{path}.DeviceList"),
+        faults=parse_faults(device_list, product, f"{path}.DeviceList"),
         update_time=_update_time(device_info),
         super_pod_id=as_integer(
             root.get("SuperPodID", -2), f"{DEVICE_INFO_KEY}.SuperPodID"

@@ -10,8 +10,9 @@ Source:
     `pkg/common/proto.go`, `pkg/common/device.go` (at 22bb3d98).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from scheduler_core.products.table import Product
 from scheduler_core.wire.annotations import (
@@ -48,6 +49,24 @@ _LEVELS = (
     "NotHandleFault",
     "NormalNPU",
 )
+#: level of what is no fault
+NO_FAULT = _LEVELS[-1]
+_MILD = frozenset({"NormalNPU", "NotHandleFault", "SubHealthFault"})
+#: levels whose chip is in service while a pod uses it
+_BY_USE = frozenset({"PreSeparateNPU", "FreeRestartNPU"})
+#: levels of a network fault that make a chip's network unhealthy
+_UNLINK = frozenset(
+    {"ManuallySeparateNPU", "SeparateNPU", "PreSeparateNPU", "SubHealthFault"}
+)
+#: {(whether the fault is of the network, whether chip or network is unhealthy): levels}
+_POSSIBLE: Mapping[tuple[bool, bool], frozenset[str]] = MappingProxyType(
+    {
+        (False, False): _MILD | _BY_USE,
+        (False, True): frozenset(_LEVELS) - _MILD,
+        (True, False): frozenset(_LEVELS) - _UNLINK,
+        (True, True): _UNLINK,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +87,19 @@ class UpgradeReason:
 def rank_level(level: str) -> int:
     """Return the rank of a fault level: smaller is worse, an unknown level is worst."""
     return _LEVELS.index(level) if level in _LEVELS else -1
+
+
+def is_possible(level: str, *, network: bool, unhealthy: bool) -> bool:
+    """Return whether a chip can be in this state if its worst fault has this level.
+
+    An unknown level may do either. A level may differ from the state where it does not
+    explain the state, such as that of the healthy chip of a card with a broken one.
+
+    Args:
+        network: Whether level and state are those of the chip's network.
+        unhealthy: Whether the chip is out of service, or its network is unhealthy.
+    """
+    return level not in _LEVELS or level in _POSSIBLE[network, unhealthy]
 
 
 def parse_separated(

@@ -14,7 +14,7 @@ from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.addresses import Addresses
-from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, RawEnv, npu_pod
 from tests.joined import joined
 from tests.support.clock import NOW_S
@@ -41,6 +41,8 @@ class Line:
     unhealthy: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     recovering: tuple[int, ...] = ()
+    network_unhealthy: tuple[int, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def offer(self) -> events.Offer:
@@ -96,6 +98,8 @@ def texts(
                 available=line.there,
                 unhealthy=line.unhealthy,
                 recovering=line.recovering,
+                network_unhealthy=line.network_unhealthy,
+                faults=line.faults,
                 update_time=int(update_time),
                 super_pod_id=superpod,
             ),
@@ -115,14 +119,10 @@ def report(
     *lines: Line,
     update_time: float = NOW_S,
     superpod: int = -2,
-    **chips: Iterable[int],
+    **parts_of_line: Iterable[int | Fault],
 ) -> events.ReportUpdated:
-    """What an agent says of these lines; of none: of chips for training.
-
-    Args:
-        chips: Parts of a `Line`, for one line.
-    """
-    parts: dict[str, Any] = {part: tuple(ids) for part, ids in chips.items()}
+    """What an agent says of these lines; of none: of chips for training."""
+    parts: dict[str, Any] = {key: tuple(part) for key, part in parts_of_line.items()}
     said = texts(
         *(lines or (replace(TRAINING, **parts),)),
         update_time=update_time,

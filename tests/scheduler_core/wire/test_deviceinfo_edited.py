@@ -104,3 +104,23 @@ def test_holds_that_are_not_quite_right_are_refused(text: str, message: str) -> 
         deviceinfo.parse_affinity(text, PRODUCT)
 
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "faults", ["", "{", "{}", "[7]", "[{}]", '[{"npu_name":"Ascend910-2c-100-1"}]']
+)
+def test_malformed_faults_leave_the_lists_of_chips_readable(faults: str) -> None:
+    """The last names a virtual device, as MindCluster's device plugin does."""
+    listed = {f"{RESOURCE}-Unhealthy": "Ascend910-3", f"{RESOURCE}-Fault": faults}
+    text = json.dumps({"DeviceInfo": {"DeviceList": listed, "UpdateTime": 1}})
+
+    assert deviceinfo.parse_without_faults(text, PRODUCT) == deviceinfo.DeviceInfo(
+        unhealthy=(3,), update_time=1
+    )
+
+
+def test_malformed_lists_of_chips_are_refused_without_the_faults_too() -> None:
+    text = listing(UpdateTime=1, DeviceList={f"{RESOURCE}-Unhealthy": "Ascend910-x"})
+
+    with pytest.raises(WireError, match="Ascend910-x"):
+        deviceinfo.parse_without_faults(text, PRODUCT)
