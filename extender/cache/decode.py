@@ -100,12 +100,14 @@ def _other(pod: objects.Pod) -> events.OtherPodUpdated | events.PodDeleted:
     uid = pod.metadata.uid
     if pod.status.phase in {"Failed", "Succeeded"}:
         return events.PodDeleted(uid=uid)
-    job_membership = membership.membership(pod)
+    place = membership.membership(pod) or Membership(job="")
     return events.OtherPodUpdated(
         uid=uid,
         node=pod.spec.node_name,
         ask=requests.pod_requests(pod),
-        job=job_membership.job if job_membership else "",
+        job=place.job,
+        generation=place.generation,
+        created=pod.metadata.creation_timestamp or "",
     )
 
 

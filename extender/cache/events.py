@@ -16,6 +16,7 @@ from extender.cache.reservations import (
     Reservation,
 )
 from extender.gang import events as gang_events
+from extender.gang.generations import UNKNOWN, Generation
 from extender.gang.membership import Member
 from extender.gang.size import Size
 from scheduler_core.products.table import Product
@@ -108,6 +109,9 @@ class OtherPodUpdated:
     ask: Resources
     #: its job; "" if it is in none of several pods
     job: str = ""
+    #: which of the pods of that job it is of, and its creationTimestamp
+    generation: Generation = UNKNOWN
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

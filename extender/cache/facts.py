@@ -67,6 +67,14 @@ class Facts:
             for resource_state in node_info.resources
         ]
 
+    def is_node_changed(self, change: events.NodeUpdated) -> bool:
+        """Whether a Node differs in what schedulers look at."""
+        node_info = self.nodes.get(change.name)
+        return node_info is None or (change.marks, change.allocatable_resources) != (
+            node_info.marks,
+            node_info.allocatable_resources,
+        )
+
     def put_node(
         self, change: events.NodeUpdated, now_s: float
     ) -> tuple[ResourceState, ...]:

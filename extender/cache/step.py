@@ -131,7 +131,7 @@ def _step_nodes(
 ) -> None:
     match change:
         case events.NodeUpdated():
-            if _is_node_changed(state, change):
+            if state.facts.is_node_changed(change):
                 state.gangs.forget_refusals(change.name)
             draft.touch(state.facts.put_node(change, now_s))
             _judge_clock(state, change.name, draft)
@@ -162,7 +162,10 @@ def _step_pods(
             is_job_changed = _update_pod(state, change, now_s, draft)
         case events.OtherPodUpdated():
             state.facts.requests.put(change.uid, change.node, change.ask)
-            is_job_changed = state.gangs.put_other(change.uid, change.job)
+            is_job_changed = state.gangs.put_other(
+                change.uid, change.job, change.generation, change.created
+            )
+            _drop_outdated(state, change.job, now_s, draft)
         case events.PodDeleted():
             _end_all(state, change.uid, Ended.GONE, draft)
             _leave(state, change.uid, now_s, draft)
@@ -220,15 +223,6 @@ def _restage(state: State, member: Member) -> Member:
     return replace(member, membership=replace(member.membership, job=job))
 
 
-def _is_node_changed(state: State, change: events.NodeUpdated) -> bool:
-    """Return whether a Node differs in what schedulers look at."""
-    node_info = state.facts.nodes.get(change.name)
-    return node_info is None or (change.marks, change.allocatable_resources) != (
-        node_info.marks,
-        node_info.allocatable_resources,
-    )
-
-
 def _forget_refusals(state: State, change: events.PodShown) -> None:
     """Let plans use a node again if a pod comes there, leaves, or begins to end."""
     uid = change.pod.uid if isinstance(change, events.PodUpdated) else change.uid
@@ -275,10 +269,10 @@ def _hand_over(
 ) -> None:
     """Keep for a new pod what was kept for the member that it is.
 
-    Chips for a pod of another shape than this pod stay reserved for the member.
+    Nothing for a pod of another shape than was planned, or of an earlier generation.
     """
     member = AbsentMember(membership.job, *membership.place)
-    if any(
+    if pod.uid in state.gangs.jobs[membership.job].outdated or any(
         reservation.claim is not None and reservation.claim.shape != pod.shape
         for reservation in state.reservations.kept_for(member)
     ):
@@ -314,12 +308,19 @@ def _update_member(
         now_s=now_s,
         node=pod.node,
     )
+    _drop_outdated(state, job, now_s, draft)
     if is_bound:
         _step_gangs(state, gang_events.Bound(uid=pod.uid), now_s, draft)
     elif pod.deleting:
         _step_gangs(state, gang_events.MemberRemoved(uid=pod.uid), now_s, draft)
     _review_job(state, pod.uid, draft)
     return is_changed
+
+
+def _drop_outdated(state: State, job: str, now_s: float, draft: _Draft) -> None:
+    """End the plans of pods that have become pods of an earlier generation."""
+    for uid in state.gangs.outdated_in_plan(job):
+        _step_gangs(state, gang_events.MemberRemoved(uid=uid), now_s, draft)
 
 
 def _review_job(state: State, uid: str, draft: _Draft) -> None:

@@ -6,6 +6,7 @@ from itertools import islice
 from operator import attrgetter
 
 from extender.gang import needed_members
+from extender.gang.generations import Generation, Lineage, next_line
 from extender.gang.job_plan import JobPlan, Phase
 from extender.gang.membership import AbsentMember, Member, SizeSource
 from extender.gang.needed_members import Needed
@@ -35,10 +36,10 @@ class Gang:
     ending: set[str] = field(default_factory=set)
     #: those of `ending` that are not being deleted yet
     outdated: set[str] = field(default_factory=set)
-    #: which of the jobs of this name its members are of; "" if that is not known
-    generation: str = ""
-    #: creation time of the first pod of that generation which was seen
-    generation_created: str = ""
+    #: {name of a line: its generations}
+    lines: dict[str, Lineage] = field(default_factory=dict)
+    #: how many generations have begun
+    generation: int = 0
     #: members that no plan has: being deleted, behind a scheduling gate, or unfit for
     #: every node
     absent: set[str] = field(default_factory=set)
@@ -163,29 +164,59 @@ class Gang:
         before = self.members.get(uid)
         if before is not None and before.membership.generation == generation:
             return
-        is_newer = member.created >= self.generation_created
-        if is_newer and generation not in {"", self.generation}:
-            self._begin_generation(member)
+        self.see_generation(generation, member.created)
         had_pods = bool(self.members or self.others)
         if had_pods and len(self.ending) == len(self.members):
             self.collected.clear()
             if self.size_source is not None:
                 self.size, self.problem, self.size_source = None, "", None
 
+    def see_generation(self, generation: Generation, created: str) -> None:
+        """Let the next generation begin if a pod is the first of it that is seen.
+
+        Args:
+            created: Creation time of the pod.
+        """
+        line = self.lines.get(generation.line)
+        if generation.name and (line is None or line.admit(generation, created)):
+            names = {m.membership.generation.name for m in self.members.values()}
+            line = next_line(line, generation, created, names)
+            self._begin_generation(generation.line, line)
+
     def is_outdated(self, member: Member) -> bool:
-        """Whether a member is known to be of an earlier job of this name."""
-        return member.membership.generation not in {"", self.generation}
+        """Whether a member is known to be of an earlier generation."""
+        generation = member.membership.generation
+        line = self.lines.get(generation.line) if generation.name else None
+        return line is not None and generation.name not in line.names
 
     def keep_outdated(self) -> None:
-        """If no other members stay, let the newest of the outdated ones be the job."""
-        if self.outdated and len(self.ending) == len(self.members):
-            outdated = [self.members[uid] for uid in self.outdated]
-            self._begin_generation(max(outdated, key=attrgetter("created")))
+        """Let the newest of the outdated members of a line stay if no other does.
 
-    def _begin_generation(self, member: Member) -> None:
-        """Let this member and those of its generation be the job, and no others."""
-        self.generation = member.membership.generation
-        self.generation_created = member.created
+        Members that follow a leader end with it.
+        """
+        outdated = sorted(
+            (self.members[uid] for uid in self.outdated), key=attrgetter("created")
+        )
+        newest = {member.membership.generation.line: member for member in outdated}
+        for name, member in newest.items():
+            generation = member.membership.generation
+            has_present = any(
+                other.membership.generation.line == name
+                for uid, other in self.members.items()
+                if uid not in self.ending
+            )
+            if not has_present and not generation.follows:
+                line = next_line(None, generation, member.created, ())
+                self._begin_generation(name, line)
+
+    def _begin_generation(self, name: str, line: Lineage) -> None:
+        """Let members of the present generation be the job, and no others of a line."""
+        self.generation += 1
+        of_members = {m.membership.generation.line for m in self.members.values()}
+        self.lines = {  # each revision of a Deployment is a line
+            key: known for key, known in self.lines.items() if key in of_members
+        }
+        self.lines[name] = line
         for uid in self.outdated:
             self.ending.discard(uid)
             if uid in self.bound or not self.members[uid].is_kept_away:

@@ -8,6 +8,7 @@ the API server again.
 from dataclasses import replace
 
 from extender.gang.gang import SETTLED_S, Gang
+from extender.gang.generations import UNKNOWN, Generation
 from extender.gang.membership import Member, Membership
 from extender.gang.size import Size, whole
 from extender.gang.stages import Stages
@@ -88,22 +89,36 @@ class Gangs:
         (gang.absent.add if is_absent else gang.absent.discard)(uid)
         return is_news
 
-    def put_other(self, uid: str, job: str) -> bool:
+    def put_other(
+        self,
+        uid: str,
+        job: str,
+        generation: Generation = UNKNOWN,
+        created: str = "",
+    ) -> bool:
         """Set the job of a pod without NPUs; remove the pod from any earlier job.
 
         Returns whether the pod is new in a job.
 
         Args:
             job: Key of the job; "" if the pod is in none.
+            generation: Generation of the pod: its job may begin again with it.
+            created: Creation time of the pod.
         """
         if self.job_of.get(uid, job) != job:
             self.drop(uid)
         if not job:
             return False
-        others = self._gang(uid, job).others
-        is_news = uid not in others
-        others.add(uid)
+        gang = self._gang(uid, job)
+        is_news = uid not in gang.others
+        gang.others.add(uid)
+        gang.see_generation(generation, created)
         return is_news
+
+    def outdated_in_plan(self, job: str) -> list[str]:
+        """Return the UIDs of pods of an earlier generation that a plan still has."""
+        gang = self.jobs.get(job)
+        return sorted(gang.outdated & gang.plan.places.keys()) if gang else []
 
     def drop(self, uid: str) -> None:
         """Remove a pod from its job.
@@ -115,6 +130,7 @@ class Gangs:
         if gang is None:
             return
         _drop_kind(gang, uid)
+        was_outdated = uid in gang.outdated
         member = gang.members.pop(uid, None)
         if member is not None and uid in gang.succeeded:
             gang.collected[member.name] = member.membership.place
@@ -132,7 +148,8 @@ class Gangs:
         ):
             uids.discard(uid)
         gang.plan.open_binds.discard(uid)
-        gang.keep_outdated()
+        if gang.outdated and not was_outdated:
+            gang.keep_outdated()
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
             if self.stages:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from extender.gang.demands import read_demands
+from extender.gang.generations import UNKNOWN, Generation
 from extender.gang.size import MIN_AVAILABLE, RAY_HEAD, Number
 from extender.refusals import describe_bad_size, describe_missing_job
 from kube.objects import OwnerReference, Pod
@@ -46,6 +47,8 @@ _POD_GROUP_SERVES = "kueue.x-k8s.io/pod-group-serving"
 _POD_GROUP_IS_FAST = "kueue.x-k8s.io/pod-group-fast-admission"
 #: Versions of Kubernetes' own PodGroups: of 1.37 the first two, of 1.36 the last.
 _NATIVE_VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
+#: Labels with the revision that the name of a ReplicaSet ends with.
+_REVISIONS = ("pod-template-hash", "rollouts-pod-template-hash")
 #: Roles with the lowest ranks: the other pods connect to rank 0.
 _LEADING = ("master", "chief", "leader", "launcher", "scheduler", "head", RAY_HEAD)
 
@@ -93,8 +96,7 @@ class Membership:
     rank: int | None = None
     #: sort key among pods without a rank
     order: Order = (0, "", 0, 0)
-    #: which of the jobs with this name, one after the other; "" if that is not known
-    generation: str = ""
+    generation: Generation = UNKNOWN
 
     @property
     def role(self) -> str:
@@ -254,8 +256,8 @@ class Row:
     #: labels or annotations with the pod's role, and with its indexes in order
     role: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
-    #: returns what differs between jobs of one name; "" if nothing tells them apart
-    generation: Callable[[_Facts], str] = lambda _facts: ""
+    #: returns what tells pods from those that they replace as a whole
+    generation: Callable[[_Facts], Generation]
     #: returns why no job can be read from the marks that the pod has; "" if one can
     problem: Callable[[_Facts], str] = lambda _facts: ""
     #: definition of these marks
@@ -284,31 +286,52 @@ def _operators_job(facts: _Facts, name: str) -> str:
     return _at(owner.api_version, f"{owner.kind.lower()}s")(facts, name)
 
 
-def _uid_of_owner(facts: _Facts) -> str:
-    return facts.owner.uid if facts.owner else ""
+def _of_controller(facts: _Facts) -> Generation:
+    """Return the controller of a pod: one made again under its name has another UID.
 
-
-def _uid_of_training_job(facts: _Facts) -> str:
-    """Return the UID of a pod's training job; "" of a launcher, which a Job owns."""
+    A pod without a controller has no generation. Somebody makes it again by hand, once
+    the one before has gone or under another name, and deletes the one before.
+    """
     owner = facts.owner
-    is_own = owner is not None and owner.api_version.startswith(_OPERATORS)
-    return _uid_of_owner(facts) if is_own else ""
+    if owner is None:
+        return UNKNOWN
+    api_group = owner.api_version.partition("/")[0]
+    return Generation(owner.uid, f"{owner.kind}.{api_group}/{owner.name}")
 
 
-def _attempt_of_jobset(facts: _Facts) -> str:
+def _attempt_of_jobset(facts: _Facts) -> Generation:
     """Return the JobSet of a pod and how often that has begun again.
 
     The jobs of a JobSet begin again one by one, beside those that did not end yet.
     """
     attempt = facts.text(f"{_JOBSET}/restart-attempt")
-    return f"{facts.text(f'{_JOBSET}/jobset-uid')}/{attempt}" if attempt else ""
+    if not attempt:
+        return UNKNOWN
+    return Generation(f"{facts.text(f'{_JOBSET}/jobset-uid')}/{attempt}")
+
+
+def _leader_of_group(facts: _Facts) -> Generation:
+    """Return the leader of a group, or the StatefulSet of the workers of one leader.
+
+    A leader is made again at once. Its pod owned the StatefulSet of the old workers,
+    which the garbage collector deletes seconds later, and no label tells these apart.
+    """
+    if facts.text(f"{_LWS}/worker-index") == "0":
+        return Generation(facts.meta.uid)
+    return Generation(facts.owner.uid if facts.owner else "", follows=True)
 
 
 def _minimum_of(facts: _Facts) -> str:
+    """Return kind and name of the controller of a pod with a least number.
+
+    The ReplicaSets of a Deployment, or of a Rollout of Argo, are one job: with a
+    rolling update, each new pod joins those that still run.
+    """
     owner = facts.owner
     if owner is None or not facts.text(MIN_AVAILABLE):
         return ""
-    return f"{owner.kind}.{owner.name}"
+    revision = facts.text(*_REVISIONS) if owner.kind == "ReplicaSet" else ""
+    return f"{owner.kind}.{owner.name.removesuffix(f'-{revision}')}"
 
 
 def _set_of(facts: _Facts, _name: str) -> str:
@@ -371,6 +394,7 @@ ROWS: tuple[Row, ...] = (
         problem=_problem_of_pair,
         size=(JOB_SIZE,),
         numbers=(f"{_BATCH}/job-completion-index",),
+        generation=_of_controller,
         source="docs/jobs.md",
     ),
     Row(
@@ -381,7 +405,7 @@ ROWS: tuple[Row, ...] = (
         is_least=True,
         path=_set_of,
         numbers=("apps.kubernetes.io/pod-index",),
-        generation=_uid_of_owner,
+        generation=_of_controller,
         source="MindCluster ascend-for-volcano, schedule_minAvailable",
     ),
     Row(
@@ -390,7 +414,7 @@ ROWS: tuple[Row, ...] = (
         path=_operators_job,
         role=(f"{_KUBEFLOW}/replica-type", f"{_KUBEFLOW}/job-role"),
         numbers=(f"{_KUBEFLOW}/replica-index",),
-        generation=_uid_of_training_job,
+        generation=_of_controller,
         source="kubeflow/training-operator pkg/apis/kubeflow.org/v1/common_types.go; "
         "kubeflow/mpi-operator; MindCluster ascend-operator",
     ),
@@ -413,6 +437,7 @@ ROWS: tuple[Row, ...] = (
             facts, name.partition("/")[0]
         ),
         numbers=(f"{_LWS}/worker-index",),
+        generation=_leader_of_group,
         source="kubernetes-sigs/lws api/leaderworkerset/v1",
     ),
     Row(
@@ -421,7 +446,7 @@ ROWS: tuple[Row, ...] = (
         path=_at("batch.volcano.sh/v1alpha1", "jobs"),
         role=(f"{_VOLCANO}/task-spec",),
         numbers=(f"{_VOLCANO}/task-index",),
-        generation=_uid_of_owner,
+        generation=_of_controller,
         source="volcano-sh/apis pkg/apis/batch/v1alpha1/labels.go",
     ),
     Row(
@@ -431,7 +456,7 @@ ROWS: tuple[Row, ...] = (
         path=_at("ray.io/v1", "rayclusters"),
         role=(f"{_RAY}/group",),
         numbers=(f"{_RAY}/worker-group-replica-index", f"{_RAY}/replica-host-index"),
-        generation=_uid_of_owner,
+        generation=_of_controller,
         source="ray-project/kuberay v1.7 ray-operator/controllers/ray/common/pod.go",
     ),
     Row(
@@ -441,6 +466,7 @@ ROWS: tuple[Row, ...] = (
         path=_at(f"scheduling.k8s.io/{VERSION}", "podgroups"),
         versions=_NATIVE_VERSIONS,
         numbers=(f"{_BATCH}/job-completion-index",),
+        generation=_of_controller,
         source="kubernetes/api v0.36, v0.37 core/v1 PodSchedulingGroup, scheduling/",
     ),
     Row(
@@ -449,6 +475,7 @@ ROWS: tuple[Row, ...] = (
         counts_all=True,
         path=_at("scheduling.x-k8s.io/v1alpha1", "podgroups"),
         numbers=(f"{_BATCH}/job-completion-index",),
+        generation=_of_controller,
         source="kubernetes-sigs/scheduler-plugins apis/scheduling/v1alpha1/types.go",
     ),
     Row(
@@ -458,6 +485,7 @@ ROWS: tuple[Row, ...] = (
         path=_at("scheduling.volcano.sh/v1beta1", "podgroups"),
         role=(f"{_VOLCANO}/task-spec",),
         numbers=(f"{_VOLCANO}/task-index", f"{_BATCH}/job-completion-index"),
+        generation=_of_controller,
         source="volcano-sh/apis pkg/apis/scheduling/v1beta1/labels.go",
     ),
     Row(
@@ -471,6 +499,7 @@ ROWS: tuple[Row, ...] = (
             "kueue.x-k8s.io/pod-group-pod-index",
             f"{_BATCH}/job-completion-index",
         ),
+        generation=_of_controller,
         source="kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod",
     ),
     Row(
@@ -479,7 +508,7 @@ ROWS: tuple[Row, ...] = (
         name=_indexed_job,
         path=_at("batch/v1", "jobs"),
         numbers=(f"{_BATCH}/job-completion-index",),
-        generation=_uid_of_owner,
+        generation=_of_controller,
         source="kubernetes/api v0.36 batch/v1 JobCompletionIndexAnnotation",
     ),
 )

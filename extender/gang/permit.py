@@ -238,6 +238,7 @@ def _of_pod(gang: Gang, event: PodEvent, now_s: float, limits: Limits) -> Effect
                 del plan.waiting_calls[uid]
         case Bound(uid=uid):
             _bind_member(gang, uid)
+            yield from _give_back(gang)
             yield from _tell_part(gang)
             yield from _go_on(gang, now_s)
         case BindFailed(uid=uid):
@@ -324,8 +325,7 @@ def _go_on(gang: Gang, now_s: float) -> Effects:
 
 def _lost(gang: Gang, uid: str) -> Effects:
     plan = gang.plan
-    if not gang.members.keys() - gang.ending - {uid}:
-        yield from _return_followers(gang, "")
+    yield from _give_back(gang, uid)
     if plan.phase is Phase.RESERVED and uid in plan.places:
         yield from _void(gang, f"pod {gang.format_names([uid])} of the job has gone")
     elif plan.places.pop(uid, None) is not None:
@@ -465,6 +465,12 @@ def _follow(gang: Gang, now_s: float, limits: Limits) -> Effects:
             f"{limits.followers_s:g} s after the others: their nodes are given back"
         )
         yield from _return_followers(gang, text)
+
+
+def _give_back(gang: Gang, uid: str = "") -> Effects:
+    """Return nodes kept for followers if no member stays but perhaps this one."""
+    if gang.plan.followers and not gang.members.keys() - gang.ending - {uid}:
+        yield from _return_followers(gang, "")
 
 
 def _return_followers(gang: Gang, text: str) -> Effects:

@@ -132,6 +132,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/agent/test_chip_addresses.py",
             "tests/agent/test_quiet.py",
             "tests/agent/test_told_by_driver.py",
+            "tests/extender/test_generations_machine.py",
             "tests/extender/test_job_controllers_machine.py",
             "tests/sandbox/test_machines.py",
             "tests/sandbox/test_world.py",

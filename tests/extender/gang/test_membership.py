@@ -5,16 +5,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
+from extender.gang.generations import Generation
 from extender.gang.membership import (
     JOB_SIZE,
     ROWS,
     Membership,
+    Row,
     SizeSource,
     member,
     membership,
 )
-from kube.objects import Pod
+from kube.objects import OwnerReference, Pod
 
 NONE: dict[str, str] = {}
 
@@ -26,11 +29,11 @@ def pod(
     **spec: Any,
 ) -> Pod:
     """A pod as the API server shows it; owner: apiVersion, kind, name."""
-    owners = []
+    owners: list[dict[str, Any]] = []
     if owner is not None:
         version, kind, name = owner
-        owners = [{"apiVersion": version, "kind": kind, "name": name}]
-        owners[0]["controller"] = True  # type: ignore[assignment]  # JSON
+        one = {"apiVersion": version, "kind": kind, "name": name, "uid": f"of-{name}"}
+        owners = [one | {"controller": True}]
     meta = {
         "name": "p",
         "namespace": "ml",
@@ -68,6 +71,7 @@ LABELS = {
         "jobset.sigs.k8s.io/job-global-index": "1",
         "jobset.sigs.k8s.io/job-index": "1",
         "jobset.sigs.k8s.io/jobset-name": "ranks",
+        "jobset.sigs.k8s.io/jobset-uid": "2f81",
         "jobset.sigs.k8s.io/replicatedjob-name": "workers",
         "jobset.sigs.k8s.io/replicatedjob-replicas": "3",
         "jobset.sigs.k8s.io/restart-attempt": "0",
@@ -143,6 +147,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 path="/apis/apps/v1/namespaces/ml/statefulsets/infer", kind="Minimum"
             ),
             order=(LAST, "", 3, 0),
+            generation=Generation("of-infer", "StatefulSet.apps/infer"),
         ),
     ),
     "Training job": (
@@ -154,6 +159,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="Training job",
             ),
             order=(LAST, "worker", 3, 0),
+            generation=Generation("of-bert", "PyTorchJob.kubeflow.org/bert"),
         ),
     ),
     "JobSet": (
@@ -165,7 +171,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="JobSet",
             ),
             order=(LAST, "workers", 1, 2),
-            generation="/0",
+            generation=Generation("2f81/0"),
         ),
     ),
     "LeaderWorkerSet": (
@@ -185,6 +191,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 stated=4,
             ),
             order=(LAST, "", 2, 0),
+            generation=Generation("of-serve-1", follows=True),
         ),
     ),
     "Volcano Job": (
@@ -200,6 +207,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="Volcano Job",
             ),
             order=(LAST, "worker", 1, 0),
+            generation=Generation("of-lm", "Job.batch.volcano.sh/lm"),
         ),
     ),
     "RayCluster": (
@@ -211,6 +219,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="RayCluster",
             ),
             order=(LAST, "big", 2, 1),
+            generation=Generation("of-llm", "RayCluster.ray.io/llm"),
         ),
     ),
     "PodGroup of Kubernetes": (
@@ -270,6 +279,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 path="/apis/batch/v1/namespaces/ml/jobs/train", kind="Job"
             ),
             order=(LAST, "", 4, 0),
+            generation=Generation("of-train", "Job.batch/train"),
         ),
     ),
 }
@@ -335,7 +345,11 @@ def test_workers_of_an_mpi_job_are_found_though_their_launcher_is_a_jobs() -> No
 
     assert found is not None
     assert of_launcher is not None
-    assert of_launcher == replace(found, order=(3, "launcher", 1, 0))
+    assert of_launcher == replace(
+        found,
+        order=(3, "launcher", 1, 0),
+        generation=Generation("of-resnet-launcher", "Job.batch/resnet-launcher"),
+    )
     assert found.size_source is not None
     assert (
         found.size_source.path
@@ -356,7 +370,56 @@ def test_only_pods_say_the_least_number_of_a_replica_set() -> None:
         size=2,
         is_least=True,
         order=(LAST, "", 0, 0),
+        generation=Generation("of-infer-6c9", "ReplicaSet.apps/infer-6c9"),
     )
+
+
+@pytest.mark.parametrize("key", ["pod-template-hash", "rollouts-pod-template-hash"])
+def test_d9_revisions_of_a_deployment_or_rollout_are_one_job(key: str) -> None:
+    found = membership(
+        pod(
+            {key: "6c9"},
+            {"huawei.com/schedule_minAvailable": "2"},
+            owner=("apps/v1", "ReplicaSet", "infer-6c9"),
+        )
+    )
+
+    assert found is not None
+    assert found.job == "Minimum/ml/ReplicaSet.infer"
+    assert found.generation == Generation("of-infer-6c9", "ReplicaSet.apps/infer-6c9")
+
+
+def test_the_generation_of_a_group_is_its_leader_and_what_follows_it() -> None:
+    labels = of("lws") | {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    size = {"leaderworkerset.sigs.k8s.io/size": "4"}
+
+    leader = membership(pod(labels, size, owner=("apps/v1", "StatefulSet", "serve")))
+
+    assert leader is not None
+    assert leader.generation == Generation("u")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.kind)
+def test_every_row_tells_a_pod_from_that_of_a_controller_made_again(row: Row) -> None:
+    found, _ = CASES[row.kind]
+    labels = dict(found.metadata.labels or {})
+    if row.kind == "JobSet":
+        labels["jobset.sigs.k8s.io/jobset-uid"] = "new"
+    pods = [
+        replaced(found, name="p", labels=texts, uid=uid)
+        for texts, uid in ((found.metadata.labels, "old"), (labels, "new"))
+    ]
+
+    names = [place.generation.name for one in pods if (place := membership(one))]
+
+    assert len(set(names)) == 2
+
+
+def replaced(found: Pod, uid: str, **meta: Any) -> Pod:
+    """The pod, as a controller with this UID makes it."""
+    owner = OwnerReference(kind="Job", name="x", uid=uid, controller=True)
+    changed = structs.replace(found.metadata, owner_references=[owner], **meta)
+    return structs.replace(found, metadata=changed)
 
 
 def test_those_who_lead_come_before_those_who_follow() -> None:

@@ -1,0 +1,347 @@
+"""Jobs whose pods are made again: which of them are the job, and which were it before.
+
+Pods are as their controllers make them. Whatever happens, a job is bound whole or not
+at all, and a pod that replaces one of a job that runs joins that job.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from extender.gang.generations import Generation, next_line
+from sandbox.apiclient import Object
+from tests.extender.gangworld import GangWorld, sim_node, sim_pod
+from tests.extender.worker_sets import WorkerSet
+
+NODES = ("n1", "n2", "n3", "n4", "n5")
+T0, T1, T2 = (f"2026-11-28T04:0{minute}:00Z" for minute in range(3))
+
+
+@contextmanager
+def world(*nodes: str) -> Iterator[GangWorld]:
+    found = GangWorld(map(sim_node, nodes))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def rival(w: GangWorld, count: int = 2) -> list[str]:
+    """Let another job of whole nodes come."""
+    names = [f"rival-{number}" for number in range(count)]
+    w.add(*(sim_pod(name, job="rival", size=count, npus=8) for name in names))
+    return names
+
+
+def run(w: GangWorld, seconds: int, *names: str) -> int | None:
+    w.report()
+    return w.run(seconds, *names)
+
+
+# -- LeaderWorkerSets --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("npus", [8, 0])
+@pytest.mark.parametrize("has_rival", [True, False])
+def test_d4_a_new_leader_waits_for_workers_of_its_own(
+    npus: int, *, has_rival: bool
+) -> None:
+    with world(*NODES[: 4 if npus else 3]) as w:
+        group = WorkerSet(w, leader=npus)
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+        rivals = rival(w) if has_rival else []
+
+        group.delete("vllm-0")
+        group.end("vllm-0")
+        group.reconcile()  # its old workers run
+        run(w, 9)
+        assert ("vllm-0" in w.bound) is (npus == 0)
+
+        group.collect_sets()
+        group.collect_workers()
+        group.end()
+        group.reconcile()
+        run(w, 30)
+        assert {*group.names()} <= {*w.bound} or not {*group.names()} & {*w.bound}
+        if rivals:
+            w.delete(*rivals)
+        assert run(w, 60, *group.names()) is not None
+
+
+def test_d4_workers_that_wait_for_a_leader_that_has_gone_are_not_the_job() -> None:
+    """All within a second, which is as exact as a creation time is."""
+    with world(*NODES[:4]) as w:
+        group = WorkerSet(w)
+        group.reconcile()
+        group.delete("vllm-0")
+        group.make_leaders()
+
+        assert run(w, 9, "vllm-0") is None
+        assert w.bound == {}
+
+        group.collect_sets()
+        group.collect_workers()
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+
+
+def test_d4_a_worker_that_an_old_set_makes_again_is_not_of_the_new_leader() -> None:
+    """The garbage collector is slow."""
+    with world(*NODES) as w:
+        group = WorkerSet(w, size=2)
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+        group.delete("vllm-0")
+        group.end("vllm-0")
+        group.make_leaders()
+        group.delete("vllm-0-1")
+        group.end("vllm-0-1")
+        run(w, 2)
+        group.make_workers()
+
+        assert run(w, 9, "vllm-0") is None
+
+
+@pytest.mark.parametrize("npus", [8, 0])
+def test_d4_the_first_new_worker_does_not_join_old_ones(npus: int) -> None:
+    """The garbage collector deletes the old ones one by one."""
+    with world(*NODES) as w:
+        group = WorkerSet(w, leader=npus)
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+        group.delete("vllm-0")
+        group.end("vllm-0")
+        group.make_leaders()
+        group.collect_sets()
+        group.delete("vllm-0-2")
+        group.end()
+        group.reconcile()
+
+        assert run(w, 9, "vllm-0-2") is None
+
+        group.collect_workers()
+        group.end()
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+
+
+def test_d4_a_worker_that_is_made_again_joins_its_group() -> None:
+    with world(*NODES[:4]) as w:
+        group = WorkerSet(w)
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+
+        group.delete("vllm-0-2")
+        group.end("vllm-0-2")
+        group.reconcile()
+
+        assert run(w, 9, "vllm-0-2") is not None
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_d4_an_extender_that_starts_tells_old_workers_by_their_age(
+    *, is_new: bool
+) -> None:
+    """The API server lists pods by their names: the leader first."""
+    with world(*NODES[:4]) as w:
+        group = WorkerSet(w)
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+        if is_new:
+            group.delete("vllm-0")
+            group.end("vllm-0")
+            group.make_leaders()
+        seen = {name: w.pods[name] for name in sorted(w.pods)}
+        for name in seen:
+            w.remove(name)
+        w.add(*seen.values())
+
+        (gang,) = w.cache.gangs.values()
+        assert len(gang.ending) == (3 if is_new else 0)
+        assert gang.missing == (3 if is_new else 0)
+
+
+def test_h6_nodes_for_workers_are_not_kept_for_a_leader_that_ends() -> None:
+    with world(*NODES[:4]) as w:
+        group = WorkerSet(w, is_leader_first=True)
+        group.make_leaders()
+        assert run(w, 9, "vllm-0") is not None
+        rivals = rival(w, 3)
+        assert run(w, 5, *rivals) is None
+
+        group.delete("vllm-0")  # its kubelet takes its time
+
+        assert run(w, 5, *rivals) is not None
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_h6_a_new_leader_that_goes_first_keeps_nodes_for_all_its_workers(
+    count: int,
+) -> None:
+    with world(*NODES[:4]) as w:
+        group = WorkerSet(w, is_leader_first=True)
+        group.make_leaders()
+        assert run(w, 9, "vllm-0") is not None
+        group.reconcile()
+        assert run(w, 9, *group.names()) is not None
+        rivals = rival(w, count)
+        group.delete("vllm-0")
+        group.end("vllm-0")
+        group.reconcile()
+        assert run(w, 9, "vllm-0") is None
+
+        group.collect_sets()
+        group.collect_workers()
+        group.end()
+        for _ in range(9):
+            group.reconcile()
+            run(w, 4)
+        assert {*group.names()} <= {*w.bound} or not {*group.names()} & {*w.bound}
+        w.delete(*rivals)
+        for _ in range(9):
+            group.reconcile()
+            run(w, 8)
+        assert {*group.names()} <= {*w.bound}
+
+
+# -- Deployments -------------------------------------------------------------------
+
+
+def of_replica_set(name: str, revision: str, **meta: Any) -> Object:
+    """A pod of the Deployment serve, which needs two of its pods."""
+    made = sim_pod(name, npus=8)
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": f"serve-{revision}",
+        "uid": f"uid-of-serve-{revision}{meta.pop('again', '')}",
+        "controller": True,
+    }
+    made["metadata"] |= {
+        "uid": f"uid-{name}",
+        "annotations": {"huawei.com/schedule_minAvailable": "2"},
+        "labels": {"app": "serve", "role": "serve", "pod-template-hash": revision},
+        "ownerReferences": [owner],
+        "creationTimestamp": T0,
+        **meta,
+    }
+    return made
+
+
+def test_d9_a_surge_pod_of_a_rolling_update_joins_the_job_that_runs() -> None:
+    with world(*NODES[:3]) as w:
+        w.add(*(of_replica_set(f"serve-6c9-{name}", "6c9") for name in "ab"))
+        assert run(w, 9, "serve-6c9-a", "serve-6c9-b") is not None
+
+        for old, new in zip("ab", "cd", strict=True):
+            w.add(of_replica_set(f"serve-5f4-{new}", "5f4", creationTimestamp=T1))
+            assert run(w, 9, f"serve-5f4-{new}") is not None
+            w.delete(f"serve-6c9-{old}")
+
+        assert [*w.cache.gangs] == ["Minimum/default/ReplicaSet.serve"]
+
+
+def test_d9_one_pod_alone_of_a_deployment_that_needs_two_waits() -> None:
+    with world(*NODES[:3]) as w:
+        w.add(of_replica_set("serve-6c9-a", "6c9"))
+
+        assert run(w, 9, "serve-6c9-a") is None
+
+
+def test_d9_a_deployment_made_again_under_its_name_waits_for_two_pods() -> None:
+    """From the same template, while pods of the one before still run."""
+    with world(*NODES[:4]) as w:
+        w.add(*(of_replica_set(f"serve-6c9-{name}", "6c9") for name in "ab"))
+        assert run(w, 9, "serve-6c9-a", "serve-6c9-b") is not None
+
+        new = {"again": "2", "creationTimestamp": T1}
+        w.add(of_replica_set("serve-6c9-c", "6c9", **new))
+        assert run(w, 9, "serve-6c9-c") is None
+
+        w.add(of_replica_set("serve-6c9-d", "6c9", **new))
+        assert run(w, 9, "serve-6c9-c", "serve-6c9-d") is not None
+
+
+# -- Jobs in groups ----------------------------------------------------------------
+
+
+def in_group(name: str, controller: str, uid: str, created: str) -> Object:
+    """A pod of a Job, beside those of another in one job of four pods."""
+    made = sim_pod(name, size=4, npus=8)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": controller, "uid": uid}
+    made["metadata"] |= {
+        "ownerReferences": [owner | {"controller": True}],
+        "creationTimestamp": created,
+    }
+    return made
+
+
+def a_group(created: str, *names: str, attempt: str = "") -> list[Object]:
+    return [
+        in_group(name, name[0], f"uid-of-{name[0]}{attempt}", created) for name in names
+    ]
+
+
+def test_controllers_made_again_make_the_job_again() -> None:
+    with world(*NODES) as w:
+        w.add(*a_group(T0, "a1", "a2", "b1", "b2"))
+        assert run(w, 9, "a1", "a2", "b1", "b2") is not None
+        w.delete("b2")
+        w.add(*a_group(T1, "a3", "a4", attempt="'"))
+        w.add(*a_group(T1, "b3", attempt="'"))
+
+        assert run(w, 9, "a3") is None
+
+        w.delete("a1", "a2", "b1")
+        w.add(*a_group(T2, "b4", attempt="'"))
+        assert run(w, 9, "a3", "a4", "b3", "b4") is not None
+
+
+def test_a_pod_of_one_controller_of_several_joins_the_job() -> None:
+    with world(*NODES[:4]) as w:
+        w.add(*a_group(T0, "a1", "a2"), *a_group(T1, "b1", "b2"))
+        assert run(w, 9, "a1", "a2", "b1", "b2") is not None
+
+        w.delete("a2")
+        w.add(*a_group(T2, "a3"))
+
+        assert run(w, 9, "a3") is not None
+
+
+# -- lines -------------------------------------------------------------------------
+
+
+def test_workers_listed_before_their_leader_follow_it() -> None:
+    line = next_line(None, Generation("set", follows=True), T1, ())
+
+    assert not line.admit(Generation("leader"), T0)
+
+    assert line.names == {"set", "leader"}
+
+
+def test_of_earlier_generations_those_are_known_that_have_pods() -> None:
+    line = next_line(None, Generation("a"), T0, ())
+    for name, created in (("b", T1), ("c", T2)):
+        assert line.admit(Generation(name), created)
+        line = next_line(line, Generation(name), created, {"b"})
+
+    assert (line.names, line.earlier) == ({"c"}, {"b"})
+
+
+def test_revisions_without_pods_are_forgotten() -> None:
+    with world(*NODES[:3]) as w:
+        for revision in ("6c9", "5f4", "77b"):
+            names = [f"serve-{revision}-{name}" for name in "ab"]
+            w.add(*(of_replica_set(name, revision) for name in names))
+            old = [name for name in w.pods if name not in names]
+            if old:
+                w.delete(*old)
+
+        (gang,) = w.cache.gangs.values()
+        assert [*gang.lines] == [
+            "ReplicaSet.apps/serve-5f4",
+            "ReplicaSet.apps/serve-77b",
+        ]
