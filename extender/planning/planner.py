@@ -161,9 +161,14 @@ class Planner:
                 return
             kind, offered = gang.kind_of(pod.uid), frozenset(names)
             before = self._candidates.of_kinds(gang.job).get(kind, offered)
+            may_be_part = gang.plan.phase is not Phase.BINDING or not self._is_all(
+                gang, kind, names
+            )
             self._apply(
                 gang_events.NodeNotOffered(
-                    uid=pod.uid, of_one=len(names) == 1, offered=offered
+                    uid=pod.uid,
+                    of_one=len(names) == 1 and may_be_part,
+                    offered=offered,
                 )
             )
             if not offered <= before:
@@ -230,12 +235,20 @@ class Planner:
         is_known = before == self._candidates.of_kinds(gang.job) and (
             self._candidates.was_tried(gang.job, self._cache.version)
         )
-        singles = self._singles.setdefault(gang.job, {})
-        kind, single = gang.kind_of(uid) if uid else "", names[0] if names else ""
-        is_firm = len(names) > 1 or singles.get(kind) == single
-        singles[kind] = single if len(names) == 1 else ""
+        is_firm = self._is_all(gang, gang.kind_of(uid) if uid else "", names)
         if len(names) == 1 or not is_known or gang.lacks_members:
             self._plan_if_asked(gang, is_firm=is_firm)
+
+    def _is_all(self, gang: Gang, kind: str, names: Sequence[str]) -> bool:
+        """Return whether a list has all nodes that the scheduler has for a kind.
+
+        A first list of one node may be that of a nominated node.
+        """
+        singles = self._singles.setdefault(gang.job, {})
+        single = names[0] if names else ""
+        is_all = len(names) > 1 or singles.get(kind) == single
+        singles[kind] = single if len(names) == 1 else ""
+        return is_all
 
     def _put_lists(self, gang: Gang, names: Sequence[str], uid: str) -> None:
         """Store the nodes offered to the kind of a member, or with "" to all kinds.

@@ -207,6 +207,22 @@ def test_h6_a_new_leader_that_goes_first_keeps_nodes_for_all_its_workers(
         assert {*group.names()} <= {*w.bound}
 
 
+@pytest.mark.parametrize("far", [("n1", "n2"), ("n1", "n2", "n3")])
+def test_h7_a_worker_goes_to_the_zone_of_its_leader(far: tuple[str, ...]) -> None:
+    """Nodes of a zone are no neighbours by name; n1 is full once the leader runs."""
+    with world(*NODES[:4]) as w:
+        group = WorkerSet(w, size=2, is_leader_first=True)
+        for name, node in w.nodes.items():
+            node["metadata"]["labels"]["zone"] = "b" if name in far else "a"
+        group.make_leaders()
+        assert run(w, 9, "vllm-0") is not None
+        assert w.bound["vllm-0"] == "n1"
+        group.selector = {"zone": "a"}
+        group.reconcile()
+
+        assert run(w, 9, "vllm-0-1") is not None
+
+
 # -- Deployments -------------------------------------------------------------------
 
 

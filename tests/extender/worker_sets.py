@@ -13,6 +13,7 @@ Source:
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
+from typing import Any
 
 from extender.gang.size import size_of
 from sandbox.apiclient import Object
@@ -61,6 +62,8 @@ class WorkerSet:
         self.sets: dict[str, WorkersSet] = {}
         #: {UID of a pod of a group: UID of its leader}
         self.leader_of: dict[str, str] = {}
+        #: `nodeSelector` of workers: with exclusive topology, that of their leader
+        self.selector: dict[str, str] = {}
         #: UIDs of the StatefulSets that have made pods
         self.made: set[str] = set()
         self._numbers = count()
@@ -155,7 +158,9 @@ class WorkerSet:
         sets = {found.uid: found.leader for found in self.sets.values()}
         self.made.add(owner["uid"])
         self.leader_of[uid] = sets[owner["uid"]] if number else uid
-        self.world.add(pod(name, containers=[container(npus=npus)], meta=meta))
+        spec: dict[str, Any] = {"nodeSelector": self.selector} if number else {}
+        containers = [container(npus=npus)]
+        self.world.add(pod(name, containers=containers, meta=meta, **spec))
 
     # -- people and kubelets ---------------------------------------------------------
 
