@@ -188,7 +188,12 @@ class ChipMonitor:
             recover_s=self._recover_s,
         )
         self.health, transitions = step(self.health, look, self._raw.read_s)
-        self._announcer.chips_changed(transitions, self.health, self._store.ledger)
+        self._announcer.chips_changed(
+            transitions,
+            self.health,
+            self._store.ledger,
+            resource=self.reading.product.resource,
+        )
         now_ms = self._wall_ms()
         self.changes += (
             Change(at_ms=now_ms, transition=transition) for transition in transitions

@@ -43,29 +43,27 @@ _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
     }
 )
 
-#: Beginnings and end of what a pod is told of a chip.
-_POD_CHIP_OUT = "chip {chip} of this pod is out of service: {why}"
-_POD_LINK_FAULTY = "the network of chip {chip} of this pod is faulty: {why}"
-_STAYS = "The pod keeps the chip until it ends"
-_REPLACE = "delete the pod, and the one that replaces it gets other chips"
+_POD_CHIP_OUT = (
+    "chip {chip} of this pod is out of service: {why}. The pod keeps the chip until it "
+    "ends, also when its containers restart; delete the pod, and the one that replaces "
+    "it gets other chips"
+)
+_POD_LINK_FAULTY = (
+    "the network of chip {chip} of this pod is faulty: {why}. The pod keeps the chip "
+    "until it ends; if its job stands still, delete the pod, and the one that replaces "
+    "it gets other chips"
+)
+_POD_HEALTHY = "chip {chip} of this pod is healthy again"
 #: {condition of a chip: reason, text and type of the event for the pod that has it}
 _POD_EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
     {
-        Condition.UNHEALTHY: (
-            "NpuUnhealthy",
-            f"{_POD_CHIP_OUT}. {_STAYS}, also when its containers restart; {_REPLACE}",
-            "Warning",
-        ),
+        Condition.UNHEALTHY: ("NpuUnhealthy", _POD_CHIP_OUT, "Warning"),
         Condition.NETWORK_UNHEALTHY: (
             "NpuNetworkUnhealthy",
-            f"{_POD_LINK_FAULTY}. {_STAYS}; if its job stands still, {_REPLACE}",
+            _POD_LINK_FAULTY,
             "Warning",
         ),
-        Condition.HEALTHY: (
-            "NpuRecovered",
-            "chip {chip} of this pod is healthy again",
-            "Normal",
-        ),
+        Condition.HEALTHY: ("NpuRecovered", _POD_HEALTHY, "Normal"),
     }
 )
 
@@ -175,6 +173,8 @@ class Announcer:
         transitions: Iterable[Transition],
         health: Health,
         ledger: Ledger,
+        *,
+        resource: str,
     ) -> None:
         """Announce changed conditions of chips by log lines, metrics and Node events.
 
@@ -185,8 +185,9 @@ class Announcer:
             transitions: Changes that one reading has caused.
             health: Health of all chips of the product line, after the transitions.
             ledger: Says which pods have the chips; the Node's event names them.
+            resource: Resource of the chips.
         """
-        self._health[ledger.product.resource] = health
+        self._health[resource] = health
         for transition in transitions:
             condition = transition.after.value
             self._metrics.health_transitions.labels(condition).inc()

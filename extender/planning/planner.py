@@ -351,7 +351,8 @@ class Planner:
 
         Of an elastic job only those of the pods that it needs must.
         """
-        if gang.unbound_count <= self.largest or not _has_gate(gang):
+        has_gate = gang.plan.is_gated and not gang.has_bound
+        if gang.unbound_count <= self.largest or not has_gate:
             return 0
         if not gang.has_optional:
             return gang.unbound_count
@@ -486,7 +487,7 @@ class Planner:
             until_s=self._clock.now_s() + REVIEW_S,
             lists=lists,
             may_be_smaller=is_firm,
-            most=self.largest if _has_gate(gang) else None,
+            most=self.largest if gang.plan.is_gated and not gang.has_bound else None,
         )
         everything, *less = _views(gang, is_firm=is_firm)
         outcome = plan_by(learnt=everything)
@@ -548,11 +549,6 @@ class Planner:
             job: nodes for job, nodes in self._singles.items() if job in gangs
         }
         return may_plan
-
-
-def _has_gate(gang: Gang) -> bool:
-    """Return whether the binds of a plan of a job wait for each other here."""
-    return gang.plan.is_gated and not gang.has_bound
 
 
 def _views(gang: Gang, *, is_firm: bool) -> list[Learnt]:

@@ -129,6 +129,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
         long=(
             "tests/agent/report/test_schedule_property.py",
             "tests/agent/test_begins_anew.py",
+            "tests/agent/test_needs_told.py",
             "tests/agent/test_chip_addresses.py",
             "tests/agent/test_quiet.py",
             "tests/agent/test_told_by_driver.py",

@@ -159,7 +159,7 @@ class Worker:
     def _must_skip(self, call: Call) -> bool:
         since_s = time.monotonic() - self._first_look_s
         alike = (call, call.any_of_chip) if self._skip_for else ()
-        return any(since_s < self._skip_for.get(each, -inf) for each in alike)
+        return any(since_s < self._skip_for.get(one, -inf) for one in alike)
 
     def _queue_event(self, event: structs.FaultEvent) -> None:
         """Queue a fault event and wake the main thread; a libdcmi thread calls this.

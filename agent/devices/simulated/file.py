@@ -152,7 +152,7 @@ def add_processes(reading: Reading, processes: Collection[Process]) -> Reading:
 
 def _of_line(row: Product, found: Iterable[OnChip]) -> tuple[OnChip, ...]:
     """Return the faults, processes or virtual devices of the chips of one row."""
-    return tuple(each for each in found if row.all_chips >> each.chip & 1)
+    return tuple(one for one in found if row.all_chips >> one.chip & 1)
 
 
 def _parse(text: str, parser: Parser[T]) -> T:

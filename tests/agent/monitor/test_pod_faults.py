@@ -159,7 +159,7 @@ async def test_the_programs_tell_a_running_pod_and_name_it_to_the_node(
 ) -> None:
     node = sandbox.nodes[NODE]
     await sandbox.api.create(PODS, pod_object("train", 2))
-    await until(lambda: phase_of(sandbox, "train"), lambda phase: phase == "Running")
+    await until(lambda: chips_of(sandbox, "train"))
 
     node.set_faults([0])
     await until(lambda: told(sandbox, "NpuUnhealthy"), lambda found: len(found) == 2)
@@ -174,8 +174,12 @@ async def test_the_programs_tell_a_running_pod_and_name_it_to_the_node(
     assert "SeparateNPU 80818C00. The pod keeps the chip" in broken["Pod"]
 
 
-async def phase_of(world: Sandbox, name: str) -> str:
-    return str((await world.api.get(f"{PODS}/{name}"))["status"].get("phase", ""))
+async def chips_of(world: Sandbox, name: str) -> str:
+    """The chips of a pod, once the agent knows that it has them."""
+    found = await world.api.get(f"{PODS}/{name}")
+    return str(
+        found["metadata"].get("annotations", {}).get("huawei.com/AscendReal", "")
+    )
 
 
 async def told(world: Sandbox, reason: str) -> dict[str, str]:
