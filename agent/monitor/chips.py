@@ -209,13 +209,14 @@ class ChipMonitor:
         Args:
             is_news: Whether the node report has changed.
         """
-        unread = {chip.chip for chip in self.reading.unread}
         read_s = self._raw.read_s
-        self._processes_read_s |= dict.fromkeys(set(self.health.chips) - unread, read_s)
+        told = set(self.reading.chips) - {chip.chip for chip in self.reading.unread}
+        untold = set(self.health.chips) - told  # those that have vanished, too
+        self._processes_read_s |= dict.fromkeys(told, read_s)
         # what the driver has not told for long the kernel alone tells
         unknown = {
             chip
-            for chip in unread
+            for chip in untold
             if read_s - self._processes_read_s.setdefault(chip, read_s) >= UNREAD_S
         }
         # a chip that is cut into virtual devices is not given out whole
@@ -229,7 +230,7 @@ class ChipMonitor:
                 if process.chip not in cut | unknown
             ),
             began_s=self._raw.looked_s,
-            unread=chip_sets.mask_of(unread - unknown),
+            unread=chip_sets.mask_of(untold - unknown),
         )
         ledger, version = self._store.ledger, self._store.version
         is_known = (event.unhealthy, event.busy) == (ledger.unhealthy, ledger.busy)

@@ -301,6 +301,22 @@ def test_a_chip_that_could_not_be_read_is_not_told_as_looked_at(world: World) ->
     assert world.store.ledger.ended_s == {}
 
 
+def test_a_chip_that_has_vanished_is_not_told_as_looked_at_either(
+    world: World,
+) -> None:
+    """Its processes may run on, and be on it when it is back."""
+    mine = (Process(chip=0, pid=4711),)
+    ended(world, replace(GOOD, processes=mine))
+    vanished = replace(GOOD, chips=GOOD.chips[1:])
+
+    world.look(vanished, read_at=world.now + 5.0, took_s=0.1)
+    during = dict(world.store.ledger.ended_s)
+    world.look(replace(GOOD, processes=mine), read_at=world.now + 7.0, took_s=0.1)
+
+    assert set(during) == {0}
+    assert world.store.unhealthy_ids() == ids(0)
+
+
 @pytest.mark.parametrize("changed", ["names", "rules"])
 def test_d26_what_changes_beside_the_chips_makes_no_reading_older(
     world: World, changed: str
