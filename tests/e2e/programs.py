@@ -1,4 +1,6 @@
-"""Programs of Kubernetes and Volcano, built once from Go modules that pin them.
+"""Programs of Kubernetes, Volcano and controllers of jobs, built once.
+
+Go modules pin them.
 
 KUBERNETES names another release of Kubernetes, such as v1.37.2. Its programs are built
 from a module that is made for it; the checksum database vouches for what is fetched.
@@ -88,6 +90,14 @@ _VOLCANO = _Module(
     marks={},
 )
 
+_CONTROLLERS = _Module(
+    folder=_E2E / "controllers",
+    packages={"lws": "sigs.k8s.io/lws/cmd", "jobset": "sigs.k8s.io/jobset"},
+    marks={},
+)
+#: {controller: its module}; `config/default` there is what people install
+_MODULE_OF = {"lws": "sigs.k8s.io/lws", "jobset": "sigs.k8s.io/jobset"}
+
 
 def build(places: Places) -> None:
     """Make sure that all programs are there.
@@ -106,16 +116,21 @@ def build(places: Places) -> None:
     build_volcano(places)
 
 
-def build_bare(places: Places) -> None:
+def build_bare(places: Places, *more: str) -> None:
     """Make sure that all programs of a control plane without a node are there.
+
+    Args:
+        places: Where to.
+        more: Programs of Kubernetes that are needed besides.
 
     Raises:
         CannotError: One is not in the given folder, or there is no Go.
     """
+    needed = (*_BARE, *more)
     if "KUBEBUILDER_ASSETS" in os.environ:
-        _check_given(places.programs, _BARE)
+        _check_given(places.programs, needed)
     elif not all((places.programs / name).exists() for name in _KUBERNETES):
-        _build(_control_plane().of(*_BARE), places.programs)
+        _build(_control_plane().of(*needed), places.programs)
 
 
 def build_volcano(places: Places) -> None:
@@ -136,6 +151,34 @@ def build_volcano(places: Places) -> None:
             # Not a copy with its mode: nobody may write what lies in a module.
             (fresh / path.name).write_bytes(path.read_bytes())
         fresh.rename(folder)
+
+
+def build_controllers(places: Places) -> None:
+    """Make sure that the controllers of jobs are there, and what installs them.
+
+    Raises:
+        CannotError: There is no Go.
+    """
+    build_bare(places, "kube-controller-manager")
+    manifests = {name: installation(places, name) for name in _MODULE_OF}
+    is_new = _build(_CONTROLLERS, controller(places, "lws").parent)
+    if is_new or not all(path.exists() for path in manifests.values()):
+        for name, path in manifests.items():
+            which = ("go", "list", "-m", "-f", "{{.Dir}}", _MODULE_OF[name])
+            source = Path(run(*which, cwd=_CONTROLLERS.folder).strip())
+            kubectl = places.programs / "kubectl"
+            rendered = run(kubectl, "kustomize", source / "config/default")
+            path.write_text(rendered, encoding="utf-8")
+
+
+def controller(places: Places, name: str) -> Path:
+    """The controller of LeaderWorkerSets (`lws`) or JobSets (`jobset`)."""
+    return places.cache / "controllers" / name
+
+
+def installation(places: Places, name: str) -> Path:
+    """The file of all that is applied to install this controller."""
+    return places.cache / "controllers" / f"{name}.yaml"
 
 
 def pause(places: Places) -> Path:
