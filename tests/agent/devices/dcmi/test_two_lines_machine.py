@@ -533,7 +533,8 @@ class TwoLines(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-@examples(20, pytest.param(300, marks=pytest.mark.long), variable="TWO_LINES_EXAMPLES")
+@examples(10, pytest.param(100, marks=pytest.mark.long), variable="TWO_LINES_EXAMPLES")
+@pytest.mark.timeout(3600)  # 3,000 of them
 def test_chips_of_two_lines_are_as_their_driver_tells(examples: int) -> None:
     run_state_machine_as_test(
         TwoLines,
