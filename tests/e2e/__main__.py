@@ -5,6 +5,7 @@
     python -m tests.e2e up                       up, and left there
     python -m tests.e2e down                     gone
     python -m tests.e2e bare [pytest arguments]  tests that need no node; no root
+    python -m tests.e2e controllers [pytest …]   jobs of real controllers; no root
 
 KEEP=1 leaves the cluster after `run`; the next `run` then uses it. E2E_CACHE names
 another folder for programs and images than .e2e; E2E_INSTALL=1 installs missing
@@ -36,14 +37,15 @@ def main(arguments: Sequence[str]) -> int:
         "up": _up,
         "down": _down,
         "bare": _bare,
+        "controllers": _controllers,
     }
     if command not in actions:
         sys.stderr.write(__doc__ or "")
         return 2
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if command == "bare":
-            return _bare(rest)  # beside any other cluster
+        if command in ("bare", "controllers"):
+            return actions[command](rest)  # beside any other cluster
         with alone():
             return actions[command](rest)
     except CannotError as error:
@@ -102,6 +104,13 @@ def _run(arguments: Sequence[str]) -> int:
 def _bare(arguments: Sequence[str]) -> int:
     programs.build_bare(chosen())
     return _pytest(arguments or ("tests/e2e/test_hybrid_gangs.py",), {})
+
+
+def _controllers(arguments: Sequence[str]) -> int:
+    programs.build_controllers(chosen())
+    # Each has a world of its own; stories mostly wait.
+    beside = ("-n", "2", "--dist", "loadfile")
+    return _pytest([*beside, *(arguments or ("tests/e2e/stories",))], {})
 
 
 def _ready(kept: Cluster | None) -> Cluster:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.parts import marks
 from tests.parts.lanes import Part, Stage
-from tests.parts.quarters import QUARTERS
+from tests.parts.quarters import CONTROLLERS, QUARTERS
 
 #: Of the tests on the real cluster.
 E2E = "tests/e2e"
@@ -49,6 +49,7 @@ def everything(root: Path) -> Sequence[Stage]:
     numbers = range(1, len(QUARTERS) + 1)
     main = [*_core(root), *(part for number in numbers for part in _quarter(number))]
     rest = [part for number in numbers for part in _quarter_beside(number)]
+    rest.append(_tests("real controllers", "controllers", "not core", CONTROLLERS))
     return [
         Stage(main=[_TEST]),
         Stage(main=_on_node(*main), beside=[_DEMO, *_core_beside(root), *rest]),

@@ -28,6 +28,13 @@ class Quarter:
     make: Sequence[tuple[str, ...]]
 
 
+#: Jobs of real controllers, which have to be built first: `make everything` alone.
+CONTROLLERS: Final = (
+    "tests/e2e/stories/test_job_sets.py",
+    "tests/e2e/stories/test_jobs.py",
+    "tests/e2e/stories/test_least.py",
+    "tests/e2e/stories/test_worker_sets.py",
+)
 #: Runs for as long as one likes, by chance.
 BY_HAND: Final = ("tests/e2e/faults/test_soak.py",)
 

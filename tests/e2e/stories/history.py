@@ -1,0 +1,74 @@
+"""What the API server tells of jobs and their pods, from the beginning."""
+
+import asyncio
+import time
+
+from sandbox.apiclient import ApiClient, Listed
+from tests.e2e import stalls
+from tests.e2e.stories.lives import Told
+
+#: {kind: path of its collection}
+KINDS = {
+    "Pod": "/api/v1/namespaces/default/pods",
+    "Job": "/apis/batch/v1/namespaces/default/jobs",
+    "StatefulSet": "/apis/apps/v1/namespaces/default/statefulsets",
+    "ReplicaSet": "/apis/apps/v1/namespaces/default/replicasets",
+    "Deployment": "/apis/apps/v1/namespaces/default/deployments",
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets",
+    "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/"
+    "leaderworkersets",
+}
+_LOOK_S = 0.02
+
+
+class HoleError(Exception):
+    """A watch ended: what came between is not known."""
+
+
+class History:
+    """Each change of each object of `KINDS`. Protects that none is left out."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+        self._begun_s = time.monotonic()
+        self._stood_still_s = stalls.stood_still_s()
+        self._told: list[Told] = []
+        #: kinds that are followed
+        self._followed: set[str] = set()
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the beginning in which the machine gave us time."""
+        stood_s = stalls.stood_still_s() - self._stood_still_s
+        return time.monotonic() - self._begun_s - stood_s
+
+    @property
+    def told(self) -> list[Told]:
+        """All events so far; those of one kind are in order."""
+        return self._told
+
+    async def begun(self) -> None:
+        """Wait until nothing more can be missed."""
+        while {*KINDS} - self._followed:
+            await asyncio.sleep(_LOOK_S)
+
+    async def follow(self) -> None:
+        """Follow all kinds for ever.
+
+        Raises:
+            HoleError: A watch ended.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for kind, path in KINDS.items():
+                tasks.create_task(self._follow(kind, path))
+
+    async def _follow(self, kind: str, path: str) -> None:
+        async for event in self._api.follow(path):
+            if not isinstance(event, Listed):
+                item = {**event.item, "kind": kind}
+                told = Told(at_s=self.now_s, item=item, is_gone=event.gone)
+                self._told.append(told)
+            elif kind in self._followed or event.items:
+                raise HoleError(kind)
+            else:
+                self._followed.add(kind)

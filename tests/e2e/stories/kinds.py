@@ -1,0 +1,130 @@
+"""Jobs as people write them. Each pod takes all chips of a node."""
+
+from typing import Any
+
+from sandbox.apiclient import Object
+from tests.e2e import npu_nodes
+from tests.e2e.stories.history import KINDS
+from tests.e2e.stories.lives import JOBSET, LWS
+from tests.e2e.stories.world import ZONE
+
+PODS = KINDS["Pod"]
+JOBS, JOB_SETS, WORKER_SETS = KINDS["Job"], KINDS["JobSet"], KINDS["LeaderWorkerSet"]
+DEPLOYMENTS, STATEFUL_SETS = KINDS["Deployment"], KINDS["StatefulSet"]
+
+
+def job(name: str, pods: int, **spec: Any) -> Object:
+    """An Indexed Job whose pods all run at once."""
+    return {"metadata": {"name": name}, "spec": _job_spec(pods) | spec}
+
+
+def job_set(
+    name: str, jobs: int, pods: int, *, exclusive: bool = False, **spec: Any
+) -> Object:
+    """A JobSet of one replicated job.
+
+    Args:
+        name: Of the object.
+        jobs: Replicas of the job.
+        pods: Of each of these.
+        exclusive: Each has a zone to itself.
+        spec: Further fields of the job's `spec`.
+    """
+    replicated = {"name": "train", "replicas": jobs}
+    template = {"spec": _job_spec(pods) | spec}
+    notes = {f"alpha.{JOBSET}/exclusive-topology": ZONE} if exclusive else {}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "annotations": notes},
+        "spec": {
+            "failurePolicy": {"maxRestarts": 3},
+            "replicatedJobs": [replicated | {"template": template}],
+        },
+    }
+
+
+def worker_set(
+    name: str,
+    groups: int,
+    size: int,
+    *,
+    startup: str = "LeaderCreated",
+    exclusive: bool = False,
+    **template: Any,
+) -> Object:
+    """A LeaderWorkerSet.
+
+    Args:
+        name: Of the object.
+        groups: How many.
+        size: Pods of each, its leader among them.
+        startup: When workers are made: its `startupPolicy`.
+        exclusive: Each has a zone to itself.
+        template: Further fields of its `leaderWorkerTemplate`.
+    """
+    notes = {f"{LWS}/exclusive-topology": ZONE} if exclusive else {}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": name, "annotations": notes},
+        "spec": {
+            "replicas": groups,
+            "startupPolicy": startup,
+            "leaderWorkerTemplate": {
+                "size": size,
+                "workerTemplate": {"spec": _pod_spec()},
+                **template,
+            },
+        },
+    }
+
+
+def deployment(name: str, pods: int, least: int) -> Object:
+    """A Deployment of which some pods must run at once; an update adds a pod."""
+    update = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    return {
+        "metadata": {"name": name},
+        "spec": _serving(name, pods, least) | {"strategy": update},
+    }
+
+
+def stateful_set(name: str, pods: int, least: int) -> Object:
+    """A StatefulSet of which some pods must run at once; all are made at once."""
+    return {
+        "metadata": {"name": name},
+        "spec": _serving(name, pods, least) | {"podManagementPolicy": "Parallel"},
+    }
+
+
+def updated() -> Object:
+    """The template of pods, with another image than before."""
+    return {"spec": _pod_spec("y")}
+
+
+def _serving(name: str, pods: int, least: int) -> Object:
+    labels = {"app": name}
+    notes = {"huawei.com/schedule_minAvailable": str(least)}
+    return {
+        "replicas": pods,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels, "annotations": notes},
+            "spec": _pod_spec(),
+        },
+    }
+
+
+def _job_spec(pods: int) -> Object:
+    return {
+        "completionMode": "Indexed",
+        "completions": pods,
+        "parallelism": pods,
+        "template": {"spec": _pod_spec() | {"restartPolicy": "Never"}},
+    }
+
+
+def _pod_spec(image: str = "x") -> Object:
+    spec: Object = npu_nodes.pod("x", 8)["spec"]
+    spec["containers"][0]["image"] = image
+    return spec

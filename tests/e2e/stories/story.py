@@ -1,0 +1,224 @@
+"""One job's story, told step by step; each step asks whether the laws hold."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from sandbox.apiclient import ApiStatusError, Object
+from tests.e2e.bare import until
+from tests.e2e.stages import CannotError
+from tests.e2e.stories import kinds, laws, lives
+from tests.e2e.stories.history import KINDS, History
+from tests.e2e.stories.lives import NEVER, Life
+from tests.e2e.stories.world import PLACES, World
+from tests.support.objects import PODS
+
+#: An event may be on its way.
+_LAG_S = 1.0
+_LOOK_S = 0.3
+_RIVAL = "Job rival"
+#: Longer than any law has.
+_SETTLED_S = laws.WITHIN_S + 2 * _LAG_S
+
+
+class BrokenLawError(Exception):
+    """A law was broken; the text has the sentences and what became of each pod."""
+
+
+class Story:
+    """A story that runs. Protects its history."""
+
+    def __init__(self, world: World, history: History) -> None:
+        self.api, self.kubelets = world.api, world.kubelets
+        self._history = history
+        self._watching = asyncio.create_task(history.follow())
+        self._tasks = [*world.tasks, self._watching]
+
+    def pods(self) -> list[Life]:
+        """What became of each pod until now."""
+        return lives.read(self._history.told)
+
+    def obey(self) -> None:
+        """Make sure that no law was broken until now.
+
+        Raises:
+            BrokenLawError: One was.
+        """
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        now_s = self._history.now_s - _LAG_S
+        found = laws.broken(self.pods(), PLACES, now_s)
+        if found:
+            raise BrokenLawError("\n".join([*found, "", *self.lines()]))
+
+    def lines(self) -> list[str]:
+        """What happened, by time."""
+        found = sorted(
+            (at_s, each.name, text, each.generation[:4] + each.generation[-2:])
+            for each in self.pods()
+            for at_s, text in (
+                (each.created_s, "created"),
+                (each.bound_s, f"bound to {each.node}"),
+                (each.leaves_s, "deleted"),
+                (each.ended_s, "ended"),
+            )
+            if at_s != NEVER
+        )
+        return [
+            f"{at_s:7.2f}  {name} ({key}) {text}" for at_s, name, text, key in found
+        ]
+
+    async def until(
+        self,
+        reached: Callable[[], Awaitable[bool] | bool],
+        what: str,
+        *,
+        within_s: float = 60.0,
+    ) -> None:
+        """Wait for something while the laws hold.
+
+        Raises:
+            BrokenLawError: One was broken.
+            CannotError: It did not come in time.
+        """
+
+        async def is_reached() -> bool:
+            self.obey()
+            await asyncio.sleep(_LOOK_S)
+            found = reached()
+            return found if isinstance(found, bool) else await found
+
+        try:
+            await until(is_reached, what, within_s=within_s)
+        except CannotError as error:
+            self.obey()
+            raise CannotError("\n".join([str(error), *self.lines()])) from error
+        self.obey()
+
+    async def runs(self, job: str, pods: int, *, within_s: float = 60.0) -> None:
+        """Wait until so many pods of a job have a node, none waits and none ends."""
+
+        def do_run() -> bool:
+            there = [e for e in self.pods() if e.job == job and e.ended_s == NEVER]
+            are_bound = all(e.bound_s < NEVER and e.leaves_s == NEVER for e in there)
+            return are_bound and len(there) == pods
+
+        await self.until(do_run, f"{pods} pods of {job} run", within_s=within_s)
+        await self.ready(job)
+
+    async def ready(self, job: str) -> None:
+        """Wait until the pods of a job that have a node are ready."""
+        names = {e.name for e in self.pods() if e.job == job and e.ended_s == NEVER}
+
+        async def are_ready() -> bool:
+            items = await self.api.items(PODS)
+            phases = {i["metadata"]["name"]: i["status"].get("phase") for i in items}
+            return all(phases.get(name) in ("Running", None) for name in names)
+
+        await self.until(are_ready, f"pods of {job} ready")
+
+    async def goes_on(self, seconds: float = _SETTLED_S) -> None:
+        """See that the laws hold for a while."""
+        end_s = self._history.now_s + seconds
+        await self.until(
+            lambda: self._history.now_s > end_s, "the end", within_s=seconds + 60
+        )
+
+    async def is_absent(self, path: str, name: str) -> None:
+        """Wait until an object is gone, though not all that belonged to it."""
+
+        async def has_gone() -> bool:
+            items = await self.api.items(path)
+            return name not in {each["metadata"]["name"] for each in items}
+
+        await self.until(has_gone, f"{name} gone")
+
+    async def is_gone(self, name: str) -> None:
+        """Wait until a pod of that name has ended, or its successor is there."""
+        count = sum(each.name == name for each in self.pods())
+
+        def has_gone() -> bool:
+            again = [each for each in self.pods() if each.name == name]
+            return len(again) > count or again[-1].ended_s < NEVER
+
+        await self.until(has_gone, f"{name} gone")
+
+    def name(self, job: str, rank: str) -> str:
+        """Return the name of the newest pod of a job with this rank."""
+        found = [e for e in self.pods() if (e.job, e.rank) == (job, rank)]
+        return found[-1].name
+
+    def generation(self, job: str) -> str:
+        """Return which making of a job is the newest."""
+        return [e for e in self.pods() if e.job == job][-1].generation
+
+    async def made_anew(self, job: str, before: str) -> None:
+        """Wait until there is a pod of a later making of a job.
+
+        Args:
+            job: Kind and name.
+            before: The making that it is to be later than.
+        """
+        await self.until(lambda: self.generation(job) != before, f"{job} made anew")
+
+    async def create(self, path: str, body: Object) -> None:
+        """Make an object."""
+        await self.api.create(path, body)
+
+    async def delete(self, path: str, name: str) -> None:
+        """Delete an object, and in the background all that belongs to it."""
+        await self.api.request(
+            "DELETE",
+            f"{path}/{name}",
+            body={
+                "kind": "DeleteOptions",
+                "apiVersion": "v1",
+                "propagationPolicy": "Background",
+            },
+        )
+
+    async def rival(self, pods: int = 2) -> None:
+        """Have a job wait for nodes that are taken."""
+        await self.create(kinds.JOBS, kinds.job("rival", pods))
+
+        async def is_refused() -> bool:
+            return any(
+                each["metadata"]["name"].startswith("rival-")
+                and "nodes are available" in condition.get("message", "")
+                for each in await self.api.items(PODS)
+                for condition in each["status"].get("conditions", ())
+            )
+
+        await self.until(is_refused, "the rival refused")
+
+    async def rival_ends(self, job: str, pods: int) -> None:
+        """See one of two jobs run, or both; then the other when the rival is gone."""
+
+        def does_run(name: str, count: int) -> bool:
+            now_s = self._history.now_s
+            return sum(e.job == name and e.holds(now_s) for e in self.pods()) >= count
+
+        await self.until(
+            lambda: does_run(job, pods) or does_run(_RIVAL, 1),
+            f"{job} or its rival runs",
+        )
+        if not does_run(job, pods):
+            await self.goes_on()
+        await self.delete(kinds.JOBS, "rival")
+        await self.runs(job, pods)
+
+    async def clear(self) -> None:
+        """Delete all that there is; the story is over."""
+        await self.kubelets.end_all()
+        for kind in ("LeaderWorkerSet", "JobSet", "Deployment", "StatefulSet", "Job"):
+            for each in await self.api.items(KINDS[kind]):
+                with contextlib.suppress(ApiStatusError):  # gone meanwhile
+                    await self.delete(KINDS[kind], each["metadata"]["name"])
+
+        async def is_empty() -> bool:
+            return not any([await self.api.items(path) for path in KINDS.values()])
+
+        await until(is_empty, "nothing left")
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)

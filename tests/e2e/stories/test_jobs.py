@@ -1,0 +1,149 @@
+"""Stories of Indexed Jobs: each making is bound whole or not at all."""
+
+import pytest
+
+from sandbox.apiclient import ApiStatusError
+from tests.e2e.stories import kinds
+from tests.e2e.stories.kinds import JOBS, job
+from tests.e2e.stories.story import BrokenLawError, Story
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+JOB = "Job train"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+RIVAL = pytest.mark.parametrize("has_rival", [False, True], ids=["alone", "rival"])
+
+
+async def run_job(story: Story, *, has_rival: bool, pods: int = 3) -> str:
+    """Have a Job run, and a job of two pods wait; return its making."""
+    await story.create(JOBS, job("train", pods))
+    await story.runs(JOB, pods)
+    if has_rival:
+        await story.rival(5 - pods)
+    return story.generation(JOB)
+
+
+async def runs_again(story: Story, *, has_rival: bool) -> None:
+    """See the Job run, at last when the rival has gone."""
+    if has_rival:
+        await story.rival_ends(JOB, 3)
+    await story.runs(JOB, 3)
+
+
+@RIVAL
+async def test_a_job_is_created(story: Story, has_rival: bool) -> None:
+    await story.create(JOBS, job("train", 3))
+    if has_rival:
+        await story.create(JOBS, job("rival", 2))
+
+    await runs_again(story, has_rival=has_rival)
+
+
+@RIVAL
+async def test_a_job_is_scaled(story: Story, has_rival: bool) -> None:
+    await run_job(story, has_rival=False, pods=2)
+
+    more = {"spec": {"parallelism": 4, "completions": 4}}
+    await story.api.patch(f"{JOBS}/train", more)
+    await story.runs(JOB, 4)
+    if has_rival:
+        await story.rival()
+    fewer = {"spec": {"parallelism": 2, "completions": 2}}
+    await story.api.patch(f"{JOBS}/train", fewer)
+
+    await story.runs(JOB, 2)
+    if has_rival:
+        await story.runs("Job rival", 2)
+
+
+@pytest.mark.xfail(raises=BrokenLawError, reason="bound beside the pod that ends")
+@RIVAL
+@pytest.mark.parametrize("rank", ["0", "2"])
+async def test_a_pod_is_deleted_and_ends_late(
+    story: Story, has_rival: bool, rank: str
+) -> None:
+    """Without a failure policy the one in its place is made at once."""
+    await run_job(story, has_rival=has_rival)
+    name = story.name(JOB, rank)
+    story.kubelets.keep(name)
+
+    await story.api.delete(f"{kinds.PODS}/{name}")
+
+    await story.until(lambda: story.name(JOB, rank) != name, "a pod in its place")
+    await story.goes_on(3)
+    await story.kubelets.end_all()
+    await runs_again(story, has_rival=has_rival)
+
+
+@RIVAL
+async def test_a_pod_fails(story: Story, has_rival: bool) -> None:
+    await run_job(story, has_rival=has_rival)
+    name = story.name(JOB, "1")
+
+    await story.kubelets.fail(name)
+
+    await story.until(lambda: story.name(JOB, "1") != name, "a pod in its place")
+    await runs_again(story, has_rival=has_rival)
+
+
+@RIVAL
+async def test_a_job_is_suspended_and_resumed(story: Story, has_rival: bool) -> None:
+    before = await run_job(story, has_rival=has_rival)
+    story.kubelets.keep("train-")
+
+    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": True}})
+    await story.goes_on(3)
+    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": False}})
+    await story.made_anew(JOB, before)
+    await story.goes_on(3)
+    await story.kubelets.end_all()
+
+    await runs_again(story, has_rival=has_rival)
+
+
+@RIVAL
+async def test_a_job_is_made_anew_while_old_pods_end(
+    story: Story, has_rival: bool
+) -> None:
+    before = await run_job(story, has_rival=has_rival)
+    story.kubelets.keep("train-")
+
+    await story.delete(JOBS, "train")
+    await story.is_absent(JOBS, "train")
+    await story.create(JOBS, job("train", 3))
+    await story.made_anew(JOB, before)
+    await story.goes_on(3)
+    await story.kubelets.end_all()
+
+    await runs_again(story, has_rival=has_rival)
+
+
+async def test_a_budget_is_in_the_way_of_an_eviction(story: Story) -> None:
+    """The API server refuses the eviction, so nothing changes, and a rival waits."""
+    await run_job(story, has_rival=True)
+    name = story.name(JOB, "1")
+    labels = {"matchLabels": {"batch.kubernetes.io/job-name": "train"}}
+    spec = {"minAvailable": 3, "selector": labels}
+    await story.create(BUDGETS, {"metadata": {"name": "train"}, "spec": spec})
+
+    async def is_counted() -> bool:
+        found = await story.api.get(f"{BUDGETS}/train")
+        return bool(found.get("status", {}).get("currentHealthy") == 3)
+
+    await story.until(is_counted, "the budget counts the pods")
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": "default"},
+    }
+    with pytest.raises(ApiStatusError) as refused:
+        await story.create(f"{kinds.PODS}/{name}/eviction", eviction)
+    assert refused.value.status == 429
+    await story.goes_on(3)
+    assert story.name(JOB, "1") == name
+
+    await story.api.delete(f"{BUDGETS}/train")
+    await story.create(f"{kinds.PODS}/{name}/eviction", eviction)
+
+    await story.until(lambda: story.name(JOB, "1") != name, "a pod in its place")
+    await runs_again(story, has_rival=True)
