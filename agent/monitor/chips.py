@@ -210,13 +210,13 @@ class ChipMonitor:
             is_news: Whether the node report has changed.
         """
         read_s = self._raw.read_s
-        told = set(self.reading.chips) - {chip.chip for chip in self.reading.unread}
-        untold = set(self.health.chips) - told  # those that have vanished, too
-        self._processes_read_s |= dict.fromkeys(told, read_s)
+        answered = set(self.reading.chips) - {chip.chip for chip in self.reading.unread}
+        silent = set(self.health.chips) - answered  # those that have vanished, too
+        self._processes_read_s |= dict.fromkeys(answered, read_s)
         # what the driver has not told for long the kernel alone tells
         unknown = {
             chip
-            for chip in untold
+            for chip in silent
             if read_s - self._processes_read_s.setdefault(chip, read_s) >= UNREAD_S
         }
         # a chip that is cut into virtual devices is not given out whole
@@ -230,7 +230,7 @@ class ChipMonitor:
                 if process.chip not in cut | unknown
             ),
             began_s=self._raw.looked_s,
-            unread=chip_sets.mask_of(untold - unknown),
+            unread=chip_sets.mask_of(silent - unknown),
         )
         ledger, version = self._store.ledger, self._store.version
         is_known = (event.unhealthy, event.busy) == (ledger.unhealthy, ledger.busy)

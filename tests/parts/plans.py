@@ -49,11 +49,16 @@ def everything(root: Path) -> Sequence[Stage]:
     numbers = range(1, len(QUARTERS) + 1)
     main = [*_core(root), *(part for number in numbers for part in _quarter(number))]
     rest = [part for number in numbers for part in _quarter_beside(number)]
-    rest.append(_tests("real controllers", "controllers", "not core", CONTROLLERS))
+    rest.append(controllers())
     return [
         Stage(main=[_TEST]),
         Stage(main=_on_node(*main), beside=[_DEMO, *_core_beside(root), *rest]),
     ]
+
+
+def controllers() -> Part:
+    """Return the stories of jobs that real controllers make, which no quarter has."""
+    return _tests("real controllers", "controllers", "not core", CONTROLLERS)
 
 
 def core(root: Path) -> Sequence[Stage]:
