@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from sandbox.apiclient import ApiStatusError, Object
 from tests.e2e.bare import until
 from tests.e2e.stages import CannotError
@@ -23,6 +25,14 @@ _SETTLED_S = laws.WITHIN_S + 2 * _LAG_S
 
 class BrokenLawError(Exception):
     """A law was broken; the text has the sentences and what became of each pod."""
+
+
+#: Each story that can have a rival for its nodes is told without and with one.
+RIVAL = pytest.mark.parametrize("has_rival", [False, True], ids=["alone", "rival"])
+#: Nothing holds back a pod that is made while the one of its rank still ends.
+BOUND_BESIDE = pytest.mark.xfail(
+    raises=BrokenLawError, reason="bound beside the pod that ends"
+)
 
 
 class Story:
@@ -207,6 +217,21 @@ class Story:
             await self.goes_on()
         await self.delete(kinds.JOBS, "rival")
         await self.runs(job, pods)
+
+    async def runs_again(self, job: str, pods: int, *, has_rival: bool) -> None:
+        """See a job run, at last when its rival has gone."""
+        if has_rival:
+            await self.rival_ends(job, pods)
+        await self.runs(job, pods)
+
+    async def replaced_early(self, job: str, rank: str) -> None:
+        """Delete the pod of a rank; it ends 3 s after the one in its place has come."""
+        name = self.name(job, rank)
+        self.kubelets.keep(name)
+        await self.api.delete(f"{PODS}/{name}")
+        await self.until(lambda: self.name(job, rank) != name, "a pod in its place")
+        await self.goes_on(3)
+        await self.kubelets.end_all()
 
     async def clear(self) -> None:
         """Delete all that there is; the story is over."""

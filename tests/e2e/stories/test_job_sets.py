@@ -4,12 +4,11 @@ import pytest
 
 from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import JOB_SETS, job_set
-from tests.e2e.stories.story import BrokenLawError, Story
+from tests.e2e.stories.story import BOUND_BESIDE, RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SET = "JobSet train"
-RIVAL = pytest.mark.parametrize("has_rival", [False, True], ids=["alone", "rival"])
 
 
 async def run_set(story: Story, *, has_rival: bool) -> str:
@@ -21,38 +20,26 @@ async def run_set(story: Story, *, has_rival: bool) -> str:
     return story.generation(SET)
 
 
-async def runs_again(story: Story, *, has_rival: bool) -> None:
-    """See the set run, at last when the rival has gone."""
-    if has_rival:
-        await story.rival_ends(SET, 3)
-    await story.runs(SET, 3)
-
-
 @RIVAL
 async def test_a_set_is_created(story: Story, has_rival: bool) -> None:
     await story.create(JOB_SETS, job_set("train", 1, 3))
     if has_rival:
         await story.create(kinds.JOBS, kinds.job("rival", 2))
 
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(SET, 3, has_rival=has_rival)
 
 
-@pytest.mark.xfail(raises=BrokenLawError, reason="bound beside the pod that ends")
+@BOUND_BESIDE
 @RIVAL
 @pytest.mark.parametrize("rank", ["train/0/0", "train/2/0"])
 async def test_a_pod_is_deleted_and_ends_late(
     story: Story, has_rival: bool, rank: str
 ) -> None:
     await run_set(story, has_rival=has_rival)
-    name = story.name(SET, rank)
-    story.kubelets.keep(name)
 
-    await story.api.delete(f"{kinds.PODS}/{name}")
+    await story.replaced_early(SET, rank)
 
-    await story.until(lambda: story.name(SET, rank) != name, "a pod in its place")
-    await story.goes_on(3)
-    await story.kubelets.end_all()
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(SET, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -65,7 +52,7 @@ async def test_a_pod_fails_and_is_replaced(story: Story, has_rival: bool) -> Non
     await story.until(
         lambda: story.name(SET, "train/1/0") != name, "a pod in its place"
     )
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(SET, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -84,7 +71,7 @@ async def test_a_pod_fails_and_the_set_begins_again(
     await story.made_anew(SET, before)
     await story.goes_on(3)
     await story.kubelets.end_all()
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(SET, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -99,7 +86,7 @@ async def test_a_set_is_suspended_and_resumed(story: Story, has_rival: bool) -> 
     await story.kubelets.end_all()
 
     await story.made_anew(SET, before)
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(SET, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -116,7 +103,7 @@ async def test_a_set_is_made_anew_while_old_pods_end(
     await story.kubelets.end_all()
 
     await story.made_anew(SET, before)
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(SET, 3, has_rival=has_rival)
 
 
 async def test_each_job_has_a_zone_to_itself(story: Story) -> None:

@@ -5,13 +5,12 @@ import pytest
 from sandbox.apiclient import ApiStatusError
 from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import JOBS, job
-from tests.e2e.stories.story import BrokenLawError, Story
+from tests.e2e.stories.story import BOUND_BESIDE, RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 JOB = "Job train"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-RIVAL = pytest.mark.parametrize("has_rival", [False, True], ids=["alone", "rival"])
 
 
 async def run_job(story: Story, *, has_rival: bool, pods: int = 3) -> str:
@@ -23,20 +22,13 @@ async def run_job(story: Story, *, has_rival: bool, pods: int = 3) -> str:
     return story.generation(JOB)
 
 
-async def runs_again(story: Story, *, has_rival: bool) -> None:
-    """See the Job run, at last when the rival has gone."""
-    if has_rival:
-        await story.rival_ends(JOB, 3)
-    await story.runs(JOB, 3)
-
-
 @RIVAL
 async def test_a_job_is_created(story: Story, has_rival: bool) -> None:
     await story.create(JOBS, job("train", 3))
     if has_rival:
         await story.create(JOBS, job("rival", 2))
 
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(JOB, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -56,7 +48,7 @@ async def test_a_job_is_scaled(story: Story, has_rival: bool) -> None:
         await story.runs("Job rival", 2)
 
 
-@pytest.mark.xfail(raises=BrokenLawError, reason="bound beside the pod that ends")
+@BOUND_BESIDE
 @RIVAL
 @pytest.mark.parametrize("rank", ["0", "2"])
 async def test_a_pod_is_deleted_and_ends_late(
@@ -64,15 +56,10 @@ async def test_a_pod_is_deleted_and_ends_late(
 ) -> None:
     """Without a failure policy the one in its place is made at once."""
     await run_job(story, has_rival=has_rival)
-    name = story.name(JOB, rank)
-    story.kubelets.keep(name)
 
-    await story.api.delete(f"{kinds.PODS}/{name}")
+    await story.replaced_early(JOB, rank)
 
-    await story.until(lambda: story.name(JOB, rank) != name, "a pod in its place")
-    await story.goes_on(3)
-    await story.kubelets.end_all()
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(JOB, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -83,7 +70,7 @@ async def test_a_pod_fails(story: Story, has_rival: bool) -> None:
     await story.kubelets.fail(name)
 
     await story.until(lambda: story.name(JOB, "1") != name, "a pod in its place")
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(JOB, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -98,7 +85,7 @@ async def test_a_job_is_suspended_and_resumed(story: Story, has_rival: bool) -> 
     await story.goes_on(3)
     await story.kubelets.end_all()
 
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(JOB, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -115,7 +102,7 @@ async def test_a_job_is_made_anew_while_old_pods_end(
     await story.goes_on(3)
     await story.kubelets.end_all()
 
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(JOB, 3, has_rival=has_rival)
 
 
 async def test_a_budget_is_in_the_way_of_an_eviction(story: Story) -> None:
@@ -146,4 +133,4 @@ async def test_a_budget_is_in_the_way_of_an_eviction(story: Story) -> None:
     await story.create(f"{kinds.PODS}/{name}/eviction", eviction)
 
     await story.until(lambda: story.name(JOB, "1") != name, "a pod in its place")
-    await runs_again(story, has_rival=True)
+    await story.runs_again(JOB, 3, has_rival=True)

@@ -4,13 +4,12 @@ import pytest
 
 from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import WORKER_SETS, worker_set
-from tests.e2e.stories.story import Story
+from tests.e2e.stories.story import RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 GROUP, SECOND = "LeaderWorkerSet serve/0", "LeaderWorkerSet serve/1"
 STARTUPS = ("LeaderCreated", "LeaderReady")
-RIVAL = pytest.mark.parametrize("has_rival", [False, True], ids=["alone", "rival"])
 #: Its nodes are chosen by chance, so some sets get on.
 SETS = 6
 
@@ -25,13 +24,6 @@ async def run_group(
         await story.rival()
 
 
-async def runs_again(story: Story, *, has_rival: bool) -> None:
-    """See the group run, at last when the rival has gone."""
-    if has_rival:
-        await story.rival_ends(GROUP, 3)
-    await story.runs(GROUP, 3)
-
-
 @RIVAL
 @pytest.mark.parametrize("startup", STARTUPS)
 async def test_a_group_is_created(story: Story, has_rival: bool, startup: str) -> None:
@@ -39,7 +31,7 @@ async def test_a_group_is_created(story: Story, has_rival: bool, startup: str) -
     if has_rival:
         await story.create(kinds.JOBS, kinds.job("rival", 2))
 
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(GROUP, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -58,7 +50,7 @@ async def test_the_leader_is_deleted_and_its_old_workers_end_late(
     # 10 s, and between these the rival finds the nodes of the old ones.
     await story.goes_on(6)
     await story.kubelets.end_all()
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(GROUP, 3, has_rival=has_rival)
 
 
 async def test_the_leader_is_deleted(story: Story) -> None:
@@ -79,7 +71,7 @@ async def test_a_container_is_started_again(story: Story, has_rival: bool) -> No
     await story.kubelets.restart("serve-0-2")
 
     await story.made_anew(GROUP, before)
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(GROUP, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -90,7 +82,7 @@ async def test_a_worker_is_deleted_by_hand(story: Story, has_rival: bool) -> Non
     await story.api.delete(f"{kinds.PODS}/serve-0-1")
 
     await story.made_anew(GROUP, before)
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(GROUP, 3, has_rival=has_rival)
 
 
 async def test_a_worker_is_deleted_that_is_replaced_alone(story: Story) -> None:
@@ -112,7 +104,7 @@ async def test_a_worker_fails(story: Story, has_rival: bool) -> None:
     await story.kubelets.fail("serve-0-1")
 
     await story.is_gone("serve-0-1")
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(GROUP, 3, has_rival=has_rival)
 
 
 @RIVAL
@@ -170,7 +162,7 @@ async def test_a_set_is_made_anew_while_old_pods_end(
     await story.kubelets.end_all()
 
     await story.made_anew(GROUP, before)
-    await runs_again(story, has_rival=has_rival)
+    await story.runs_again(GROUP, 3, has_rival=has_rival)
 
 
 async def test_each_group_has_a_zone_to_itself(story: Story) -> None:
