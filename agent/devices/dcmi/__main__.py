@@ -231,9 +231,15 @@ def _receive(sock: socket.socket) -> dict[str, Any]:
     return frames.decode(sock.recv(frames.length_of(head), socket.MSG_WAITALL))
 
 
-def _die_with_parent() -> None:
-    """Let the kernel kill this process when the agent ends, even while a call hangs."""
+def _die_with(agent: int) -> bool:
+    """Let the kernel kill this process when the agent ends, even while a call hangs.
+
+    Returns:
+        Whether the agent, a process id, still runs. One that ended before this was
+        asked for is never told of again: then nothing would end a call that hangs.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return os.getppid() == agent
 
 
 def main(arguments: list[str]) -> int:
@@ -241,10 +247,12 @@ def main(arguments: list[str]) -> int:
 
     Args:
         arguments: Numbers of two open descriptors: the socket to the agent, and the
-            file of the memory page where the agent sees the current libdcmi call.
+            file of the memory page where the agent sees the current libdcmi call. Then
+            the agent's process id.
     """
-    descriptor, page = map(int, arguments)
-    _die_with_parent()
+    descriptor, page, agent = map(int, arguments)
+    if not _die_with(agent):
+        return 0
     # from a terminal: the agent ends the worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     progress = Progress(page)

@@ -70,7 +70,7 @@ class Worker:
                 [
                     # -P: a file of that name in the working folder is another's.
                     *(sys.executable, "-P", "-m", "agent.devices.dcmi"),
-                    *(str(worker_socket.fileno()), str(page)),
+                    *(str(worker_socket.fileno()), str(page), str(os.getpid())),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # drivers print there unasked

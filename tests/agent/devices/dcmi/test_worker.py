@@ -1,9 +1,11 @@
 """What a worker says and that it ends: without the program of a worker."""
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,3 +131,20 @@ async def test_a_worker_whose_end_is_cancelled_is_killed_and_counted(
 
     assert closing.cancelled()
     assert await asyncio.to_thread(silent.process.wait, 10.0) == -signal.SIGKILL
+
+
+def test_a_worker_whose_agent_has_ended_before_it_began_ends_by_itself() -> None:
+    """Else it would ask the driver all the same, and a call that hangs never ends."""
+    ours, theirs = socket.socketpair()
+    page = Progress.create()
+    with ours, theirs:
+        numbers = (theirs.fileno(), page, 2**30)
+        with subprocess.Popen(  # noqa: S603  # our own program
+            [sys.executable, "-m", "agent.devices.dcmi", *map(str, numbers)],
+            pass_fds=numbers[:2],
+        ) as worker:
+            try:
+                assert worker.wait(60) == 0
+            finally:
+                worker.kill()
+                os.close(page)
