@@ -139,10 +139,12 @@ def test_a_worker_whose_agent_has_ended_before_it_began_ends_by_itself() -> None
     page = Progress.create()
     with ours, theirs:
         numbers = (theirs.fileno(), page, 2**30)
-        with subprocess.Popen(  # noqa: S603  # our own program
-            [sys.executable, "-m", "agent.devices.dcmi", *map(str, numbers)],
-            pass_fds=numbers[:2],
-        ) as worker:
+        with (
+            subprocess.Popen(  # noqa: S603  # our own program
+                [sys.executable, "-m", "agent.devices.dcmi", *map(str, numbers)],
+                pass_fds=numbers[:2],
+            ) as worker
+        ):
             try:
                 assert worker.wait(60) == 0
             finally:
