@@ -3,6 +3,7 @@
 `place SNAPSHOT JOB` places a job; the exit code is 0 if it fits and 1 if it does not.
 `explain SNAPSHOT JOB NODE` explains the decision about one node step by step.
 `fragmentation SNAPSHOT` counts free chips in pieces too small for pods.
+`templates` lists the templates by which chips are cut into parts.
 `products` lists the known servers, and `validate SNAPSHOT` the errors of a file.
 `place --batch` answers one case for each line of standard input (`snapshot/batch.py`);
 its exit code is 0 if every line could be read.
@@ -19,6 +20,8 @@ from typing import TypeVar
 
 from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node.decision import Rejection
+from scheduler_core.parts import templates
+from scheduler_core.parts.templates import ChipKind
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.products import table
 from scheduler_core.snapshot import answers, batch, job, questions
@@ -81,6 +84,24 @@ def _products(arguments: argparse.Namespace) -> int:
         answers.format_products(rows),
     )
     return 0
+
+
+def _templates(arguments: argparse.Namespace) -> int:
+    chips: Sequence[ChipKind] = arguments.chip or templates.CHIPS
+    _print_answer(
+        arguments,
+        {"chips": [answers.render_chip_kind(chip) for chip in chips]},
+        answers.format_chip_kinds(chips),
+    )
+    return 0
+
+
+def _chip_kind(key: str) -> ChipKind:
+    chip = templates.by_key(key)
+    if chip is None:
+        keys = ", ".join(chip.key for chip in templates.CHIPS)
+        raise argparse.ArgumentTypeError(f"expected one of {keys}, found {key!r}")
+    return chip
 
 
 def _fragmentation(arguments: argparse.Namespace) -> int:
@@ -161,6 +182,14 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("products", help="the kinds of servers that we know")
     _add_files(command)
     command.set_defaults(run=_products)
+    command = commands.add_parser(
+        "templates", help="the parts into which chips can be cut, and what each takes"
+    )
+    command.add_argument(
+        "chip", nargs="*", type=_chip_kind, help="its key; without one, all chips"
+    )
+    _add_files(command)
+    command.set_defaults(run=_templates)
     command = commands.add_parser(
         "fragmentation", help="free chips in pieces too small for what could use them"
     )

@@ -41,6 +41,7 @@ NO_KEYS = {
     "jobset.sigs.k8s.io",
     "kube-system",
     "leaderworkerset.sigs.k8s.io",
+    "npu-core-",  # the beginning of device ids
     "ray.io",
     "training.kubeflow.org",
     "volcano.sh",

@@ -7,6 +7,7 @@ from scheduler_core.explain.node import NodeExplanation
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.node.reasons import join_counts
+from scheduler_core.parts.templates import Amounts, ChipKind
 from scheduler_core.preemption.relaxations import (
     AddNode,
     Advice,
@@ -133,10 +134,47 @@ def format_products(rows: Sequence[Product]) -> Iterator[str]:
                 join_counts(row.counts),
             )
         )
+    yield from _columns(table)
+
+
+def _columns(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each row of a table, its first row the heads of the columns."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
         padded = (cell.ljust(n) for cell, n in zip(cells, widths, strict=True))
         yield "  ".join(padded).rstrip()
+
+
+def render_chip_kind(chip: ChipKind) -> Document:
+    """Return the document of one chip that can be cut; memory in GB."""
+    return {
+        "key": chip.key,
+        "vgroups": chip.vgroups,
+        "totals": chip.totals._asdict(),
+        "templates": [
+            {
+                "name": template.name,
+                "kind": template.kind,
+                "may_be_asked": template.may_be_asked,
+                **template.amounts._asdict(),
+            }
+            for template in chip.templates
+        ],
+    }
+
+
+def format_chip_kinds(chips: Iterable[ChipKind]) -> Iterator[str]:
+    """Yield the table of templates for people, the whole chip above its templates."""
+    heads = [name.upper().replace("_", " ") for name in Amounts._fields]
+    table = [("CHIP", "TEMPLATE", "DEVICE", *heads)]
+    for chip in chips:
+        table.append((chip.key, "whole", "-", *map(str, chip.totals)))
+        table.extend(
+            ("", template.name, template.kind, *map(str, template.amounts))
+            for template in chip.templates
+            if template.may_be_asked
+        )
+    yield from _columns(table)
 
 
 def render_fragmentation(cluster: Cluster, counts: Iterable[int]) -> Document:

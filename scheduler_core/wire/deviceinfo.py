@@ -2,13 +2,13 @@
 
 `DeviceInfoCfg` and its neighbours are byte for byte as MindCluster writes them,
 CheckCode included, since its schedulers and operators read them.
-The key `AscendAffinity` is ours: chips that are held or not released yet, and the rows
-of the product table. It lies outside the CheckCode.
+The key `AscendAffinity` is ours: chips that are held or not released yet, the rows of
+the product table, and the parts of chips that are cut. It lies outside the CheckCode.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from scheduler_core.errors import UnknownProductError
@@ -23,6 +23,14 @@ from scheduler_core.wire.annotations import (
 )
 from scheduler_core.wire.faults import rank_level
 from scheduler_core.wire.gojson import go_json
+from scheduler_core.wire.parts import (
+    FreeAmounts,
+    PublishedPart,
+    free_objects,
+    parse_free_objects,
+    parse_part_objects,
+    part_objects,
+)
 from scheduler_core.wire.quote import quote_value
 from scheduler_core.wire.typed import (
     as_array,
@@ -100,6 +108,10 @@ class Affinity:
     #: keys of the row of these chips, then of rows that their hardware may be as well;
     #: empty from agents that do not publish rows
     products: tuple[str, ...] = ()
+    #: parts that lie on chips; `held` has these chips, for readers that know no parts
+    parts: tuple[PublishedPart, ...] = ()
+    #: {chip that is cut: what its driver says is free there}
+    free: Mapping[int, FreeAmounts] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +231,8 @@ def check_code(device_list: Mapping[str, str], update_time: int) -> str:
 def _affinity(lines: Sequence[Line]) -> str:
     """Render the text under `AscendAffinity` for all lines, one after the other.
 
-    It has `lost` only if a chip is lost, and `products` only if a row is known.
+    It has `lost` only if a chip is lost, `products` only if a row is known, and `parts`
+    and `chips` only if a chip is cut.
     """
 
     def names(select: Callable[[Affinity], Iterable[int]]) -> list[str]:
@@ -241,6 +254,18 @@ def _affinity(lines: Sequence[Line]) -> str:
     products = [key for line in lines for key in line.affinity.products]
     if products:
         document["products"] = products
+    parts = [
+        part
+        for line in lines
+        for part in part_objects(line.affinity.parts, line.product)
+    ]
+    if parts:
+        document["parts"] = parts
+    free: dict[str, object] = {}
+    for line in lines:
+        free |= free_objects(line.affinity.free, line.product)
+    if free:
+        document["chips"] = free
     return go_json(document)
 
 
@@ -353,6 +378,12 @@ def parse_affinity(text: str, product: Product) -> Affinity:
         lost=chips("lost"),
         products=tuple(
             key for key in _products(root) if _resource_of(key) == product.resource
+        ),
+        parts=parse_part_objects(
+            root.get("parts", []), product, f"{AFFINITY_KEY}.parts"
+        ),
+        free=parse_free_objects(
+            root.get("chips", {}), product, f"{AFFINITY_KEY}.chips"
         ),
     )
 

@@ -2,7 +2,7 @@
 
 A case names an area (what is asked), a product, an input and an answer. They come
 from the reference's own tests and from its described behaviour; `source` says which.
-The file is named by ASCEND_CORPUS; without one, the cases of this project are run.
+ASCEND_CORPUS names a file; without it, the cases of this project are run.
 """
 
 import json
@@ -30,17 +30,20 @@ from tests.scheduler_core.leaf_parts import leaf_of
 Case = dict[str, Any]
 
 _ROOT = Path(__file__).parents[2]
-_OWN = _ROOT / "tests" / "corpus" / "vectors.json"
-_SHARED = _ROOT.parent / "shared" / "corpus" / "vectors.json"
+_OWN = _ROOT / "tests" / "corpus"
+_SHARED = _ROOT.parent / "shared" / "corpus"
+#: cases of whole chips, and of parts
+_NAMES = ("vectors.json", "vnpu.json")
 
 
 def load() -> list[Case]:
-    """Every case of the file."""
-    path = Path(
-        os.environ.get("ASCEND_CORPUS") or (_SHARED if _SHARED.exists() else _OWN)
-    )
-    cases: list[Case] = json.loads(path.read_text(encoding="utf-8"))
-    return cases
+    """Every case of the file, or of the files."""
+    folder = _SHARED if _SHARED.exists() else _OWN
+    named = os.environ.get("ASCEND_CORPUS")
+    paths = [Path(named)] if named else [folder / name for name in _NAMES]
+    return [
+        case for path in paths for case in json.loads(path.read_text(encoding="utf-8"))
+    ]
 
 
 #: {how a case names a product, up to the first bracket: the key of our row}
@@ -108,8 +111,6 @@ HANDLERS: Mapping[str | None, set[str]] = {
 
 #: {(area or "", product or "", both as the case begins them): why it is not asked}
 SKIPPED: Mapping[tuple[str, str], str] = {
-    ("vnpu_", ""): "dynamic virtual devices are not built",
-    ("job_valid", "vNPU"): "dynamic virtual devices are not built",
     ("multilevel", ""): "multi-level topologies are not built",
     ("", "soft-share"): "sharing of one chip is not built",
     ("", "Atlas 950 rack"): "racks are not built",

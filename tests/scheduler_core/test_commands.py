@@ -7,6 +7,7 @@ import pytest
 from scheduler_core.__main__ import main
 from scheduler_core.node.decision import Rejection
 from scheduler_core.node.reasons import Reason
+from scheduler_core.parts import templates
 from scheduler_core.preemption.relaxations import Advice, ConfirmPod
 from scheduler_core.products import table
 from scheduler_core.snapshot import answers
@@ -244,6 +245,42 @@ def test_the_products_are_listed_by_the_keys_that_files_use(
         *("atlas-800-training", "huawei.com/Ascend910", "8"),
         *("4", "(HCCS", "ring)", "1,", "2,", "4", "or", "8"),
     ]
+
+
+def test_the_templates_of_a_chip_are_listed_under_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["templates", "910B3"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "CHIP TEMPLATE DEVICE CORES MEMORY AI CPUS VPC JPEGD JPEGE VENC VDEC",
+        "910B3 whole - 20 64 7 9 24 4 0 2",
+        "vir05_1c_16g 5c.1cpu.16g 5 16 1 2 6 1 0 0",
+        "vir10_3c_32g 10c.3cpu.32g 10 32 3 4 12 2 0 1",
+    ]
+
+
+def test_all_chips_that_can_be_cut_are_described_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["templates", "--json"]) == 0
+
+    chips = json.loads(capsys.readouterr().out)["chips"]
+    assert [chip["key"] for chip in chips] == [chip.key for chip in templates.CHIPS]
+    assert [t["name"] for t in chips[2]["templates"] if not t["may_be_asked"]] == [
+        "vir03_1c_8g"
+    ]
+
+
+def test_an_unknown_chip_is_an_error_of_the_arguments(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["templates", "910A"])
+
+    assert caught.value.code == 2
+    assert "expected one of 310P, 310P-48, 910B1" in capsys.readouterr().err
 
 
 def test_every_product_is_described_in_json(capsys: pytest.CaptureFixture[str]) -> None:

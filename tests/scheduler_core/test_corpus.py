@@ -28,7 +28,7 @@ from scheduler_core.topology.leaves import (
 )
 from scheduler_core.wire.annotations import WireError, parse_chip_names, parse_chips
 from tests.machines import mask, node_state
-from tests.scheduler_core import corpus, superpod_corpus
+from tests.scheduler_core import corpus, part_corpus, superpod_corpus
 from tests.scheduler_core.corpus import Case
 from tests.scheduler_core.jobs import job_of
 from tests.scheduler_core.leaf_parts import leaf_of, plan
@@ -200,6 +200,9 @@ def check_job_valid(case: Case) -> None:
     if case["product"] == "ToR affinity":
         check_tor_label(case)
         return
+    if case["product"].startswith("vNPU"):
+        part_corpus.check_job_valid(case)
+        return
     row, given = corpus.row_of(case), case["input"]
     if "tasks" in given:
         pods = [pod_of(f"pod-{i}", task) for i, task in enumerate(given["tasks"])]
@@ -286,6 +289,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     **dict.fromkeys(superpod_corpus.CHECKS, check_superpod),
     "rank_annotation": check_rank_annotation,
     "tor_schedule": check_tor_schedule,
+    **part_corpus.CHECKS,
 }
 
 
