@@ -215,16 +215,16 @@ def _succeeded(kind: str, job: object) -> int:
     if kind != "Job":
         return 0
     status = _inner(job, "status")
-    failed = _count_indexes(status.get("failedIndexes"))
+    failed = count_indexes(status.get("failedIndexes"))
     return _number(status, "succeeded", 0) + failed
 
 
-def _count_indexes(text: object) -> int:
+def count_indexes(text: object) -> int:
     """Return how many indexes a text such as "1,3-5,7" lists; 0 if it is malformed."""
     if not isinstance(text, str):
         return 0
     ends = [part.partition("-")[::2] for part in text.split(",")]
-    if not all(map(str.isdecimal, (end for pair in ends for end in pair if end))):
+    if None in map(parse_count, (end for pair in ends for end in pair if end)):
         return 0
     return sum(int(last or first) - int(first) + 1 for first, last in ends if first)
 

@@ -329,6 +329,11 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
         indexed(2, 2) | {"status": {"failedIndexes": "0-x"}},
         whole(2),
     ),
+    "a Job with indexes that are longer than any number": (
+        "Job",
+        indexed(2, 2) | {"status": {"failedIndexes": "9" * 5_000}},
+        whole(2),
+    ),
     "a JobSet whose jobs complete with fewer pods than may run": (
         "JobSet",
         group(
