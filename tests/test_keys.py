@@ -28,6 +28,8 @@ MODULES = (
     "extender/cache/decode.py",
     "extender/gang/membership.py",
     "extender/planning/candidates.py",
+    "extender/rescheduling/ends.py",
+    "extender/rescheduling/policies.py",
     "extender/volcano/podgroup_conditions.py",
     "scheduler_core/products/lookup.py",
     "scheduler_core/topology/leaves.py",

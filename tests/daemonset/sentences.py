@@ -50,6 +50,7 @@ SPEAKING = (
     "extender/gang/permit.py",
     "extender/election/lease.py",
     "extender/planning/permits.py",
+    "extender/rescheduling/ends.py",
     "extender/planning/planner.py",
     "extender/refusals.py",
     "extender/planning/placing.py",

@@ -1,0 +1,4 @@
+"""Moving jobs off broken chips.
+
+Decision records: none.
+"""
