@@ -112,6 +112,20 @@ def describe_missing_job(key: str) -> str:
     return f"annotation {key}: expected the name of the job, found none"
 
 
+def describe_predecessor(name: str, index: str, node: str) -> str:
+    """Return which pod must end before the next pod of its index may be bound.
+
+    Args:
+        name: Name of the pod that ends.
+        index: Its index in the job, as its controller numbers the pods.
+        node: Name of its node.
+    """
+    return (
+        f"waits for pod {name} of the same rank (index {index}), which still ends on "
+        f"{node}; if {node} is lost, delete that pod by force"
+    )
+
+
 def describe_clock(node: str, ahead_s: float) -> str:
     """Return how far the clock of a node is ahead of ours; below 0 it is behind."""
     minutes, order = round(abs(ahead_s) / 60), "ahead of" if ahead_s > 0 else "behind"

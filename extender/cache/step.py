@@ -339,7 +339,8 @@ def _leave(state: State, uid: str, now_s: float, draft: _Draft) -> None:
     """Remove a pod from its job; nothing is kept for a job without pods."""
     job = state.gangs.job_of.get(uid, "")
     _step_gangs(state, gang_events.MemberRemoved(uid=uid), now_s, draft)
-    state.gangs.drop(uid)
+    if state.gangs.drop(uid):
+        draft.effects.append(gang_events.WakeScheduler())
     if job and job not in state.gangs.jobs:
         _end_all(state, job, Ended.GONE, draft)
 

@@ -145,7 +145,7 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
         is_ending = pod.deleting or pod.uid in gang.outdated
         yield "ending in its job", is_ending, pod.uid in gang.ending
         is_away = member is not None and member.is_kept_away and not bound
-        is_absent = is_ending or is_away
+        is_absent = is_ending or is_away or pod.uid in gang.predecessors
         yield "absent from its job", is_absent, pod.uid in gang.absent
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if resource_state is not None:

@@ -8,14 +8,18 @@ from operator import attrgetter
 from extender.gang import needed_members
 from extender.gang.generations import Generation, Lineage, next_line
 from extender.gang.job_plan import JobPlan, Phase
-from extender.gang.membership import AbsentMember, Member, SizeSource
+from extender.gang.membership import AbsentMember, Member, Membership, SizeSource
 from extender.gang.needed_members import Needed
 from extender.gang.size import Number, Size
+from extender.refusals import Refusal, describe_predecessor, refuse_for_job
+from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
 
 #: Seconds without a new pod after which no more pods of an elastic job are awaited.
 SETTLED_S = 2.0
+#: Generation, role and index of a pod: equal for a pod and its successor.
+IndexKey = tuple[Generation, str, str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,9 +44,13 @@ class Gang:
     lines: dict[str, Lineage] = field(default_factory=dict)
     #: how many generations have begun
     generation: int = 0
-    #: members that no plan has: being deleted, behind a scheduling gate, or unfit for
-    #: every node
+    #: members that no plan has: being deleted, behind a scheduling gate, unfit for
+    #: every node, or with a predecessor
     absent: set[str] = field(default_factory=set)
+    #: {key of an index: UIDs of the members that have it}
+    by_index: dict[IndexKey, set[str]] = field(default_factory=dict)
+    #: {uid of a member without a node: UID of the bound one of its index that ends}
+    predecessors: dict[str, str] = field(default_factory=dict)
     #: UIDs of its pods without NPUs
     others: set[str] = field(default_factory=set)
     #: {kind: UIDs of the members with these demands}
@@ -68,18 +76,22 @@ class Gang:
     def missing(self) -> int:
         """Number of pods that the job needs and that cannot be bound yet.
 
-        They do not exist, are behind a scheduling gate, or fit no node. Terminating
-        pods with NPUs do not count as existing. 0 if the size of the job is unknown.
+        They do not exist, are behind a scheduling gate, fit no node, or have a
+        predecessor and are to be planned with the others. Terminating pods with NPUs do
+        not count as existing. 0 if the size of the job is unknown.
         """
         if self.size is None:
             return 0
         others = len(self.others)
         finished = self._finished_roles
+        is_alone = self.has_bound and not self._has_network
+        joining = self.predecessors if is_alone else {}
         if not self.size.roles and not self.size.followers:
-            existing = self.existing_count + len(finished)
+            existing = self.existing_count + len(joining) + len(finished)
             existing += others if self.size.counts_all else 0
             return max(self.size.least - existing, 0)
-        roles = self._roles(self.members.keys() - self.absent) + finished
+        existing_uids = (self.members.keys() - self.absent) | joining.keys()
+        roles = self._roles(existing_uids) + finished
         roles += [absent.role for absent in self.awaited]
         return needed_members.count_short(self.size, roles, others)
 
@@ -228,6 +240,59 @@ class Gang:
         }
         self.ending |= self.outdated
         self.absent |= self.outdated
+        for uids in self.by_index.values():
+            self._review_predecessors(uids)
+
+    def add_index(self, uid: str, membership: Membership) -> None:
+        """Record the index of a member, if its controller gives it one."""
+        if membership.index:
+            self.by_index.setdefault(_index_key(membership), set()).add(uid)
+
+    def drop_index(self, uid: str, membership: Membership) -> None:
+        """Forget the index of a member."""
+        uids = self.by_index.get(_index_key(membership), set())
+        uids.discard(uid)
+        if not uids:
+            self.by_index.pop(_index_key(membership), None)
+
+    def review_index(self, membership: Membership) -> bool:
+        """Let members wait for the bound one of their index that still ends.
+
+        A controller may make the next pod of an index early, while containers of the
+        one before run: two pods of one rank would be in the job.
+
+        Returns:
+            Whether a member waits no more, and may be bound now.
+        """
+        return self._review_predecessors(self.by_index.get(_index_key(membership), ()))
+
+    def _review_predecessors(self, uids: Collection[str]) -> bool:
+        leaving = (uid for uid in uids if uid in self.nodes and uid in self.ending)
+        before, is_free = min(leaving, default=""), False
+        for uid in uids:
+            may_come = uid not in self.ending and not self.members[uid].is_kept_away
+            if before and may_come and uid not in self.bound:
+                self.predecessors[uid] = before
+                self.absent.add(uid)
+            elif self.predecessors.pop(uid, "") and may_come:
+                self.absent.discard(uid)
+                is_free = True
+        return is_free
+
+    def predecessor_refusal(self, uid: str) -> Refusal | None:
+        """Return that a member waits until its predecessor has ended; None if not."""
+        before = self.predecessors.get(uid)
+        if before is None:
+            return None
+        name, index = self.members[before].name, self.members[uid].membership.index
+        return refuse_for_job(describe_predecessor(name, index, self.nodes[before]))
+
+    @property
+    def succession(self) -> tuple[str, str] | None:
+        """Names of a member and its predecessor; None if no member has one."""
+        uids = self.predecessors.items()
+        names = ((self.members[uid].name, self.members[old].name) for uid, old in uids)
+        return min(names, default=None)
 
     def is_growing(self, now_s: float) -> bool:
         """Whether the plan of an elastic job waits, because more pods may come.
@@ -250,7 +315,7 @@ class Gang:
     def is_size_wanted(self) -> bool:
         """Whether the size is not known, though its object is and pods wait for it."""
         is_unknown = self.size is None and self.size_source is not None
-        return is_unknown and self.unbound_count > 0
+        return is_unknown and self.has_waiting
 
     @property
     def is_size_doubtful(self) -> bool:
@@ -359,6 +424,12 @@ class Gang:
         )
 
     @property
+    def _has_network(self) -> bool:
+        """Whether the number of a pod decides where in the network its node is."""
+        first = islice(self.members.values(), 1)
+        return self._asks_leaves or any(SP_BLOCK in m.traits.annotations for m in first)
+
+    @property
     def unbound(self) -> list[str]:
         """UIDs of the members without a node, sorted by `rank_key`.
 
@@ -373,6 +444,11 @@ class Gang:
         if not self.bound and not self.absent:
             return len(self.members)
         return len(self.members.keys() - self.bound - self.absent)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a member waits for a node, now or once its predecessor has ended."""
+        return bool(self.predecessors) or self.unbound_count > 0
 
     @property
     def waiting_kinds(self) -> dict[str, str]:
@@ -491,6 +567,8 @@ class Gang:
             counts += f", {len(self.ending)} terminating"
         if self.gated:
             counts += f", {len(self.gated)} behind a scheduling gate"
+        if self.predecessors:
+            counts += f", {len(self.predecessors)} behind a terminating pod"
         if self.plan.followers:
             counts += f", nodes of {len(self.plan.followers)} more are kept"
         why = (
@@ -505,3 +583,7 @@ class Gang:
         """Kind, namespace and name of the job ("JobSet ns/name"), for sentences."""
         kind, _, name = self.job.partition("/")
         return f"{kind} {name}"
+
+
+def _index_key(membership: Membership) -> IndexKey:
+    return membership.generation, membership.role, membership.index

@@ -49,7 +49,8 @@ class Gangs:
         """Add a pod to its job, or replace its entry there.
 
         Returns whether the pod is new in the job, begins to terminate, states another
-        size of the job, or may be bound now that its last gate is removed.
+        size of the job, or may be bound now that its last gate is removed. Also whether
+        its successor may be, since the pod has ended.
 
         Args:
             uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
@@ -63,31 +64,31 @@ class Gangs:
         gang.see(uid, member)
         is_outdated = gang.is_outdated(member) and not ending
         ending = ending or is_outdated
+        before, was_absent = gang.members.get(uid), uid in gang.absent
         _drop_kind(gang, uid)
         gang.kinds.setdefault(member.demands.kind, set()).add(uid)
+        gang.add_index(uid, member.membership)
         if node and not succeeded:
             gang.nodes[uid] = node
         else:
             gang.nodes.pop(uid, None)
-        is_absent = ending or (member.is_kept_away and not bound)
-        is_news = uid not in gang.members or is_absent is not (uid in gang.absent)
-        if is_news and not is_absent:
-            gang.settled_s = now_s + SETTLED_S
-        if uid not in gang.members:
+        if before is None:
             gang.forget_collected(member)
         gang.members[uid] = member
-        gang.size_source = gang.size_source or member.membership.size_source
-        if gang.size_source is None:
-            size = _stated_size(member.membership) or gang.size
-            is_news = is_news or size != gang.size
-            gang.size = size
-            gang.problem = "" if size is not None else member.membership.problem
+        is_absent = ending or (member.is_kept_away and not bound)
         (gang.bound.add if bound else gang.bound.discard)(uid)
         (gang.succeeded.add if succeeded else gang.succeeded.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
         (gang.outdated.add if is_outdated else gang.outdated.discard)(uid)
         (gang.absent.add if is_absent else gang.absent.discard)(uid)
-        return is_news
+        was_other = before is not None and gang.review_index(before.membership)
+        is_free = gang.review_index(member.membership) or was_other
+        is_absent = uid in gang.absent
+        is_changed = before is None or is_absent is not was_absent
+        if is_changed and not is_absent:
+            gang.settled_s = now_s + SETTLED_S
+        is_resized = _put_stated_size(gang, member.membership)
+        return is_changed or is_free or is_resized
 
     def put_other(
         self,
@@ -120,15 +121,15 @@ class Gangs:
         gang = self.jobs.get(job)
         return sorted(gang.outdated & gang.plan.places.keys()) if gang else []
 
-    def drop(self, uid: str) -> None:
-        """Remove a pod from its job.
+    def drop(self, uid: str) -> bool:
+        """Remove a pod from its job; return whether its successor may be bound now.
 
         The job is removed too when it has no pods and no waiting bind calls left.
         """
         job = self.job_of.pop(uid, "")
         gang = self.jobs.get(job)
         if gang is None:
-            return
+            return False
         _drop_kind(gang, uid)
         was_outdated = uid in gang.outdated
         member = gang.members.pop(uid, None)
@@ -148,12 +149,15 @@ class Gangs:
         ):
             uids.discard(uid)
         gang.plan.open_binds.discard(uid)
+        gang.predecessors.pop(uid, None)
+        is_free = member is not None and gang.review_index(member.membership)
         if gang.outdated and not was_outdated:
             gang.keep_outdated()
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
             if self.stages:
                 self.stages.retain(job, self.jobs)
+        return is_free
 
     def set_size(self, job: str, size: Size | None, problem: str) -> bool:
         """Set the size of a job to the one that the job's API object states.
@@ -206,13 +210,24 @@ class Gangs:
 
 
 def _drop_kind(gang: Gang, uid: str) -> None:
-    """Remove a member from the members of its kind."""
+    """Remove a member from the members of its kind, and from those of its index."""
     member = gang.members.get(uid)
     uids = gang.kinds.get(member.demands.kind) if member is not None else None
     if member is not None and uids is not None:
+        gang.drop_index(uid, member.membership)
         uids.discard(uid)
         if not uids:
             del gang.kinds[member.demands.kind]
+
+
+def _put_stated_size(gang: Gang, membership: Membership) -> bool:
+    """Set the size that a pod states if no object has it; return whether it changed."""
+    gang.size_source = gang.size_source or membership.size_source
+    if gang.size_source is not None:
+        return False
+    before, gang.size = gang.size, _stated_size(membership) or gang.size
+    gang.problem = "" if gang.size is not None else membership.problem
+    return gang.size != before
 
 
 def _stated_size(membership: Membership) -> Size | None:

@@ -96,6 +96,8 @@ class Membership:
     rank: int | None = None
     #: sort key among pods without a rank
     order: Order = (0, "", 0, 0)
+    #: numbers that the controller gives the pod, such as "2/0"; "" if it gives none
+    index: str = ""
     generation: Generation = UNKNOWN
 
     @property
@@ -545,6 +547,7 @@ def membership(pod: Pod) -> Membership | None:
             size_source=_size_source(row, path, size if row.counts_all else None),
             rank=facts.number(RANK_INDEX),
             order=_order(row, facts),
+            index=_index(row, facts),
             generation=row.generation(facts),
         )
     return None
@@ -581,3 +584,14 @@ def _order(row: Row, facts: _Facts) -> Order:
     numbers = [facts.number(key) or 0 for key in row.numbers]
     first, second = [*numbers, 0, 0][:2]
     return order_of(role, (first, second))
+
+
+def _index(row: Row, facts: _Facts) -> str:
+    """Return the numbers of a pod as a text; "" if no pod has them to itself.
+
+    A Job without completion indexes may itself be numbered, but not its pods.
+    """
+    owner, of_job = facts.owner, f"{_BATCH}/job-completion-index"
+    if owner and owner.api_version == "batch/v1" and not facts.text(of_job):
+        return ""
+    return "/".join(number for key in row.numbers if (number := facts.text(key)))

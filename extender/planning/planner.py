@@ -26,6 +26,7 @@ from extender.gang import events as gang_events
 from extender.gang import learning
 from extender.gang.gang import SETTLED_S, Gang
 from extender.gang.job_plan import Phase
+from extender.gang.size import Size
 from extender.metrics import RESERVATIONS, Metrics
 from extender.planning import plan, plan_input, reservation
 from extender.planning.candidates import (
@@ -119,8 +120,7 @@ class Planner:
             gang
         )
         if refused is not None:
-            if gang.size is not None and not gang.missing:
-                self._put_lists(gang, names, pod.uid)  # for the plan after the pause
+            self._prepare(gang, pod.uid, names)
             return node_filter.refuse_all(refused, names)
         if self._cache.is_bind_open(pod.uid):
             return node_filter.filter_nodes(self._cache, pod, names, now_s)
@@ -132,6 +132,20 @@ class Planner:
         if result.fitting and pod.uid not in gang.plan.accepted:
             self._apply(gang_events.NodeAccepted(uid=pod.uid))
         return result
+
+    def _prepare(self, gang: Gang, uid: str, names: Sequence[str]) -> None:
+        """Store the nodes that are offered to a refused pod, for the plan after it.
+
+        A job whose pods wait for predecessors is planned in its turn once these have
+        ended. Their nodes are offered then: jobs behind it must not come first there.
+        """
+        if gang.size is None or gang.missing > len(gang.predecessors):
+            return
+        if gang.predecessors:
+            leaving = (gang.nodes[before] for before in gang.predecessors.values())
+            names = [*dict.fromkeys((*names, *leaving))]
+            self._candidates.wait(gang.job)
+        self._put_lists(gang, names, uid)
 
     def _refuse_unplanned(
         self, gang: Gang, pod: NpuPod, names: Sequence[str]
@@ -324,12 +338,7 @@ class Planner:
         if gang.size is None:
             text = gang.problem or READING
         elif gang.missing:
-            of = gang.size.least_text
-            text = f"waits for {gang.missing} of the {of} pods of its job"
-            if gang.gated:
-                text += f"; {len(gang.gated)} behind a scheduling gate"
-            if unfit := gang.unfit:
-                text += f"; {unfit[0]} fits no node: {unfit[1]}"
+            text = _describe_missing(gang, gang.size)
         elif gang.is_growing(self._clock.now_s()):
             text = (
                 f"waits {SETTLED_S:g} s for more pods of its job: "
@@ -542,13 +551,25 @@ class Planner:
             {
                 job
                 for job in self._candidates.all_jobs
-                if job in gangs and gangs[job].unbound_count
+                if job in gangs and gangs[job].has_waiting
             }
         )
         self._singles = {
             job: nodes for job, nodes in self._singles.items() if job in gangs
         }
         return may_plan
+
+
+def _describe_missing(gang: Gang, size: Size) -> str:
+    """Return how many pods a job waits for, and why those that exist do not count."""
+    text = f"waits for {gang.missing} of the {size.least_text} pods of its job"
+    if gang.gated:
+        text += f"; {len(gang.gated)} behind a scheduling gate"
+    if unfit := gang.unfit:
+        text += f"; {unfit[0]} fits no node: {unfit[1]}"
+    if names := gang.succession:
+        text += f"; {names[0]} waits until pod {names[1]} has ended"
+    return text
 
 
 def _views(gang: Gang, *, is_firm: bool) -> list[Learnt]:

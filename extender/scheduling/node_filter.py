@@ -255,7 +255,8 @@ def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
     if lost:
         text = f"the extender waits until it sees the cluster's {lost} again"
         return Refusal(reason=ExtenderReason.WATCH_DOWN, text=text)
-    return None
+    gang = cache.gangs.get(cache.job_of(pod.uid))
+    return None if gang is None else gang.predecessor_refusal(pod.uid)
 
 
 def refusal_of(

@@ -180,8 +180,13 @@ class Shadow:
     def _compare_job(self, gang: Gang, pod: NpuPod) -> None:
         """Record that a job's pod is bound; if it is the last one, compare the job.
 
-        The job is compared with a plan that was made when its first pod was bound.
+        The job is compared with a plan that was made when its first pod was bound. No
+        plan has a pod whose predecessor still ends.
         """
+        refused = gang.predecessor_refusal(pod.uid)
+        if refused is not None:
+            self._count(gang.title, Rule.JOB_UNSCHEDULABLE, refused.text)
+            return
         watched = self._jobs.get(gang.job)
         if watched is None:
             self._jobs = {

@@ -246,7 +246,7 @@ class Sessions:
         if waits is not None:
             # Volcano asks again once the size is read. Predicate tells the others.
             return waits if gang.size is None and not gang.problem else None
-        if gang.plan.phase is not Phase.GATHERING:
+        if gang.plan.phase is not Phase.GATHERING or not gang.unbound_count:
             return None
         return self._planner.job_refusal(gang, self._cache.index.names)
 

@@ -1,14 +1,16 @@
-"""KubeRay's and Kueue's controllers, as their sources have them, in simulated time.
+"""Controllers of KubeRay, Kueue and Jobs, as their sources are, in simulated time.
 
-Both look at the pods that the API server has, also at those that are being deleted, and
+They look at the pods that the API server has, also at those that are being deleted, and
 do a part of their work at a time: a call may fail after any other.
 
 Source:
     ray-project/kuberay v1.7 `reconcilePods`, `reconcileMultiHostWorkerGroup`;
-    kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod.
+    kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod;
+    kubernetes v1.36 pkg/controller/job `manageJob`.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -19,7 +21,9 @@ from tests.support.objects import container, pod
 from tests.support.watched import RESOURCE
 
 _ENDED = ("Failed", "Succeeded")
-#: Path of the RayCluster.
+_INDEX = "batch.kubernetes.io/job-completion-index"
+#: Paths of the Job and of the RayCluster.
+JOB_PATH = "/apis/batch/v1/namespaces/default/jobs/train"
 RAY_PATH = "/apis/ray.io/v1/namespaces/default/rayclusters/llm"
 
 
@@ -341,3 +345,103 @@ class Kueue:
             is_suspended = self.is_gated(name) or self.api.has_ended(name)
             if not is_suspended and not self.api.is_ending(name):
                 self.api.delete(name)
+
+
+class IndexedJob:
+    """The controller of one Indexed Job without a failure policy.
+
+    It makes the next pod of an index as soon as the one before is being deleted.
+    """
+
+    def __init__(self, api: PodsApi, pods: int, *, least: int = 0) -> None:
+        """Start without pods.
+
+        Args:
+            least: Pods that Kueue must admit; 0 for all.
+        """
+        self.api = api
+        self.pods = pods
+        self.least = least
+        self.is_suspended = False
+        #: indexes whose pod has succeeded
+        self.done: set[int] = set()
+        self._making = 0
+        self._serve()
+
+    def scale(self, pods: int) -> None:
+        self.pods = pods
+        self.done &= set(range(pods))
+        self._serve()
+
+    def make_anew(self) -> None:
+        """A person deletes the Job and makes it again under its name."""
+        for name in self.names:
+            self.api.delete(name)
+        self._making += 1
+        self.done.clear()
+        self._serve()
+
+    def _serve(self) -> None:
+        least = {"kueue.x-k8s.io/job-min-parallelism": str(self.least)}
+        found = {
+            "metadata": {"annotations": least if self.least else {}},
+            "spec": {
+                "completionMode": "Indexed",
+                "completions": self.pods,
+                "parallelism": self.pods,
+                "template": _template(8),
+            },
+            "status": {"succeeded": len(self.done)},
+        }
+        size = size_of("Job", found, [RESOURCE])
+        assert size is not None
+        self.api.world.world.calls.sizes[JOB_PATH] = size
+
+    def index(self, name: str) -> int:
+        return int(self.api.pods[name]["metadata"]["labels"][_INDEX])
+
+    @property
+    def uid(self) -> str:
+        return f"uid-of-train-{self._making}"
+
+    @property
+    def names(self) -> list[str]:
+        """Its pods, also those that are being deleted or have ended."""
+        return [
+            name
+            for name, found in self.api.pods.items()
+            for owner in found["metadata"].get("ownerReferences", ())
+            if owner["uid"] == self.uid
+        ]
+
+    @property
+    def active(self) -> dict[int, str]:
+        """{index: pod that stays}."""
+        return {
+            self.index(name): name
+            for name in self.names
+            if not self.api.is_ending(name) and not self.api.has_ended(name)
+        }
+
+    def reconcile(self) -> None:
+        """Make a pod for each index that has none, and delete what is too much."""
+        ended = [n for n in self.names if self.api.phase(n) == "Succeeded"]
+        self.done |= set(map(self.index, ended))
+        self._serve()
+        wanted = set() if self.is_suspended else set(range(self.pods)) - self.done
+        for index, name in self.active.items():
+            if index not in wanted:
+                self.api.delete(name)
+        for index in sorted(wanted - self.active.keys()):
+            self._create(index)
+
+    def _create(self, index: int) -> None:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train"}
+        labels = {_INDEX: str(index), "batch.kubernetes.io/job-name": "train"}
+        now = datetime.fromtimestamp(int(self.api.world.time.now_s), UTC)
+        meta = {
+            "labels": labels,
+            "ownerReferences": [owner | {"uid": self.uid, "controller": True}],
+            "creationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        self.api.create(f"train-{index}", 8, meta)

@@ -1,8 +1,9 @@
-"""Jobs of KubeRay and Kueue whose pods come, go, grow and shrink in any order.
+"""Jobs of KubeRay, Kueue and Kubernetes whose pods come and go in any order.
 
 Each machine is the cluster around one job of whole nodes. Whatever happens: no pod is
 bound before as many as the job needs are, unless another pod of the job runs and stays;
-and once all is quiet, the job runs with all its pods, since there is room for them.
+no two pods of an index are bound at once; and once all is quiet, the job runs with all
+its pods, since there is room for them.
 """
 
 from contextlib import suppress
@@ -22,7 +23,13 @@ from hypothesis.stateful import (
 
 from extender.gang.gang import Gang
 from tests.extender.gangworld import GangWorld, sim_node
-from tests.extender.job_controllers import ApiError, KubeRay, Kueue, PodsApi
+from tests.extender.job_controllers import (
+    ApiError,
+    IndexedJob,
+    KubeRay,
+    Kueue,
+    PodsApi,
+)
 from tests.support.examples import examples
 from tests.support.watched import RESOURCE
 
@@ -96,8 +103,13 @@ class JobOnNodes(RuleBasedStateMachine):
         }
         others = len(self.world.pods) - len(self.with_npus())
         others = others if gang.size.counts_all else 0
-        least = gang.size.least - others
+        least = gang.size.least - others - self.finished
         assert staying or len(let) >= min(least, len(NODES)), (let, gang.size)
+
+    @property
+    def finished(self) -> int:
+        """Pods of the job that have succeeded, as its object counts them."""
+        return 0
 
     @property
     def gang(self) -> Gang | None:
@@ -303,8 +315,78 @@ class PodGroup(JobOnNodes):
         super().teardown()
 
 
+class BatchJob(JobOnNodes):
+    """An Indexed Job without a failure policy, and people."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.job: IndexedJob | None = None
+
+    @initialize(pods=st.integers(1, 3), least=st.sampled_from((0, 0, 1, 2)))
+    def install(self, pods: int, least: int) -> None:
+        self.job = IndexedJob(self.api, pods, least=least)
+        self.bring_up()
+
+    @property
+    def indexed(self) -> IndexedJob:
+        assert self.job is not None
+        return self.job
+
+    @property
+    def finished(self) -> int:
+        return len(self.indexed.done)
+
+    def reconcile(self) -> None:
+        self.indexed.reconcile()
+
+    @rule()
+    def bring_up(self) -> None:
+        self.reconcile()
+        for _ in range(4):
+            self.pass_s()
+
+    @rule()
+    def replace_all_that_run(self) -> None:
+        """A drain, say: all pods are deleted, and made again while they end."""
+        for name in self.indexed.active.values():
+            self.api.delete(name)
+        self.bring_up()
+
+    @rule(pods=st.integers(1, 3))
+    def scale(self, pods: int) -> None:
+        self.indexed.scale(pods)
+
+    @rule(is_suspended=st.booleans())
+    def suspend(self, *, is_suspended: bool) -> None:
+        self.indexed.is_suspended = is_suspended
+
+    @rule()
+    def make_anew(self) -> None:
+        self.indexed.make_anew()
+
+    @invariant()
+    def no_index_is_bound_twice(self) -> None:
+        running = [
+            (owner["uid"], self.indexed.index(name))
+            for name, found in self.world.pods.items()
+            for owner in found["metadata"]["ownerReferences"]
+            if self.api.is_running(name)
+        ]
+        assert len(running) == len({*running}), running
+
+    def teardown(self) -> None:
+        """All pods run once nothing changes any more."""
+        if self.job is not None:
+            self.job.is_suspended = False
+            self.run_quietly()
+            wanted = {*range(self.job.pods)} - self.job.done
+            assert self.job.active.keys() == wanted
+            assert {*self.job.active.values()} <= {*self.world.bound}
+        super().teardown()
+
+
 @examples(10, pytest.param(30, marks=pytest.mark.long), variable="GANG_EXAMPLES")
-@pytest.mark.parametrize("controller", [RayCluster, PodGroup])
+@pytest.mark.parametrize("controller", [RayCluster, PodGroup, BatchJob])
 def test_a_controllers_job_is_bound_in_the_end(
     controller: type[RuleBasedStateMachine], examples: int
 ) -> None:

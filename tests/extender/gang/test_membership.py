@@ -147,6 +147,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 path="/apis/apps/v1/namespaces/ml/statefulsets/infer", kind="Minimum"
             ),
             order=(LAST, "", 3, 0),
+            index="3",
             generation=Generation("of-infer", "StatefulSet.apps/infer"),
         ),
     ),
@@ -159,6 +160,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="Training job",
             ),
             order=(LAST, "worker", 3, 0),
+            index="3",
             generation=Generation("of-bert", "PyTorchJob.kubeflow.org/bert"),
         ),
     ),
@@ -171,6 +173,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="JobSet",
             ),
             order=(LAST, "workers", 1, 2),
+            index="1/2",
             generation=Generation("2f81/0"),
         ),
     ),
@@ -191,6 +194,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 stated=4,
             ),
             order=(LAST, "", 2, 0),
+            index="2",
             generation=Generation("of-serve-1", follows=True),
         ),
     ),
@@ -207,6 +211,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="Volcano Job",
             ),
             order=(LAST, "worker", 1, 0),
+            index="1",
             generation=Generation("of-lm", "Job.batch.volcano.sh/lm"),
         ),
     ),
@@ -219,6 +224,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 kind="RayCluster",
             ),
             order=(LAST, "big", 2, 1),
+            index="2/1",
             generation=Generation("of-llm", "RayCluster.ray.io/llm"),
         ),
     ),
@@ -234,6 +240,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 versions=("v1beta1", "v1alpha3", "v1alpha2"),
             ),
             order=(LAST, "", 4, 0),
+            index="4",
         ),
     ),
     "PodGroup": (
@@ -279,6 +286,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
                 path="/apis/batch/v1/namespaces/ml/jobs/train", kind="Job"
             ),
             order=(LAST, "", 4, 0),
+            index="4",
             generation=Generation("of-train", "Job.batch/train"),
         ),
     ),
@@ -344,10 +352,10 @@ def test_workers_of_an_mpi_job_are_found_though_their_launcher_is_a_jobs() -> No
     found, of_launcher = membership(worker), membership(launcher)
 
     assert found is not None
-    assert of_launcher is not None
     assert of_launcher == replace(
         found,
         order=(3, "launcher", 1, 0),
+        index="",
         generation=Generation("of-resnet-launcher", "Job.batch/resnet-launcher"),
     )
     assert found.size_source is not None
