@@ -29,10 +29,6 @@ class BrokenLawError(Exception):
 
 #: Each story that can have a rival for its nodes is told without and with one.
 RIVAL = pytest.mark.parametrize("has_rival", [False, True], ids=["alone", "rival"])
-#: Nothing holds back a pod that is made while the one of its rank still ends.
-BOUND_BESIDE = pytest.mark.xfail(
-    raises=BrokenLawError, reason="bound beside the pod that ends"
-)
 
 
 class Story:

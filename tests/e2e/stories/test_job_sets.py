@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import JOB_SETS, job_set
-from tests.e2e.stories.story import BOUND_BESIDE, RIVAL, Story
+from tests.e2e.stories.story import RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -29,7 +29,6 @@ async def test_a_set_is_created(story: Story, has_rival: bool) -> None:
     await story.runs_again(SET, 3, has_rival=has_rival)
 
 
-@BOUND_BESIDE
 @RIVAL
 @pytest.mark.parametrize("rank", ["train/0/0", "train/2/0"])
 async def test_a_pod_is_deleted_and_ends_late(

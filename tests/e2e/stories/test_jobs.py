@@ -5,7 +5,7 @@ import pytest
 from sandbox.apiclient import ApiStatusError
 from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import JOBS, job
-from tests.e2e.stories.story import BOUND_BESIDE, RIVAL, Story
+from tests.e2e.stories.story import RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -48,7 +48,6 @@ async def test_a_job_is_scaled(story: Story, has_rival: bool) -> None:
         await story.runs("Job rival", 2)
 
 
-@BOUND_BESIDE
 @RIVAL
 @pytest.mark.parametrize("rank", ["0", "2"])
 async def test_a_pod_is_deleted_and_ends_late(
