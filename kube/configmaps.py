@@ -1,9 +1,9 @@
-"""ConfigMaps: get, create, and patch of single keys."""
+"""ConfigMaps: get, list by labels, create, patch of single keys, and delete."""
 
 from collections.abc import Mapping
 
 from kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client, object_path, send_patch
-from kube.objects import ConfigMap, OwnerReference, decode, encode
+from kube.objects import ConfigMap, ObjectList, OwnerReference, decode, encode
 
 
 async def get(client: Client, namespace: str, name: str) -> ConfigMap:
@@ -15,6 +15,22 @@ async def get(client: Client, namespace: str, name: str) -> ConfigMap:
     """
     path = object_path("configmaps", name, namespace=namespace)
     return decode(await client.request("GET", path), ConfigMap, path)
+
+
+async def find(
+    client: Client, namespace: str, labels: Mapping[str, str]
+) -> list[ConfigMap]:
+    """Return the ConfigMaps of a namespace that have all these labels.
+
+    Raises:
+        KubeError: The API server refused, or cannot be reached.
+    """
+    path = object_path("configmaps", "", namespace=namespace)
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    params = {"labelSelector": selector}
+    answer = await client.request("GET", path, params=params)
+    items = decode(answer, ObjectList, path).items or []
+    return [decode(item, ConfigMap, path) for item in items]
 
 
 async def create(  # noqa: PLR0913  # each is a field of the object
@@ -93,6 +109,23 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
     content_type = MERGE_PATCH if owner is None else STRATEGIC_PATCH
     answer = await send_patch(client, path, body, content_type=content_type)
     return decode(answer, ConfigMap, path)
+
+
+async def delete(client: Client, *, namespace: str, name: str, uid: str) -> None:
+    """Delete the ConfigMap with this UID.
+
+    Raises:
+        NotFoundError: It does not exist.
+        ConflictError: The ConfigMap of that name has another UID.
+        KubeError: The API server refused, or cannot be reached.
+    """
+    path = object_path("configmaps", name, namespace=namespace)
+    options = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": uid},
+    }
+    await client.request("DELETE", path, body=encode(options))
 
 
 def _reference(owner: OwnerReference) -> dict[str, str]:

@@ -1,12 +1,13 @@
-"""Pods: get, patch of annotations, bind, evict, and conversion to `NpuPod`.
+"""Pods: get, patches, bind, evict, delete, and conversion to `NpuPod`.
 
 Every write names the pod's UID. A new pod of the same name is therefore never written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
-from kube.client import Client, object_path, send_patch
+from kube.client import STRATEGIC_PATCH, Client, object_path, send_patch
 from kube.errors import (
     ApiError,
     ConflictError,
@@ -20,9 +21,14 @@ from scheduler_core.wire import pods as wire
 #: Deadline of a bind; seconds. The request names it, and the API server ends the
 #: request after it.
 BIND_S = 10.0
-#: Texts in refusals of a write that names another UID: of a patch (422), and of a
-#: precondition (409). Names of objects have neither colons nor spaces.
-_OTHER_UID_TEXTS = ("metadata.uid: ", "UID in precondition: ")
+#: Texts in refusals of a write that names another UID: of a patch (422), of a binding
+#: (409), and of an eviction or deletion (409). Names of objects have neither colons nor
+#: spaces.
+_OTHER_UID_TEXTS = (
+    "metadata.uid: ",
+    "UID in precondition: ",
+    "the UID in the precondition (",
+)
 
 
 class PodIdentity(Protocol):
@@ -113,17 +119,59 @@ async def patch_annotations(
     """
     path = _path(pod)
     changes = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
-    try:
+    with _other_uid_is_conflict(path):
         answer = await send_patch(client, path, changes)
+    return decode(answer, Pod, path)
+
+
+async def patch_disruption_target(
+    client: Client, pod: PodIdentity, *, reason: str, message: str, at: str
+) -> None:
+    """Set the condition `DisruptionTarget` of the pod with this UID; keep all others.
+
+    The API server sets it at an eviction. Before a deletion the caller must, or a Job's
+    `podFailurePolicy` counts the pod's end as a failure of the pod itself.
+
+    Args:
+        client: An open client.
+        pod: The pod.
+        reason: One word, such as `DeletionByTaintManager`.
+        message: A sentence for people.
+        at: Time, in Kubernetes' format.
+
+    Raises:
+        NotFoundError: The name does not exist.
+        ConflictError: The pod of that name has another UID.
+        KubeError: The API server refused, or cannot be reached.
+    """
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": at,
+    }
+    changes = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+    path = f"{_path(pod)}/status"
+    with _other_uid_is_conflict(path):
+        # a merge patch would replace all other conditions
+        await send_patch(client, path, changes, content_type=STRATEGIC_PATCH)
+
+
+@contextmanager
+def _other_uid_is_conflict(path: str) -> Iterator[None]:
+    """Raise ConflictError for a patch that names another UID.
+
+    kube-apiserver answers 422 ("immutable") to such a patch, and 409 to a Binding.
+    """
+    try:
+        yield
     except InvalidError as error:
-        # kube-apiserver answers 422 ("immutable") for another UID in a patch, and 409
-        # in a Binding. Callers get ConflictError for both.
         if not _names_other_uid(error):
             raise
         raise ConflictError(
             409, "Conflict", error.message, request_line=f"PATCH {path}"
         ) from error
-    return decode(answer, Pod, path)
 
 
 def has_gone(error: KubeError) -> bool:
@@ -207,6 +255,38 @@ async def evict(client: Client, pod: PodIdentity, *, dry_run: bool = False) -> N
     params = {"dryRun": "All"} if dry_run else None
     path = f"{_path(pod)}/eviction"
     await client.request("POST", path, params=params, body=encode(eviction))
+
+
+async def delete(
+    client: Client, pod: PodIdentity, *, grace_s: int, resource_version: str = ""
+) -> None:
+    """Delete the pod with this UID; no PodDisruptionBudget is asked.
+
+    With a grace of 0 the pod vanishes from the API server at once unless it has
+    finalizers. Its containers may run on, so its chips are not free.
+
+    Args:
+        client: An open client.
+        pod: The pod.
+        grace_s: Time for its containers to end; seconds.
+        resource_version: The version that must still stand; "" for any.
+
+    Raises:
+        NotFoundError: The name does not exist.
+        ConflictError: The pod has another UID or another version.
+        UnreachableError: No answer; the pod may be being deleted.
+        KubeError: The API server refused.
+    """
+    preconditions = {"uid": pod.uid}
+    if resource_version:
+        preconditions["resourceVersion"] = resource_version
+    options = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": grace_s,
+        "preconditions": preconditions,
+    }
+    await client.request("DELETE", _path(pod), body=encode(options))
 
 
 def _path(pod: PodIdentity) -> str:

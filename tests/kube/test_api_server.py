@@ -1,5 +1,6 @@
 """The whole package against an API server that was written without it."""
 
+import json
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -153,3 +154,81 @@ async def test_a_lease_is_written_by_one_of_those_who_have_read_it(
     assert written.spec == theirs
     freed = await requests.write(written, LeaseSpec())
     assert freed.spec == LeaseSpec()
+
+
+@pytest.fixture
+async def runs(client: Client) -> Meta:
+    """A pod on a node, with one condition besides."""
+    await create_node(client, "n1")
+    pod = await create_pod(client, "a")
+    await pods.bind(client, pod.metadata, node="n1", annotations={})
+    return pod.metadata
+
+
+async def test_a_pod_is_told_of_its_disruption_and_deleted_at_once(
+    client: Client, runs: Meta
+) -> None:
+    other = Meta(namespace="default", name="a", uid="another")
+    tell = partial(
+        pods.patch_disruption_target,
+        client,
+        reason="Fault",
+        message="a chip has failed",
+        at="2026-11-28T08:00:00Z",
+    )
+    with pytest.raises(ConflictError) as told:
+        await tell(other)
+    with pytest.raises(ConflictError) as deleted:
+        await pods.delete(client, other, grace_s=0)
+    version = runs.resource_version
+    with pytest.raises(ConflictError) as outdated:
+        await pods.delete(client, runs, grace_s=0, resource_version=version)
+    await tell(runs)
+    await tell(runs)
+    raw = json.loads(await client.request("GET", f"{made.PODS}/a"))
+
+    await pods.delete(client, runs, grace_s=0)
+    with pytest.raises(NotFoundError) as gone:
+        await pods.delete(client, runs, grace_s=0)
+
+    assert [pods.has_gone(each.value) for each in (told, deleted, outdated, gone)] == [
+        *(True, True, False, True)
+    ]
+    said = {each["type"]: each for each in raw["status"]["conditions"]}
+    assert said.keys() == {"PodScheduled", "DisruptionTarget"}
+    assert said["DisruptionTarget"]["message"] == "a chip has failed"
+
+
+async def test_an_eviction_of_another_pod_of_the_name_finds_the_pod_gone(
+    client: Client, runs: Meta
+) -> None:
+    other = Meta(namespace="default", name="a", uid="another")
+
+    with pytest.raises(ConflictError) as caught:
+        await pods.evict(client, other)
+
+    assert pods.has_gone(caught.value)
+    assert (await pods.get(client, "default", "a")).metadata.uid == runs.uid
+
+
+async def test_config_maps_are_found_by_labels_and_deleted_by_uid(
+    client: Client,
+) -> None:
+    create = partial(configmaps.create, client, namespace="kube-system", data={})
+    mine = await create(name="mine", labels={"app": "moves", "job": "a"})
+    await create(name="half", labels={"app": "moves"})
+    await create(name="other", labels={"app": "other", "job": "a"})
+    delete = partial(configmaps.delete, client, namespace="kube-system")
+    find = partial(configmaps.find, client, "kube-system")
+
+    both = await find({"app": "moves"})
+    one = await find({"app": "moves", "job": "a"})
+    with pytest.raises(ConflictError):
+        await delete(name="mine", uid="another")
+    await delete(name="mine", uid=mine.metadata.uid)
+    with pytest.raises(NotFoundError):
+        await delete(name="mine", uid=mine.metadata.uid)
+
+    assert sorted(found.metadata.name for found in both) == ["half", "mine"]
+    assert [found.metadata.uid for found in one] == [mine.metadata.uid]
+    assert await find({"job": "b"}) == []

@@ -265,6 +265,64 @@ async def test_an_eviction_means_one_uid(
     ]
 
 
+@pytest.mark.parametrize(
+    ("version", "more"), [("", {}), ("7", {"resourceVersion": "7"})]
+)
+async def test_a_deletion_means_one_uid_and_perhaps_one_version(
+    script: Script, version: str, more: dict[str, str]
+) -> None:
+    script.will(Answer(body=pod("a", 8)))
+
+    await pods.delete(script.client, ONE, grace_s=0, resource_version=version)
+
+    assert script.requests == [
+        Request(
+            method="DELETE",
+            path="/api/v1/namespaces/ns/pods/a",
+            query={},
+            body={
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "gracePeriodSeconds": 0,
+                "preconditions": {"uid": "u1", **more},
+            },
+        )
+    ]
+
+
+async def test_a_disruption_is_told_beside_all_other_conditions(
+    script: Script,
+) -> None:
+    script.will(Answer(body=pod("a", 8)), refusal(422, "Invalid", OTHER_UID))
+
+    async def patch() -> None:
+        await pods.patch_disruption_target(
+            script.client, ONE, reason="Fault", message="m", at="2026-11-28T08:00:00Z"
+        )
+
+    await patch()
+    with pytest.raises(ConflictError) as caught:
+        await patch()
+
+    assert pods.has_gone(caught.value)
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "Fault",
+        "message": "m",
+        "lastTransitionTime": "2026-11-28T08:00:00Z",
+    }
+    assert script.requests[0] == Request(
+        method="PATCH",
+        path="/api/v1/namespaces/ns/pods/a/status",
+        query={},
+        body={"metadata": {"uid": "u1"}, "status": {"conditions": [condition]}},
+    )
+    assert script.headers[0]["Content-Type"] == (
+        "application/strategic-merge-patch+json"
+    )
+
+
 async def test_the_kubelet_says_what_runs(script: Script) -> None:
     script.will(Answer(body={"kind": "PodList", "items": [pod("a", 1), pod("b", 2)]}))
 
