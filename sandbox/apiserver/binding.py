@@ -43,7 +43,7 @@ def evict(store: Store, target: Target, eviction: Object) -> Object:
     """Delete the pod as the Eviction says, if its disruption budget allows it."""
     if metadata_of(eviction).get("name", "") != target.name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
-    options = deletion.options_of(eviction.get("deleteOptions") or {}, None)
+    options = deletion.options_of(eviction.get("deleteOptions") or {}, {})
     entry = store.read(target)
     deletion.check(target, entry, options.preconditions)
     budgets.check(store, entry.document)

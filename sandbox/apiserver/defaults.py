@@ -6,6 +6,7 @@ Source: Kubernetes v1.36.3, `pkg/apis/core/v1/defaults.go`, the pods' `strategy.
 and the admission plugins DefaultTolerationSeconds, Priority and ServiceAccount.
 """
 
+from sandbox.apiserver import jobs
 from sandbox.apiserver.objects import Object, containers_of, metadata_of
 from sandbox.apiserver.resources import Resource
 from scheduler_core.wire import quantities
@@ -45,6 +46,9 @@ def apply(resource: Resource, document: Object) -> None:
             document.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
         case "Event":
             _event(document)
+        case "Job":
+            jobs.default(document)
+            _pod_spec(document["spec"]["template"])
         case _:
             pass
 
@@ -65,6 +69,8 @@ def on_create(resource: Resource, document: Object) -> None:
             labels["kubernetes.io/metadata.name"] = metadata_of(document)["name"]
         case "Node":
             document.setdefault("status", {})
+        case "Job":
+            jobs.on_create(document)
         case "PodDisruptionBudget":
             document["metadata"]["generation"] = 1
             document["status"] = dict.fromkeys(_COUNTS_OF_BUDGETS, 0)
@@ -97,13 +103,22 @@ def _drop_empty(document: Object, *fields: str) -> None:
 
 
 def _pod(document: Object) -> None:
+    _pod_spec(document)
+    document["spec"].setdefault("enableServiceLinks", True)
+    for _, container in containers_of(document):
+        needs = container["resources"]
+        if limits := needs.get("limits"):
+            needs["requests"] = {**limits, **(needs.get("requests") or {})}
+
+
+def _pod_spec(document: Object) -> None:
+    """Fill in what a pod's spec does not say, and that in a template."""
     spec = document.setdefault("spec", {})
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("enableServiceLinks", True)
     for _, container in containers_of(document):
         _container(container)
 
@@ -115,8 +130,6 @@ def _container(container: Object) -> None:
     needs = container.setdefault("resources", {})
     for field in ("limits", "requests"):
         _canonical(needs, field)
-    if limits := needs.get("limits"):
-        needs["requests"] = {**limits, **(needs.get("requests") or {})}
     for variable in container.get("env") or ():
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if reference is not None:

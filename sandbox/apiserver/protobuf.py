@@ -1,8 +1,8 @@
 """Bodies in protobuf, of the few kinds that kubectl sends so.
 
-`kubectl create namespace`, `create configmap`, `create serviceaccount` and `drain`
-(evictions) send protobuf whatever a server says that it takes. What is read is a table
-of fields; what is not in it is left out, and another kind is refused.
+`kubectl create namespace`, `create configmap`, `create serviceaccount`, `create job`
+and `drain` (evictions) send protobuf whatever a server says that it takes. What is read
+is a table of fields; what is not in it is left out, and another kind is refused.
 
 Source: the `generated.proto` files of apimachinery and api v0.36.3; of the envelope,
 apimachinery's `pkg/runtime/serializer/protobuf`.
@@ -178,6 +178,17 @@ _DELETE_OPTIONS: _Fields = {
     4: ("propagationPolicy", _text),
     5: ("dryRun", _several(_text)),
 }
+#: What `kubectl create job` says of it.
+_CONTAINER: _Fields = {
+    1: ("name", _text),
+    2: ("image", _text),
+    3: ("command", _several(_text)),
+}
+_POD: _Fields = {
+    2: ("containers", _several(_of(_CONTAINER))),
+    3: ("restartPolicy", _text),
+}
+_JOB: _Fields = {6: ("template", _of({**_OBJECT, 2: ("spec", _of(_POD))}))}
 _KINDS: Mapping[str, _Fields] = {
     "ConfigMap": {
         **_OBJECT,
@@ -187,6 +198,7 @@ _KINDS: Mapping[str, _Fields] = {
     },
     "DeleteOptions": _DELETE_OPTIONS,
     "Eviction": {**_OBJECT, 2: ("deleteOptions", _of(_DELETE_OPTIONS))},
+    "Job": {**_OBJECT, 2: ("spec", _of(_JOB))},
     "Namespace": _OBJECT,
     "ServiceAccount": _OBJECT,
 }

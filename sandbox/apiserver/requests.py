@@ -25,13 +25,18 @@ from sandbox.apiserver.lists import Choice
 from sandbox.apiserver.objects import Entry, Object, key_of
 from sandbox.apiserver.openapi import strictness, types
 from sandbox.apiserver.paths import Target
-from sandbox.apiserver.resources import READ_VERBS
+from sandbox.apiserver.resources import JOBS, READ_VERBS
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.tables.documents import Drawing
 
 _JSON = "application/json"
 _APPLY = "application/apply-patch+yaml"
 _DIRECTIVES = ("Ignore", "Warn", "Strict")
+_ORPHANS = (
+    "child pods are preserved by default when jobs are deleted; set "
+    "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to "
+    "suppress this warning"
+)
 #: What a parameter of a query says for yes.
 TRUE = frozenset({"1", "true", "True"})
 
@@ -135,8 +140,10 @@ def carry_out(store: Store, request: Request) -> Answer:
         if request.query.get("dryRun"):
             with store.rehearsal():
                 return _METHODS[request.method](store, request)
+        owners = deletion.owners(store)
         answer = _METHODS[request.method](store, request)
         if request.method != "GET":
+            deletion.collect(store, owners)
             budgets.refresh(store)
     except statuses.StatusError as error:
         return failure(error)
@@ -231,16 +238,17 @@ def _delete(store: Store, request: Request) -> Answer:
     body = _body(request).document if request.body.strip() else {}
     if not isinstance(body, dict):
         raise statuses.bad_request("DeleteOptions must be a JSON object")
-    options = deletion.options_of(body, request.query.get("gracePeriodSeconds"))
+    options = deletion.options_of(body, request.query)
+    warnings = [] if resource is not JOBS or options.propagation else [_ORPHANS]
     if not target.name:
         page = lists.page(store, request.choice, {})
         for namespace, name in (key_of(entry.document) for entry in page.entries):
             each = Target(resource=resource, namespace=namespace, name=name)
             deletion.delete(store, each, options)
-        return Answer(HTTPStatus.OK, lists.render(resource, page))
+        return Answer(HTTPStatus.OK, lists.render(resource, page), warnings)
     entry, gone = deletion.delete(store, target, options)
     if not gone or resource.returns_deleted:
-        return _shown(store, request, entry)
+        return _shown(store, request, entry, warnings=warnings)
     uid = entry.document["metadata"]["uid"]
     status = statuses.deleted(resource, target.name, uid)
     return _answer(HTTPStatus.OK, status)

@@ -146,7 +146,14 @@ BUDGETS = Resource(
     has_status=True,
     unconditional_update=False,
 )
-# Workloads are listed, always empty: nothing here would run them.
+JOBS = Resource(
+    group="batch",
+    kind="Job",
+    fields=("status.successful",),
+    has_status=True,
+    categories=("all",),
+)
+# Other workloads are listed, always empty: nothing here would run them.
 DAEMON_SETS, DEPLOYMENTS = (
     Resource(
         group="apps",
@@ -167,6 +174,7 @@ RESOURCES = (
     SERVICE_ACCOUNTS,
     LEASES,
     BUDGETS,
+    JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
 )

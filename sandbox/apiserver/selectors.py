@@ -28,8 +28,15 @@ _COMMA = re.compile(r",(?![^(]*\))")
 _FIELD = re.compile(r"(?P<field>[^=!]+)(?P<verb>==|=|!=)(?P<value>.*)$")
 
 # Where a field's value is not what its name says, or is not empty by default.
-_FIELD_PATHS = {"source": "source.component"}
-_FIELD_DEFAULTS = {"spec.unschedulable": "false", "spec.hostNetwork": "false"}
+_FIELD_PATHS = {
+    "source": "source.component",
+    "status.successful": "status.succeeded",
+}
+_FIELD_DEFAULTS = {
+    "spec.unschedulable": "false",
+    "spec.hostNetwork": "false",
+    "status.successful": "0",
+}
 
 
 def everything(_document: Object) -> bool:

@@ -71,6 +71,13 @@ class Problem:
         return cls(field, "FieldValueInvalid", f"Invalid value: {shown}: {message}")
 
     @classmethod
+    def unsupported(cls, field: str, value: str, supported: Sequence[str]) -> Self:
+        """Make the problem of a field that is none of a few texts."""
+        known = ", ".join(map(json.dumps, supported))
+        text = f"Unsupported value: {json.dumps(value)}: supported values: {known}"
+        return cls(field, "FieldValueNotSupported", text)
+
+    @classmethod
     def duplicate(cls, field: str, value: Any) -> Self:
         """Make the problem of a value that occurs twice."""
         shown = json.dumps(value)
@@ -280,7 +287,7 @@ def no_controllers(resource: Resource) -> StatusError:
     return StatusError(
         HTTPStatus.METHOD_NOT_ALLOWED,
         f"the sandbox has no {resource.qualified}: no controller would make their "
-        "pods; create pods instead",
+        "pods; create pods or Jobs instead",
     )
 
 
@@ -299,11 +306,8 @@ def no_protobuf(why: str) -> StatusError:
 
 def invalid_field_validation(method: str, found: str) -> StatusError:
     """Return the error: `fieldValidation` says something else than it may."""
-    message = (
-        f'Unsupported value: "{found}": '
-        'supported values: "", "Ignore", "Strict", "Warn"'
-    )
-    problem = Problem("fieldValidation", "FieldValueNotSupported", message)
+    known = ("", "Ignore", "Strict", "Warn")
+    problem = Problem.unsupported("fieldValidation", found, known)
     return invalid(f"{_OPTIONS[method]}.meta.k8s.io", "", [problem])
 
 

@@ -32,7 +32,7 @@ def carry_over(target: Target, new: Object, old: Mapping[str, Any]) -> None:
     _carry_metadata(new["metadata"], old["metadata"])
     if target.resource.kind == "Pod":
         _carry_pod(target, new, old)
-    elif target.resource.kind == "PodDisruptionBudget":
+    elif target.resource.kind in {"Job", "PodDisruptionBudget"}:
         if new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
     elif target.resource.kind == "Node":

@@ -6,10 +6,12 @@ labels, containers, extended resources, events' namespaces, what may change late
 Source: Kubernetes v1.36.3, `pkg/apis/core/validation/`.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sandbox.apiserver import jobs
 from sandbox.apiserver.objects import Object, containers_of, metadata_of
 from sandbox.apiserver.openapi.strictness import GO_KINDS
 from sandbox.apiserver.resources import Resource
@@ -88,6 +90,8 @@ def on_update(resource: Resource, new: Object, old: Object) -> list[Problem]:
     problems += _kind_rules(resource, new)
     if resource.kind == "Pod":
         problems += _pod_update(new, old)
+    if resource.kind == "Job":
+        problems += jobs.update_rules(new, old)
     if resource.kind == "ConfigMap" and old.get("immutable"):
         problems += _immutable_config(new, old)
     return problems
@@ -141,6 +145,8 @@ def _kind_rules(resource: Resource, document: Object) -> Iterator[Problem]:
                     yield Problem.invalid("data", key, "not a valid config key")
         case "Event":
             yield from _event(document)
+        case "Job":
+            yield from jobs.rules(document, _template(document))
         case _:
             pass
 
@@ -161,6 +167,11 @@ def _pod(document: Object) -> Iterator[Problem]:
         if not container.get("image"):
             yield Problem.required(f"{path}.image")
         yield from _resources(f"{path}.resources", container.get("resources") or {})
+
+
+def _template(job: Object) -> Iterator[Problem]:
+    for problem in _pod(job["spec"]["template"]):
+        yield dataclasses.replace(problem, field=f"spec.template.{problem.field}")
 
 
 def _is_extended(name: str) -> bool:

@@ -19,6 +19,7 @@ from sandbox.world import RESOURCE, World
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 REAL = "huawei.com/AscendReal"
 PREDICATE_TIME = "predicate-time"

@@ -47,6 +47,28 @@ def manifest(
     }
 
 
+def job(name: str, count: int, chips: int) -> Object:
+    """Return an Indexed Job.
+
+    Args:
+        name: Of the Job.
+        count: Pods.
+        chips: Of each pod.
+    """
+    pod = manifest(name, chips)["spec"] | {"restartPolicy": "Never"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": observer.NAMESPACE},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": count,
+            "parallelism": count,
+            "template": {"spec": pod},
+        },
+    }
+
+
 async def create(world: World, *manifests: Object) -> None:
     """Create pods, one request after the other."""
     for each in manifests:

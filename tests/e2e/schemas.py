@@ -18,6 +18,7 @@ from service.openapi import with_referred
 _DOCUMENTS = (
     "api__v1_openapi.json",
     "apis__apps__v1_openapi.json",
+    "apis__batch__v1_openapi.json",
     "apis__coordination.k8s.io__v1_openapi.json",
     "apis__policy__v1_openapi.json",
 )
@@ -25,6 +26,7 @@ _DOCUMENTS = (
 _ROOTS = (
     "io.k8s.api.apps.v1.DaemonSet",
     "io.k8s.api.apps.v1.Deployment",
+    "io.k8s.api.batch.v1.Job",
     "io.k8s.api.coordination.v1.Lease",
     "io.k8s.api.core.v1.Binding",
     "io.k8s.api.core.v1.ConfigMap",

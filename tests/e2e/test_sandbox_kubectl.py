@@ -212,6 +212,33 @@ async def test_the_commands_that_a_visitor_is_told_work(tmp_path: Path) -> None:
     assert deleted.startswith('pod "mine" deleted')
 
 
+async def test_a_job_is_applied_created_shown_and_deleted(kubectl: Kubectl) -> None:
+    body = pods.job("train", 2, 1)
+    await kubectl("apply", "-f", "-", body=body)
+    await kubectl("apply", "-f", "-", body=body)
+    await kubectl("create", "job", "hello", "--image=busybox", "--", "echo", "hello")
+
+    listed = _words(await kubectl("get", "jobs", "-o", "wide"))
+    command = await kubectl(
+        *("get", "job", "hello", "-o"),
+        "jsonpath={.spec.template.spec.containers[0].command}",
+    )
+    told = _words(await kubectl("describe", "job", "train"))
+    await kubectl("delete", "job", "train", "hello")
+
+    assert listed[0].split() == [
+        *("NAME", "STATUS", "COMPLETIONS", "DURATION", "AGE"),
+        *("CONTAINERS", "IMAGES", "SELECTOR"),
+    ]
+    assert [line.split()[:3] for line in listed[1:]] == [
+        ["hello", "Running", "0/1"],
+        ["train", "Running", "0/2"],
+    ]
+    assert command == '["echo","hello"]'
+    assert "Completion Mode: Indexed" in told
+    assert await kubectl("get", "jobs", "-o", "name") == ""
+
+
 async def test_a_mistyped_field_is_refused_and_explained(kubectl: Kubectl) -> None:
     mistyped = json.loads(json.dumps(POD))
     mistyped["spec"]["nodeNmae"] = "node-1"

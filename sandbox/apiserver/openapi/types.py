@@ -13,6 +13,7 @@ FILE = Path(__file__).with_name("schemas.json")
 _PACKAGES = {
     "": "core",
     "apps": "apps",
+    "batch": "batch",
     "coordination.k8s.io": "coordination",
     "policy": "policy",
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from sandbox.apiserver.objects import Object
 from sandbox.apiserver.tables import ages
-from sandbox.apiserver.tables.columns import AGE, NAME, Column
+from sandbox.apiserver.tables.columns import AGE, CONTAINERS, IMAGES, NAME, Column
 
 _NONE = "<none>"
 _UNKNOWN = "<unknown>"
@@ -85,16 +85,6 @@ EVENT_COLUMNS = (
 _DAEMONS = "api.apps.v1.DaemonSetStatus"
 _REPLICAS = "api.apps.v1.DeploymentStatus"
 # Of workloads, which are listed and never there, only columns are drawn.
-_CONTAINERS = Column(
-    name="Containers",
-    is_wide=True,
-    text="Names of each container in the template.",
-)
-_IMAGES = Column(
-    name="Images",
-    is_wide=True,
-    text="Images referenced by each container in the template.",
-)
 DAEMON_SET_COLUMNS = (
     NAME,
     Column(name="Desired", type="integer", of=(_DAEMONS, "desiredNumberScheduled")),
@@ -104,8 +94,8 @@ DAEMON_SET_COLUMNS = (
     Column(name="Available", type="integer", of=(_DAEMONS, "numberAvailable")),
     Column(name="Node Selector", of=("api.core.v1.PodSpec", "nodeSelector")),
     AGE,
-    _CONTAINERS,
-    _IMAGES,
+    CONTAINERS,
+    IMAGES,
     Column(name="Selector", is_wide=True, of=("api.apps.v1.DaemonSetSpec", "selector")),
 )
 DEPLOYMENT_COLUMNS = (
@@ -114,8 +104,8 @@ DEPLOYMENT_COLUMNS = (
     Column(name="Up-to-date", of=(_REPLICAS, "updatedReplicas")),
     Column(name="Available", of=(_REPLICAS, "availableReplicas")),
     AGE,
-    _CONTAINERS,
-    _IMAGES,
+    CONTAINERS,
+    IMAGES,
     Column(
         name="Selector", is_wide=True, of=("api.apps.v1.DeploymentSpec", "selector")
     ),

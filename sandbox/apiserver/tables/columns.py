@@ -38,3 +38,14 @@ class Column:
 _METADATA = "apimachinery.pkg.apis.meta.v1.ObjectMeta"
 NAME = Column(name="Name", format="name", of=(_METADATA, "name"))
 AGE = Column(name="Age", of=(_METADATA, "creationTimestamp"))
+# Of all that makes pods from a template.
+CONTAINERS = Column(
+    name="Containers",
+    is_wide=True,
+    text="Names of each container in the template.",
+)
+IMAGES = Column(
+    name="Images",
+    is_wide=True,
+    text="Images referenced by each container in the template.",
+)

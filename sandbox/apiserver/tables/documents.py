@@ -10,7 +10,7 @@ from sandbox.apiserver.lists import Page, metadata_of_page
 from sandbox.apiserver.objects import Entry, Object
 from sandbox.apiserver.resources import EVENTS, PODS, Resource
 from sandbox.apiserver.store import Store
-from sandbox.apiserver.tables import ages, chips, cluster, pods
+from sandbox.apiserver.tables import ages, chips, cluster, jobs, pods
 from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
 #: Returns the cells of an object beside its name and age.
@@ -26,6 +26,7 @@ _LAYOUTS: Mapping[str, tuple[Sequence[Column], Cells]] = {
     "ServiceAccount": ((NAME, AGE), cluster.nothing),
     "Lease": (cluster.LEASE_COLUMNS, cluster.lease),
     "PodDisruptionBudget": (cluster.BUDGET_COLUMNS, cluster.budget),
+    "Job": (jobs.COLUMNS, jobs.cells),
     "DaemonSet": (cluster.DAEMON_SET_COLUMNS, cluster.nothing),
     "Deployment": (cluster.DEPLOYMENT_COLUMNS, cluster.nothing),
 }

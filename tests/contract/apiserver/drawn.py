@@ -187,6 +187,45 @@ OTHERS: dict[str, Object] = {
 }
 
 
+_LATER = "2020-01-01T00:01:30Z"
+_STARTED = {"startTime": LONG_AGO, "uncountedTerminatedPods": {}}
+
+
+def _said(*kinds: str) -> Object:
+    times = {"lastProbeTime": LONG_AGO, "lastTransitionTime": LONG_AGO}
+    said = [{"type": kind, "status": "True", **times} for kind in kinds]
+    return {"conditions": said}
+
+
+#: {name of the Job: (what is in its spec, its status)}
+JOBS: dict[str, tuple[Object, Object]] = {
+    "new": ({}, {}),
+    "runs": ({"completions": 3}, {**_STARTED, "active": 1, "succeeded": 1}),
+    "any-one": ({"parallelism": 1}, {**_STARTED, "active": 1}),
+    "any-of-three": ({"parallelism": 3}, {**_STARTED, "active": 3}),
+    "suspended": ({"suspend": True}, _said("Suspended")),
+    "will-fail": ({}, {**_STARTED, **_said("FailureTarget")}),
+    "failed": ({}, {**_STARTED, **_said("FailureTarget", "Failed"), "failed": 7}),
+    "will-complete": ({}, {**_STARTED, **_said("SuccessCriteriaMet")}),
+    "complete": (
+        {},
+        {
+            **_STARTED,
+            **_said("SuccessCriteriaMet", "Complete"),
+            "succeeded": 1,
+            "completionTime": _LATER,
+        },
+    ),
+}
+
+
+def job_of(name: str) -> Object:
+    """Return the Job of a name in `JOBS`, without its status; no controller acts."""
+    template = {"spec": {**pod(name)["spec"], "restartPolicy": "Never"}}
+    spec = {"managedBy": "example.com/nobody", "template": template, **JOBS[name][0]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 def pod_of(name: str) -> Object:
     """Return the pod of a name in `PODS`, without its status."""
     return pod(name, spec=_SPECS.get(name, {}))

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.contract
 _GROUPS = (
     "api/v1",
     "apis/apps/v1",
+    "apis/batch/v1",
     "apis/coordination.k8s.io/v1",
     "apis/policy/v1",
 )
@@ -43,6 +44,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _EXPECTED = {
     "api/v1": {"io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Node", _META},
     "apis/apps/v1": {"io.k8s.api.apps.v1.DaemonSet", _META},
+    "apis/batch/v1": {"io.k8s.api.batch.v1.Job", _META},
     "apis/coordination.k8s.io/v1": {"io.k8s.api.coordination.v1.Lease", _META},
     "apis/policy/v1": {"io.k8s.api.policy.v1.PodDisruptionBudget", _META},
 }

@@ -179,6 +179,23 @@ async def test_namespaces_are_drawn_as_by_the_real_server(
     golden.check("namespaces", {**found, "cells": cells[1:]})
 
 
+async def test_jobs_are_drawn_as_by_the_real_server(api: Api, golden: Golden) -> None:
+    path = f"/apis/batch/v1/namespaces/{api.namespace}/jobs"
+    for name, (_, status) in drawn.JOBS.items():
+        code, made = await api.post(path, drawn.job_of(name))
+        assert code == 201, made
+        code, made = await api.patch(f"{path}/{name}/status", {"status": status})
+        assert code == 200, made
+
+    table = await _table(api, path)
+
+    found = _core(table)
+    for row in found["rows"].values():
+        key, _, uid = row["cells"].pop().partition("=")
+        assert (key, len(uid)) == ("batch.kubernetes.io/controller-uid", 36)
+    golden.check("jobs", found)
+
+
 @pytest.mark.parametrize("plural", _WORKLOADS)
 async def test_workloads_have_the_columns_of_the_real_server(
     api: Api, golden: Golden, plural: str

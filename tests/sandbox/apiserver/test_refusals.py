@@ -79,6 +79,6 @@ async def test_workloads_are_refused_because_nobody_would_run_them(
         405,
         (
             "the sandbox has no deployments.apps: no controller would make their "
-            "pods; create pods instead"
+            "pods; create pods or Jobs instead"
         ),
     )
