@@ -21,7 +21,7 @@ import aiohttp
 Object = dict[str, Any]
 
 _MERGE_PATCH = "application/merge-patch+json"
-_STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _RETRY_S = 0.2
 _RETRY_MAX_S = 2.0
 
@@ -149,14 +149,21 @@ class ApiClient:
         keep their own, as kubelet and scheduler do.
         """
         return await self.request(
-            "PATCH", f"{path}/status", body=body, content_type=_STRATEGIC_PATCH
+            "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_PATCH
         )
 
     async def delete(
-        self, path: str, *, uid: str = "", grace_s: int | None = None
+        self,
+        path: str,
+        *,
+        uid: str = "",
+        grace_s: int | None = None,
+        propagation: str = "",
     ) -> Object:
         """Delete the object at `path`, if it still has that uid."""
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if propagation:
+            options["propagationPolicy"] = propagation
         if uid:
             options["preconditions"] = {"uid": uid}
         if grace_s is not None:

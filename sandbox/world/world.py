@@ -15,6 +15,7 @@ from sandbox import clock
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.apiserver.outages import Troubles
+from sandbox.jobs import JobController
 from sandbox.kubelet import Kubelet
 from sandbox.scheduler import ExtenderSettings, SchedulingLoop
 from sandbox.world import directories
@@ -105,6 +106,8 @@ class World:
     extender_url: str
     #: None where somebody else schedules
     scheduling: SchedulingLoop | None
+    #: None where somebody else makes the pods of Jobs
+    jobs: JobController | None
     #: its programs, to be killed and started again
     crew: Crew
     #: None where it is somebody else's
@@ -211,9 +214,10 @@ class _Builder:
         if extender_file is not None:
             await ready.program(extender_file)
             extender_url = f"http://{address(extender_file)}"
-        scheduling = None
+        scheduling, jobs = None, None
         if given is None:
             scheduling = await self._start_scheduling(control, extender_url)
+            jobs = await self._start_jobs(control)
         await ready.nodes(first)
         for group in others:
             self._start_agents(group)
@@ -227,6 +231,7 @@ class _Builder:
             kubelets=kubelets,
             extender_url=extender_url,
             scheduling=scheduling,
+            jobs=jobs,
             crew=Crew(self._programs, self._starts),
             server=self._server,
             troubles=self._troubles,
@@ -327,6 +332,13 @@ class _Builder:
         self._stack.push_async_callback(loop.stop)
         await loop.start()
         return loop
+
+    async def _start_jobs(self, control: ControlPlane) -> JobController:
+        user = "system:serviceaccount:kube-system:job-controller"
+        jobs = JobController(control.url, control.token_of(user))
+        self._stack.push_async_callback(jobs.stop)
+        await jobs.start()
+        return jobs
 
 
 def _groups(nodes: Sequence[Node]) -> list[Sequence[Node]]:
