@@ -17,6 +17,7 @@ from sandbox.apiserver import ApiServer
 from sandbox.apiserver.outages import WRITES, Trouble, What
 from sandbox.faults import drivers
 from sandbox.faults.kinds import Fault, FaultError, Value
+from sandbox.jobs import JobController
 from sandbox.kubelet import Kubelet
 from sandbox.world import EXTENDER, World, agent_of
 
@@ -246,6 +247,34 @@ def _frozen(name: str) -> _Do:
     return do
 
 
+def _controller(world: World) -> JobController:
+    if world.jobs is None:
+        raise FaultError(["this Job controller is not ours to break"])
+    return world.jobs
+
+
+async def _job_late(world: World, values: _Values) -> _Lasting:
+    jobs = _controller(world)
+    jobs.delay_s = float(str(values["delay"]))
+    yield None
+    jobs.delay_s = 0.0
+    jobs.catch_up()
+
+
+async def _job_double(world: World, _: _Values) -> _Lasting:
+    jobs = _controller(world)
+    jobs.lose_cache()
+    yield None
+    jobs.find_cache()
+
+
+async def _container_outlives(world: World, values: _Values) -> _Lasting:
+    switches = world.kubelets[str(values["node"])].switches
+    switches.process_lag_s = float(str(values["lag"]))
+    yield None
+    switches.process_lag_s = 0.0
+
+
 def _chips_of(values: _Values) -> tuple[int, ...]:
     """Return the chips that a fault befalls; none of those that name none."""
     chips = values.get("chips", ())
@@ -309,8 +338,11 @@ _DOING: Mapping[str, _Do] = {
     "agent-frozen": _frozen(""),
     "extender-killed": _extender_killed,
     "extender-frozen": _frozen(EXTENDER),
+    "job-late": _job_late,
+    "job-double": _job_double,
     "chip-broken": _driver(drivers.broken),
     "process-left": _driver(drivers.occupied),
+    "container-outlives": _container_outlives,
     "driver-silent": _driver(drivers.silent),
     "driver-slow": _driver(drivers.slow),
     "driver-lying": _driver(drivers.lying),

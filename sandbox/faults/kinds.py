@@ -161,11 +161,27 @@ FAULTS = (
         usual_s=1.0,
     ),
     FaultKind("extender-frozen", "the extender stands still, its sockets open"),
+    FaultKind(
+        "job-late",
+        "the Job controller notices each change late",
+        (Parameter("delay", Kind.DURATION, "how late", "5s"),),
+    ),
+    FaultKind(
+        "job-double",
+        "the Job controller has lost its cache: it makes each pod twice, and deletes "
+        "what is too much when the fault ends",
+    ),
     FaultKind("chip-broken", "chips fail, and recover", (_NODE, _CHIPS)),
     FaultKind(
         "process-left",
         "a process (this sandbox's own) is on chips, whether or not a pod has them",
         (_NODE, _CHIPS),
+    ),
+    FaultKind(
+        "container-outlives",
+        "the processes of a node's containers stay on their chips after their pods are "
+        "gone; at the end of the fault each ends in its time",
+        (_NODE, Parameter("lag", Kind.DURATION, "for how long", "5s")),
     ),
     FaultKind("driver-silent", "the driver does not answer", (_NODE,)),
     FaultKind(

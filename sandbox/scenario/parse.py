@@ -9,6 +9,7 @@ from sandbox.faults import kinds
 from sandbox.faults.kinds import Fault
 from scheduler_core.documents import reader
 from scheduler_core.documents.parsers import (
+    boolean,
     chip,
     converted,
     distinct,
@@ -67,10 +68,22 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateJob:
+    """An Indexed Job comes."""
+
+    name: str
+    pods: int
+    chips: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Pods go."""
+    """Pods go, or Jobs with their pods."""
 
     pattern: str
+    of_jobs: bool = False
+    #: without a grace, so that the API server forgets the pods at once
+    is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +116,7 @@ class Expect:
     within_s: float = WITHIN_S
 
 
-Action = Create | Delete | Fault | End | Wait | Expect
+Action = Create | CreateJob | Delete | Fault | End | Wait | Expect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +206,13 @@ def _actions(nodes: Sequence[str]) -> Mapping[str, Parser[Action]]:
             count=optional(whole(1, PODS_MOST)),
             node=optional(node, ""),
         ),
-        "delete": lambda part: Delete(pattern=_TEXT(part)),
+        "job": record(
+            CreateJob,
+            name=required(_NAME),
+            pods=required(whole(1, PODS_MOST)),
+            chips=required(whole(1, 64)),
+        ),
+        "delete": _read_delete,
         "fault": kinds.fault(nodes),
         "end": lambda part: End(name=word(kinds.KINDS)(part).name),
         "wait": lambda part: Wait(seconds=kinds.duration(part)),
@@ -205,6 +224,22 @@ def _create(*, name: str, chips: int, count: int | None, node: str) -> Create:
     numbers = range(1, (count or 0) + 1)
     names = (name,) if count is None else tuple(f"{name}-{n}" for n in numbers)
     return Create(names=names, chips=chips, node=node)
+
+
+def _read_delete(part: Part) -> Delete:
+    if not isinstance(part.value, dict):
+        return Delete(pattern=_TEXT(part))
+    fields = part.fields("pods", "jobs", "force")
+    if ("pods" in fields.values) is ("jobs" in fields.values):
+        raise part.wrong("either pods or jobs", [*fields.values])
+    of_jobs = "jobs" in fields.values
+    if of_jobs and "force" in fields.values:
+        part.wrong("pods with force", None)
+    return Delete(
+        pattern=fields.need("jobs" if of_jobs else "pods", _TEXT),
+        of_jobs=of_jobs,
+        is_forced=fields.get("force", boolean, default=False),
+    )
 
 
 def _read_expect(part: Part, node: Parser[str]) -> Expect:

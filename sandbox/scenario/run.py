@@ -10,7 +10,16 @@ from sandbox.faults.kinds import Fault, FaultError
 from sandbox.inspect import checks, observer, pods
 from sandbox.inspect.facts import Cluster, PodFacts
 from sandbox.inspect.terminal import Terminal
-from sandbox.scenario.parse import Create, Delete, End, Expect, Scenario, Step, Wait
+from sandbox.scenario.parse import (
+    Create,
+    CreateJob,
+    Delete,
+    End,
+    Expect,
+    Scenario,
+    Step,
+    Wait,
+)
 from sandbox.world import World
 
 _LOOK_S = 0.05
@@ -58,26 +67,33 @@ async def _step(step: Step, world: World, breakage: Breakage) -> tuple[str, ...]
 
 
 async def _act(
-    action: Create | Delete | Wait | Expect, world: World
+    action: Create | CreateJob | Delete | Wait | Expect, world: World
 ) -> tuple[str, ...]:
     match action:
         case Create(names=names, chips=chips, node=node):
             made = (pods.manifest(name, chips, node=node) for name in names)
             await pods.create(world, *made)
+        case CreateJob(name=name, pods=count, chips=chips):
+            await world.api.create(observer.JOBS, pods.job(name, count, chips))
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
-        case Delete(pattern=pattern):
-            return await _delete(world, pattern)
+        case Delete():
+            return await _delete(world, action)
         case Expect():
             return await _expect(world, action)
     return ()
 
 
-async def _delete(world: World, pattern: str) -> tuple[str, ...]:
-    found = [p for p in await observer.pods(world) if fnmatchcase(p.name, pattern)]
-    for pod in found:
-        await world.api.delete(f"{observer.PODS}/{pod.name}")
-    return () if found else (f"expected a pod {pattern!r}, found none",)
+async def _delete(world: World, wanted: Delete) -> tuple[str, ...]:
+    path, kind = (observer.JOBS, "Job") if wanted.of_jobs else (observer.PODS, "pod")
+    names = [each["metadata"]["name"] for each in await world.api.items(path)]
+    found = [name for name in names if fnmatchcase(name, wanted.pattern)]
+    grace_s = 0 if wanted.is_forced else None
+    for name in found:
+        await world.api.delete(
+            f"{path}/{name}", grace_s=grace_s, propagation="Background"
+        )
+    return () if found else (f"expected a {kind} {wanted.pattern!r}, found none",)
 
 
 async def _expect(world: World, expected: Expect) -> tuple[str, ...]:

@@ -49,7 +49,19 @@ def document() -> dict[str, Any]:
             count=_whole(1, PODS_MOST),
             node=_NAME,
         ),
-        "delete": _TEXT,
+        "job": closed_object(
+            *("name", "pods", "chips"),
+            name=_NAME,
+            pods=_whole(1, PODS_MOST),
+            chips=_whole(1, 64),
+        ),
+        "delete": {
+            "anyOf": [
+                _TEXT,
+                closed_object("pods", pods=_TEXT, force={"type": "boolean"}),
+                closed_object("jobs", jobs=_TEXT),
+            ]
+        },
         "fault": {"anyOf": [_TEXT, *map(_fault, FAULTS)]},
         "end": {"enum": [kind.name for kind in FAULTS]},
         "wait": _DURATION,

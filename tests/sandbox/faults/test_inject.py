@@ -9,9 +9,11 @@ import pytest
 
 from sandbox.faults.inject import DOABLE, Breakage
 from sandbox.faults.kinds import Fault, FaultError, read
+from sandbox.inspect import observer, pods
 from sandbox.inspect.terminal import Terminal
 from sandbox.scenario import parse, run
 from sandbox.world import World
+from sandbox.world.directories import PROCESS_FILE
 from service import clock
 from tests.support.objects import CONFIGMAPS
 from tests.support.until import until
@@ -59,6 +61,31 @@ async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
     ]
 
 
+async def test_a_job_controller_is_late_and_makes_pods_twice(world: World) -> None:
+    breakage = Breakage(world)
+
+    async def until_pods(count: int) -> list[str]:
+        found = await until(
+            lambda: observer.pods(world), lambda found: len(found) == count
+        )
+        return [pod.name.rpartition("-")[0] for pod in found]
+
+    await breakage.begin(read("job-late", {"delay": "1h"}, ()))
+    await world.api.create(observer.JOBS, pods.job("late", 1, 1))
+    before = await observer.pods(world)
+    await breakage.end("job-late")
+    late = await until_pods(1)
+    await breakage.begin(read("job-double", {}, ()))
+    await world.api.create(observer.JOBS, pods.job("more", 1, 1))
+    doubled = await until_pods(3)
+    await breakage.end("job-double")
+    at_rest = await until_pods(2)
+
+    assert (before, late) == ((), ["late-0"])
+    assert doubled == ["late-0", "more-0", "more-0"]
+    assert at_rest == ["late-0", "more-0"]
+
+
 async def test_an_agent_whose_clock_is_stepped_reports_by_that_clock(
     world: World,
 ) -> None:
@@ -84,6 +111,32 @@ async def _reported(world: World, is_so: Callable[[float], bool]) -> None:
         return float(written["DeviceInfo"]["UpdateTime"]) - clock.wall_s()
 
     await until(ahead_s, is_so)
+
+
+async def test_processes_stay_on_chips_after_a_forced_deletion(world: World) -> None:
+    breakage = Breakage(world)
+    await breakage.begin(fault("container-outlives", lag="2s"))
+    await pods.create(world, pods.manifest("train", 2))
+    await pods.settled(world, ["train"])
+
+    await world.api.delete(f"{observer.PODS}/train", grace_s=0)
+    left = await observer.pods(world)
+    await until(lambda: not world.kubelets["node-1"].containers())
+    shown, held = processes(world), await observer.node(world, "node-1")
+    await until(
+        lambda: observer.node(world, "node-1"), lambda node: len(node.available) == 8
+    )
+    await breakage.end_all()
+
+    assert (left, len(shown), len(held.available)) == ((), 2, 6)
+    assert processes(world) == []
+
+
+def processes(world: World) -> list[object]:
+    """What the driver of the node is shown of containers' processes."""
+    file = world.nodes["node-1"].root / PROCESS_FILE
+    found: list[object] = json.loads(file.read_text(encoding="utf-8"))["processes"]
+    return found
 
 
 def test_the_tour_is_of_all_faults() -> None:

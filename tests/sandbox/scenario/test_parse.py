@@ -10,6 +10,8 @@ from sandbox.faults.kinds import KINDS, Fault
 from sandbox.scenario import schema
 from sandbox.scenario.parse import (
     Create,
+    CreateJob,
+    Delete,
     Expect,
     Scenario,
     ScenarioError,
@@ -90,6 +92,53 @@ def test_everything_wrong_is_told_at_once_with_its_line() -> None:
         5,
         "steps[0].pods.colour: no such key, expected one of name, chips, count, node",
     ) in caught.value.flaws
+
+
+def _steps(*steps: str) -> str:
+    return "steps:\n" + "".join(f"  - {step}\n" for step in steps)
+
+
+def test_jobs_come_and_go_and_pods_go_by_force() -> None:
+    scenario = read(
+        _steps(
+            "job: {name: train, pods: 2, chips: 4}",
+            "delete: train-*",
+            "delete: {pods: train-1-*, force: true}",
+            "delete: {jobs: train}",
+        )
+    )
+
+    assert [step.action for step in scenario.steps] == [
+        CreateJob(name="train", pods=2, chips=4),
+        Delete(pattern="train-*"),
+        Delete(pattern="train-1-*", is_forced=True),
+        Delete(pattern="train", of_jobs=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("delete: {}", "steps[0].delete: expected either pods or jobs, found []"),
+        (
+            "delete: {pods: a, jobs: b}",
+            "steps[0].delete: expected either pods or jobs, found ['pods', 'jobs']",
+        ),
+        (
+            "delete: {jobs: a, force: true}",
+            "steps[0].delete: expected pods with force, found nothing",
+        ),
+        (
+            "job: {name: a, pods: 0, chips: 1}",
+            "steps[0].job.pods: expected a whole number from 1 to 200, found 0",
+        ),
+    ],
+)
+def test_a_wrong_job_or_deletion_is_told(step: str, told: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(_steps(step))
+
+    assert [text for _, text in caught.value.flaws] == [told]
 
 
 @pytest.mark.parametrize(
