@@ -35,6 +35,14 @@ class Driver(Protocol):
         """
         ...  # the body of a protocol method
 
+    @property
+    def known_s(self) -> float:
+        """When the last reading was known to be the state of the chips.
+
+        Unit: seconds of the event loop's clock.
+        """
+        ...  # the body of a protocol method
+
     def look_now(self) -> None:
         """Ask for a look at every chip; a reading with `looked_s` follows."""
         ...  # the body of a protocol method

@@ -66,7 +66,8 @@ class Poller:
         try:
             observation = await self.poll()
             while True:
-                pause_s = self._poll_s if deliver(observation) else self._calm_pause_s()
+                is_calm = not deliver(observation) and self._poll_s <= CALM_S
+                pause_s = clock.next_beat_delay_s(CALM_S) if is_calm else self._poll_s
                 observation = await self._next_observation(pause_s)
         finally:
             if self._call is not None:
@@ -76,22 +77,17 @@ class Poller:
         """Ask the driver for a look at every chip that begins now."""
         self._driver.look_now()
 
-    def _calm_pause_s(self) -> float:
-        return (
-            self._poll_s if self._poll_s > CALM_S else clock.next_beat_delay_s(CALM_S)
-        )
-
     async def _next_observation(self, within_s: float) -> Observation:
         """Wait up to `within_s` for a change of the chips, and return an observation.
 
         The driver is read if the chips may have changed, or if the latest observation
-        has a problem. Otherwise the latest reading is that of now.
+        has a problem. Otherwise the latest reading gets a new date.
         """
         has_news = await self._driver.wait_for_news(within_s)
         reading = self._last_observation.reading
         if has_news or self._last_observation.problem or reading is None:
             return await self.poll()
-        self._last_observation = Observation(reading=_date(reading))
+        self._last_observation = Observation(reading=self._date(reading))
         return self._last_observation
 
     async def poll(self) -> Observation:
@@ -124,13 +120,14 @@ class Poller:
         problem = "; ".join(filter(None, [reading.missing, *problems]))
         if problem and reading.is_old:
             return self._mark_stale(problem)
-        return Observation(reading=_date(reading), problem=problem)
+        return Observation(reading=self._date(reading), problem=problem)
 
     def _mark_stale(self, problem: str) -> Observation:
         reading = self._last_observation.reading
         return Observation(reading=reading, problem=problem, is_stale=True)
 
-
-def _date(reading: Reading) -> Reading:
-    now_ms = clock.wall_ns() // 1_000_000
-    return replace(reading, read_s=clock.loop_s(), read_ms=now_ms)
+    def _date(self, reading: Reading) -> Reading:
+        read_s = self._driver.known_s
+        age_ns = round((clock.loop_s() - read_s) * 1e9)
+        read_ms = (clock.wall_ns() - age_ns) // 1_000_000
+        return replace(reading, read_s=read_s, read_ms=read_ms)

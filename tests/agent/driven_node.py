@@ -53,6 +53,9 @@ HEARTBEAT_S = 10.0
 RECONCILE_S = 5.0
 #: Longest time for which the agent does not know that a worker hangs.
 UNKNOWN_S = CALL_S + 2 * POLL_S
+#: Longest time from a worker's rest, between two looks, to the publication of what the
+#: agent makes of it: two observations, and the pause between two writes.
+PUBLISHED_S = 2 * POLL_S + schedule.SPACING_S
 
 
 class RefusedError(Exception):
@@ -441,8 +444,11 @@ class DrivenNode:
         self.published.append(publication)
 
     def _compare(self, before: Publication, after: Publication) -> None:
-        """Note what is published as new although nothing was read since before."""
-        if after.at_s - after.well_s <= UNKNOWN_S or after.well_s >= before.at_s:
+        """Note what is published as new although nothing was read since before.
+
+        A look that is under way shows nothing yet, however long it takes.
+        """
+        if after.at_s - after.well_s <= PUBLISHED_S or after.well_s > before.at_s:
             return
         in_service = {Condition.HEALTHY, Condition.NETWORK_UNHEALTHY}
         changed = {

@@ -89,8 +89,9 @@ class Worker:
             chip_reader = self._load(order["library"], order["chips"])
         sent: Survey | str = ""
         while True:
-            has_events = self._pass_events(chip_reader)
             began_s = time.monotonic()
+            self._progress.begin_look(began_s)
+            has_events = self._pass_events(chip_reader)
             survey = self._survey(chip_reader, is_asked=self._is_asked)
             self._first_look_s = min(self._first_look_s, time.monotonic())
             self._subscribe_in_time(chip_reader, survey)

@@ -147,6 +147,17 @@ class DcmiDriver:
         return bool(worker.waiting or effects or self._is_due)
 
     @property
+    def known_s(self) -> float:
+        """When the last reading was known to be the state of the chips.
+
+        That is now while the worker process rests. What a look has found is not known
+        before it is over, and a look takes long if many calls do.
+        """
+        now_s = clock.loop_s()
+        look_s = None if self._worker is None else self._worker.look_s
+        return now_s if look_s is None else look_s
+
+    @property
     def _is_due(self) -> bool:
         """Whether another reading follows from the chips, even if none has changed."""
         return self._conversion.due_s <= clock.loop_s()

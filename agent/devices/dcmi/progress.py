@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 _NOTE = struct.Struct("<Qii48s")
 #: layout of the first field alone
 _BEATS = struct.Struct("<Q")
+#: layout of what is behind the note: when the look under way began, or 0.0
+_LOOK = struct.Struct("<d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,21 @@ class Progress:
             device=device,
         )
 
+    @property
+    def look_s(self) -> float | None:
+        """When the look at the chips under way began; None while the process rests.
+
+        Unit: seconds of the monotonic clock.
+        """
+        return float(_LOOK.unpack_from(self._page, _NOTE.size)[0]) or None
+
+    def begin_look(self, now_s: float) -> None:
+        """Show in this memory page that the worker process now looks at the chips.
+
+        It does until it rests: the next `beat`.
+        """
+        _LOOK.pack_into(self._page, _NOTE.size, now_s)
+
     def begin(self, call: Call) -> None:
         """Show in this memory page that the worker process now makes `call`."""
         name = call.function.encode()
@@ -94,12 +111,13 @@ class Progress:
         _BEATS.pack_into(self._page, 0, self._beats)
 
     def beat(self) -> None:
-        """Raise `beats` by 2, as a sign of life while no call to libdcmi runs.
+        """Raise `beats` by 2, as a sign of life of a worker process that rests.
 
         A step of 2 keeps it even; an odd number means that a call runs.
         """
         self._beats += 2
         _BEATS.pack_into(self._page, 0, self._beats)
+        _LOOK.pack_into(self._page, _NOTE.size, 0.0)
 
     def close(self) -> None:
         """Unmap this memory page in the calling process."""

@@ -99,6 +99,11 @@ class Worker:
         """Whether the worker process has ended; one within the kernel ends late."""
         return self._process.poll() is not None
 
+    @property
+    def look_s(self) -> float | None:
+        """When its look at the chips under way began; None while it rests."""
+        return self._progress.look_s
+
     def ask_for_look(self) -> None:
         """Ask the worker to read every chip now and to send what it has read."""
         with suppress(OSError):  # it has ended, or has not read a thousand questions

@@ -10,7 +10,7 @@ from agent.devices.driver import DriverError
 from agent.devices.poller import Observation, Poller
 from agent.devices.reading import Reading, Unread
 from agent.devices.simulated import file
-from service.clock import loop_s
+from service.clock import loop_s, wall_ns
 from tests.support.tasks import in_background
 
 READING = file.parse("product: atlas-800-training\n")
@@ -25,6 +25,12 @@ class FakeDriver:
         self.answer: Reading | Exception = READING
         self.takes_s = 0.0
         self.has_news = True
+        #: when it has begun to look at the chips; None: it rests
+        self.looks_s: float | None = None
+
+    @property
+    def known_s(self) -> float:
+        return loop_s() if self.looks_s is None else self.looks_s
 
     async def wait_for_news(self, within_s: float) -> bool:
         await asyncio.sleep(within_s)
@@ -189,6 +195,21 @@ async def test_a_driver_without_news_is_not_asked_and_all_is_as_it_was() -> None
     assert [each.reading for each in seen] == [READING] * 4
     assert read_s(seen[-1]) == pytest.approx(loop_s() - 0.5)
     assert driver.calls == 1
+
+
+@pytest.mark.looptime
+async def test_a_reading_is_no_newer_than_the_look_that_is_under_way() -> None:
+    """A look of many slow calls was taken for the chips' state of now."""
+    driver, seen = FakeDriver(), list[Observation]()
+    driver.has_news = False
+    began_s = loop_s()
+    driver.looks_s = began_s
+
+    await collected(poller_of(driver), 8.5, seen)
+
+    assert [read_s(each) for each in seen] == [began_s] * 9
+    assert seen[-1].reading is not None
+    assert wall_ns() / 1e6 - seen[-1].reading.read_ms >= 8000
 
 
 @pytest.mark.looptime

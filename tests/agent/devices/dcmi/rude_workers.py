@@ -258,6 +258,8 @@ class RudeProcess:
         )
         sent: Survey | str = ""
         while True:
+            began_s = self._loop.time()
+            self._progress.begin_look(began_s)
             has_events = bool(self._events)
             while self._events:
                 chip, code, is_over = self._events.popleft()
@@ -265,7 +267,6 @@ class RudeProcess:
                     self._pulses.setdefault(chip, set()).add(code.code)
                 reader.add_event(chip, code, is_over=is_over)
             is_asked, self._is_asked = self._is_asked, False
-            began_s = self._loop.time()
             survey = await self._look(reader, is_asked=is_asked)
             self._first_look_s = min(self._first_look_s, self._loop.time())
             if self._library.has_events and not self._is_subscribed:

@@ -91,6 +91,7 @@ class SimulatedProcess:
         )
         while True:
             message: dict[str, Any]
+            self.progress.begin_look(clock.loop_s())
             try:
                 message = {"survey": asdict(chip_reader.read_chips())}
             except CallError as error:
