@@ -4,16 +4,17 @@ A chip whose fault codes cannot be read is reported as unread. The agent then us
 chip's last state that was read, and the faults of which events have told since. But a
 chip that is not ready is reported with the fault `DROPPED`, even if its codes cannot be
 read. A chip that was identified once keeps its identity, and is asked for its codes
-even if it cannot be identified again, also by a later worker process. A chip whose ids
-cannot be read is reported as unidentified. A chip for which libdcmi answers "no such
-device" is left out. If any other value cannot be read, only that value is None.
+even if it cannot be identified again or its card is no longer listed, also by a later
+worker process. A chip whose ids cannot be read is reported as unidentified. A chip for
+which libdcmi answers "no such device" is left out. If any other value cannot be read,
+only that value is None.
 """
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent.devices.dcmi.library import (
     ABSENT,
@@ -60,6 +61,11 @@ class _Chip:
     fixed_at: float = float("-inf")
     #: whether the question for its health is left out
     is_silent: bool = False
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether the last look found that the driver no longer has the chip."""
+        return self.state is None and self.read_at > float("-inf")
 
     @property
     def is_quiet(self) -> bool:
@@ -297,7 +303,14 @@ class ChipReader:
                 chip = self._try_to_identify(place, chip, problems)
             if chip is not None:
                 found[place] = chip
-        self._chips = self._without_doubles(found, problems)
+        # a list may be short by mistake; whether chips are gone is told with codes
+        unlisted = {
+            place: chip
+            for place, chip in self._chips.items()
+            if place not in found and not chip.has_gone
+        }
+        doubted = {(card, device) for card, device, _ in problems} | unlisted.keys()
+        self._chips = self._without_doubles(found | unlisted, doubted, problems)
         self._unidentified = tuple(problems)
         self._version = _ask(self._library.version, "", or_=self._version) or ""
 
@@ -319,21 +332,23 @@ class ChipReader:
                 yield from ((card, device) for device in devices)
 
     def _without_doubles(
-        self, found: dict[Place, _Chip], problems: list[tuple[int, int, str]]
+        self,
+        found: dict[Place, _Chip],
+        doubted: set[Place],
+        problems: list[tuple[int, int, str]],
     ) -> dict[Place, _Chip]:
         """Return chips, of which those that have the id of another are as known before.
 
-        If one of two chips with the same id could not be identified now, that one is
-        left out.
-
         Args:
-            problems: Has the places that could not be identified; gets these too.
+            doubted: Places that are not listed, or could not be identified now. Of two
+                chips with the same id, the one in such a place is left out.
+            problems: Gets the places whose chips are as known before.
         """
         counts = Counter(chip.identity.physical_id for chip in found.values())
         doubles = {at for at, c in found.items() if counts[c.identity.physical_id] > 1}
         if not doubles:
             return found
-        doubted = doubles & {(card, device) for card, device, _ in problems}
+        doubted = doubles & doubted
         chips = {at: chip for at, chip in found.items() if at not in doubted}
         for at in doubles - doubted:
             number, known = found[at].identity.physical_id, self._chips.get(at)
@@ -397,24 +412,20 @@ class ChipReader:
 
     def _with_fixed(self, identity: Identity, place: Place) -> Identity:
         """Return an identity with those fixed facts that it lacks, like the model."""
-        library = self._library
+        library, facts = self._library, dict[str, Any]()
         if identity.name is None:
             name, cores = _ask(library.chip_info, ("", 0), *place) or (None, None)
-            identity = replace(identity, name=name or None, ai_core_count=cores or None)
+            facts |= {"name": name or None, "ai_core_count": cores or None}
         if not identity.board_id:  # 0: asked again
-            board_id = _ask(library.board_id, 0, *place)
-            identity = replace(identity, board_id=board_id)
+            facts["board_id"] = _ask(library.board_id, 0, *place)
         if identity.product_type is None:
-            product_type = _ask(library.product_type, "", *place)
-            identity = replace(identity, product_type=product_type)
+            facts["product_type"] = _ask(library.product_type, "", *place)
         if identity.memory_mb is None:
-            memory_mb = _ask(library.memory_mb, 0, *place)
-            identity = replace(identity, memory_mb=memory_mb or None)
+            facts["memory_mb"] = _ask(library.memory_mb, 0, *place) or None
         if identity.numa is None:
             cpus = _ask(library.near_cpus, "", *place)
-            numa = None if cpus is None else self._numa(cpus)
-            identity = replace(identity, numa=numa)
-        return identity
+            facts["numa"] = None if cpus is None else self._numa(cpus)
+        return replace(identity, **facts)
 
     def _numa(self, cpus: str) -> int:
         """Return the NUMA node with exactly these CPUs; -1 if there is no such node.

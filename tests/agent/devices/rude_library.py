@@ -107,14 +107,13 @@ class RudeLibrary(PlayedLibrary):
         self.load_error = 0
         #: whether cards that come later are listed only once it is loaded anew
         self.lists_at_load = False
+        #: {card that the list lacks although it is in: whether once only}
+        self.left_off: dict[int, bool] = {}
         #: whether killed workers within a call go on until that call ends
         self.is_in_kernel = False
         #: whether it calls back when a fault begins or ends
         self.has_events = False
         self._listed_at_load = self.present
-        #: of those that there may be, the cards that the last list has not
-        self.unlisted: frozenset[int] = frozenset()
-        self._all_cards = frozenset(self.present)
         self._now_s = now_s
 
     @property
@@ -125,7 +124,6 @@ class RudeLibrary(PlayedLibrary):
     def load(self) -> None:
         """Begin anew: what cards there are is found out now."""
         self._listed_at_load = self.present
-        self.unlisted = frozenset()
 
     def cards(self) -> tuple[tuple[int, ...], int]:
         with self._called("cards", -1, -1):
@@ -137,8 +135,10 @@ class RudeLibrary(PlayedLibrary):
                 present = tuple(
                     card for card in present if card in self._listed_at_load
                 )
-            self.unlisted = self._all_cards - frozenset(present)
-            return present, self.unnamed
+            listed = tuple(card for card in present if card not in self.left_off)
+            for card in [card for card, is_once in self.left_off.items() if is_once]:
+                del self.left_off[card]
+            return listed, self.unnamed
 
     def device_count(self, card: int) -> int:
         self._chip("device_count", card, 0)

@@ -300,8 +300,6 @@ class RudeProcess:
     def _hand_on(self) -> None:
         """Note what the agent knows now."""
         truth, now_s = self._library.truth, self._loop.time()
-        for chip in self._library.unlisted:
-            self.answers[chip] = Answer(word=Word.GONE)
         for chip, codes in self._pulses.items():
             answer = self.answers.get(chip, Answer(word=Word.RUDE))
             merged = tuple(codes | {*answer.codes})

@@ -1,5 +1,6 @@
 """What is asked of the chips and when, at times that the test gives."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +18,12 @@ from tests.agent.devices.dcmi.simulated_node import (
     SimulatedNode,
     conditions,
 )
-from tests.agent.devices.scripted_library import Answers, Fails, ScriptedLibrary
+from tests.agent.devices.scripted_library import (
+    Answers,
+    Fails,
+    Place,
+    ScriptedLibrary,
+)
 from tests.support.clock import Time
 
 CODE = 0x80E01801
@@ -226,6 +232,73 @@ def test_chips_that_can_be_read_are_served_while_no_card_is_listed() -> None:
     node.look()
 
     assert (empty, node.conditions) == (conditions(), conditions())
+
+
+#: {what is short: (call, place, answer that lacks chip 5)}
+SHORT: Mapping[str, tuple[str, Place, object]] = {
+    "list of cards": ("cards", None, ((0, 1, 3), 0)),
+    "number of chips on a card": ("device_count", (2, 0), 1),
+}
+
+
+@pytest.mark.parametrize("short", SHORT)
+@pytest.mark.parametrize("has_new_worker", [False, True])
+def test_a_chip_that_can_be_read_is_served_while_it_is_not_listed(
+    short: str, *, has_new_worker: bool
+) -> None:
+    """Healthy chips were out of service for half a minute, by one short list."""
+    method, place, answer = SHORT[short]
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes[method, place] = Answers(answer)
+    node.library.codes_of[1] = (CODE,)
+    if has_new_worker:
+        node.start_worker()
+    seen = []
+    for _ in range(70):
+        node.pass_s(2.0)
+        node.look()
+        seen.append(node.conditions)
+    node.library.codes_of[5] = (CODE,)
+    node.pass_s(2.0)
+    node.look()
+
+    assert seen == [conditions({1})] * 70
+    assert node.conditions == conditions({1, 5})
+
+
+@pytest.mark.parametrize("short", SHORT)
+def test_a_chip_that_has_gone_is_out_of_service_at_once_and_not_asked_for_long(
+    short: str,
+) -> None:
+    method, place, answer = SHORT[short]
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes[method, place] = Answers(answer)
+    node.library.outcomes["codes", (2, 1)] = Fails(NOT_EXIST)
+    node.pass_s(2.0)
+    node.look()
+    seen = node.conditions
+    node.run(node.now + 2 * IDENTIFIED_S)
+    node.library.places.clear()
+    node.run(node.now + 2 * IDENTIFIED_S)
+
+    assert seen == node.conditions == conditions({5})
+    assert (2, 1) not in node.library.places
+
+
+def test_a_chip_that_is_listed_has_its_id_before_one_that_is_not() -> None:
+    """Its card has got another number: the old one may answer for a while."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["cards", None] = Answers(((0, 1, 2), 0))
+    node.library.outcomes["physical_id", (2, 1)] = Answers(7)
+    node.library.codes_of[5] = (CODE,)
+    node.now = IDENTIFIED_S
+    node.look()
+
+    assert node.reading is not None
+    assert {fault.chip for fault in node.reading.faults} == {7}
 
 
 @pytest.mark.parametrize("code", [-8005, -8006, LEFT_OUT])

@@ -227,6 +227,7 @@ class TwoLines(RuleBasedStateMachine):
         self.disturbed_s = self.loop.time()
         self.library.errors.clear()
         self.library.hangs.clear()
+        self.library.left_off.clear()
         self.library.load_s, self.library.load_error = 0.0, 0
 
     @rule(load_s=st.sampled_from([3.0, 40.0, 55.0, 70.0]))
@@ -254,6 +255,11 @@ class TwoLines(RuleBasedStateMachine):
     @rule(is_so=st.booleans())
     def lists_cards_at_load_only(self, *, is_so: bool) -> None:
         self.library.lists_at_load = is_so
+
+    @rule(chip=chips, is_once=st.booleans(), pause_s=pauses)
+    def list_lacks_card(self, chip: int, pause_s: float, *, is_once: bool) -> None:
+        self.library.left_off[chip] = is_once
+        self.pass_s(pause_s)
 
     @rule(chip=chips, pause_s=pauses)
     def card_is_pulled(self, chip: int, pause_s: float) -> None:
