@@ -83,31 +83,21 @@ class SeparationLifted:
 Event = FaultsRead | UpgradesRestored | SeparationLifted
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeStarted:
-    """Effect: the level of a fault code on one chip was raised."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelChanged:
+    """Effect: the level of a fault code on one chip was raised, or is so no longer."""
 
     upgrade: Upgrade
+    #: Whether the upgrade has ended: the code has been gone for long enough, or it is
+    #: gone and its rule was removed.
+    is_over: bool
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeEnded:
-    """Effect: a fault code on one chip no longer has its raised level.
+def step(
+    state: State, event: Event, now: float
+) -> tuple[State, tuple[LevelChanged, ...]]:
+    """Apply one event; return the next state, and the effects: ended upgrades first.
 
-    The code has been gone for long enough, or it is gone and its rule was removed.
-    A `SeparationLifted` event ends upgrades without this effect.
-    """
-
-    upgrade: Upgrade
-
-
-Effect = UpgradeStarted | UpgradeEnded
-
-
-def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Apply one event; return the next state, and the effects.
-
-    An effect says that one upgrade (raised level of a fault code) started or ended.
     Only the event `FaultsRead` has effects.
 
     Args:
@@ -126,62 +116,39 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
 
 def _apply_faults(
     state: State, read: FaultsRead, now: float
-) -> tuple[State, tuple[Effect, ...]]:
+) -> tuple[State, tuple[LevelChanged, ...]]:
     if not read.present and not state.histories:
         return state, ()  # the common case, at each reading
-    keys_with_rule = {key for key in read.present if _has_rule(key[1], read.config)}
-    old_upgrades = {_name_of(upgrade): upgrade for upgrade in state.upgrades}
+    with_rule = read.config.frequency.keys() | read.config.duration.keys()
+    followed = {key for key in read.present if key[1] in with_rule}
     histories: dict[Key, CodeHistory] = {}
-    upgrades: dict[tuple[int, str, str], Upgrade] = {}
-    for key in sorted(state.histories.keys() | keys_with_rule):
-        old = {
-            kind: old_upgrades[name]
-            for kind in KINDS
-            if (name := (*key, kind.value)) in old_upgrades
-        }
-        histories[key], new = step_code(
+    upgrades: list[Upgrade] = []
+    for key in sorted(state.histories.keys() | followed):
+        chip, code = key
+        history, new = step_code(
             state.histories.get(key, CodeHistory(since=now)),
-            old,
-            _read_code(key, read, now),
+            {old.kind: old for old in state.upgrades if (old.chip, old.code) == key},
+            CodeRead(
+                chip=chip,
+                code=code,
+                presence=read.present.get(key),
+                is_known=chip in read.chips,
+                frequency=read.config.frequency.get(code),
+                duration=read.config.duration.get(code),
+                now=now,
+                now_ms=read.now_ms,
+            ),
         )
-        upgrades |= {_name_of(upgrade): upgrade for upgrade in new.values()}
-    ended = [old_upgrades[name] for name in old_upgrades if name not in upgrades]
-    started = [upgrades[name] for name in upgrades if name not in old_upgrades]
-    histories = {
-        key: history
-        for key, history in histories.items()
-        if not _is_closed(key, history, upgrades.values())
-    }
-    state = State(
-        histories=MappingProxyType(histories),
-        upgrades=tuple(upgrades[name] for name in sorted(upgrades)),
-    )
-    return state, (*map(UpgradeEnded, ended), *map(UpgradeStarted, started))
-
-
-def _read_code(key: Key, read: FaultsRead, now: float) -> CodeRead:
-    chip, code = key
-    return CodeRead(
-        chip=chip,
-        code=code,
-        presence=read.present.get(key),
-        is_known=chip in read.chips,
-        frequency=read.config.frequency.get(code),
-        duration=read.config.duration.get(code),
-        now=now,
-        now_ms=read.now_ms,
-    )
-
-
-def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> bool:
-    """Whether the history of a fault code on a chip can be deleted.
-
-    It can if the code is not on the chip, no frequency rule still counts an occurrence
-    of the code, and no upgrade has raised its level.
-    """
-    if history.is_present or history.occurrences_s:
-        return False
-    return all((upgrade.chip, upgrade.code) != key for upgrade in upgrades)
+        upgrades += (new[kind] for kind in KINDS if kind in new)
+        if history.is_present or history.occurrences_s or new:
+            histories[key] = history  # else nothing can follow from it
+    after = State(histories=MappingProxyType(histories), upgrades=tuple(upgrades))
+    changes = [
+        LevelChanged(upgrade=upgrade, is_over=upgrade in state.upgrades)
+        for upgrade in (*state.upgrades, *upgrades)
+        if (upgrade in state.upgrades) != (upgrade in upgrades)
+    ]
+    return after, tuple(changes)
 
 
 def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
@@ -223,10 +190,6 @@ def _lift_separation(state: State, chip: int) -> State:
     }
     remaining = tuple(upgrade for upgrade in state.upgrades if upgrade not in lifted)
     return State(histories=MappingProxyType(histories), upgrades=remaining)
-
-
-def _has_rule(code: str, config: FaultConfig) -> bool:
-    return code in config.frequency or code in config.duration
 
 
 def _name_of(upgrade: Upgrade) -> tuple[int, str, str]:

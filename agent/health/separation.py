@@ -61,27 +61,21 @@ class RuleReleased:
 Event = NamesRead | NamesAbsent | RuleSeparated | RuleReleased
 
 
-@dataclass(frozen=True, slots=True)
-class ChipsSeparated:
-    """Effect: a person separated chips by adding names to `ManuallySeparateNPU`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """Effect: chips whose names people have added to `ManuallySeparateNPU`, or removed.
 
-    chips: tuple[int, ...]
+    Both are ascending.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class ChipsReleased:
-    """Effect: announce that a person removed chips from `ManuallySeparateNPU`."""
-
-    chips: tuple[int, ...]
+    separated: tuple[int, ...] = ()
+    released: tuple[int, ...] = ()
 
 
-Effect = ChipsSeparated | ChipsReleased
-
-
-def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
+def step(state: State, event: Event) -> tuple[State, Edited]:
     """Apply an event; return the next state, and chips separated or released by people.
 
-    Only the event `NamesRead` shows what people did, so only it has effects.
+    Only the event `NamesRead` shows what people did.
 
     Args:
         state: State before the event; `State()` at start.
@@ -91,28 +85,24 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
         case NamesRead(chips):
             return _apply_names(state, chips)
         case NamesAbsent():
-            return replace(state, confirmed=frozenset(), leaving=frozenset()), ()
+            state = replace(state, confirmed=frozenset(), leaving=frozenset())
         case RuleSeparated(chip):
             state = replace(
                 state,
                 separated=state.separated | {chip},
                 leaving=state.leaving - {chip},
             )
-        case RuleReleased(chip) if chip in state.separated:
+        case RuleReleased(chip):
             state = replace(
                 state,
                 separated=state.separated - {chip},
                 confirmed=state.confirmed - {chip},
-                leaving=state.leaving | {chip},
+                leaving=state.leaving | state.separated & {chip},
             )
-        case RuleReleased():
-            pass
-    return state, ()
+    return state, Edited()
 
 
-def _apply_names(
-    state: State, chips: frozenset[int]
-) -> tuple[State, tuple[Effect, ...]]:
+def _apply_names(state: State, chips: frozenset[int]) -> tuple[State, Edited]:
     separated_chips = chips - state.separated - state.leaving
     released_chips = state.confirmed - chips
     separated = (state.separated | separated_chips) - released_chips
@@ -121,8 +111,6 @@ def _apply_names(
         confirmed=separated & chips,
         leaving=state.leaving & chips,
     )
-    effects = (
-        ChipsSeparated(tuple(sorted(separated_chips))),
-        ChipsReleased(tuple(sorted(released_chips))),
+    return after, Edited(
+        separated=tuple(sorted(separated_chips)), released=tuple(sorted(released_chips))
     )
-    return after, tuple(effect for effect in effects if effect.chips)

@@ -20,11 +20,10 @@ from agent.devices.poller import Observation
 from agent.devices.reading import Level, Reading
 from agent.health import codes, escalation, rules, separation
 from agent.health.conditions import UNREAD_S, Health, ReadingTaken, is_stable, step
-from agent.health.escalation import UpgradeEnded, UpgradeStarted
 from agent.health.findings import MOST_CHANGES, Change, Findings, SeparatedNames
 from agent.health.judge import apply_levels, presences_under_rules
 from agent.health.rules import FaultConfig
-from agent.health.upgrades import Kind, Upgrade
+from agent.health.upgrades import KINDS, Kind, Upgrade
 from agent.observe.announcer import Announcer
 from agent.observe.problems import Subject
 from scheduler_core.node import chips as chip_sets
@@ -270,9 +269,8 @@ class ChipMonitor:
         """
         chips, text = self._named.separated, self._separated_text
         names = render_chips(chips, self.product)
-        if text is None or chips != self._chips_in(text):
-            return SeparatedNames(text=names, read=text, names=names)
-        return SeparatedNames(text=text, read=text, names=names)
+        shown = names if text is None or chips != self._chips_in(text) else text
+        return SeparatedNames(text=shown, read=text, names=names)
 
     def _reason(self, upgrade: Upgrade) -> UpgradeReason:
         return UpgradeReason(
@@ -298,12 +296,11 @@ class ChipMonitor:
         )
         for effect in self._step_courses(faults_read):
             upgrade = effect.upgrade
-            self._announcer.fault_level_changed(
-                self._reason(upgrade), is_over=effect == UpgradeEnded(upgrade)
-            )
+            reason = self._reason(upgrade)
+            self._announcer.fault_level_changed(reason, is_over=effect.is_over)
             if not _separates(upgrade):
                 continue
-            if isinstance(effect, UpgradeStarted):
+            if not effect.is_over:
                 self._step_separation(separation.RuleSeparated(upgrade.chip))
             elif not any(
                 _separates(other) and other.chip == upgrade.chip
@@ -312,19 +309,16 @@ class ChipMonitor:
                 self._step_separation(separation.RuleReleased(upgrade.chip))
 
     def _step_separation(self, event: separation.Event) -> None:
-        self._named, effects = separation.step(self._named, event)
-        for effect in effects:
-            match effect:
-                case separation.ChipsSeparated(chips):
-                    now_ms = self._wall_ms()
-                    self._by_hand_ms |= dict.fromkeys(chips, now_ms)
-                    self._announcer.chips_separated(chips)
-                case separation.ChipsReleased(chips):
-                    self._announcer.chips_released(chips)
-                    for chip in chips:
-                        self._step_courses(escalation.SeparationLifted(chip))
+        self._named, edited = separation.step(self._named, event)
+        self._by_hand_ms |= dict.fromkeys(edited.separated, self._wall_ms())
+        self._announcer.chips_separated(edited.separated)
+        self._announcer.chips_released(edited.released)
+        for chip in edited.released:
+            self._step_courses(escalation.SeparationLifted(chip))
 
-    def _step_courses(self, event: escalation.Event) -> tuple[escalation.Effect, ...]:
+    def _step_courses(
+        self, event: escalation.Event
+    ) -> tuple[escalation.LevelChanged, ...]:
         self._courses, effects = escalation.step(self._courses, event, self._raw.read_s)
         return effects
 
@@ -345,19 +339,15 @@ class ChipMonitor:
             reasons = ()
         upgrades = tuple(
             upgrade
-            for upgrade in (_upgrade(reason) for reason in reasons if _is_ours(reason))
+            for upgrade in filter(None, map(_upgrade, reasons))
             # people released the chip while no agent ran
             if not _separates(upgrade) or chips is None or upgrade.chip in chips
         )
         by_rule = {upgrade.chip for upgrade in upgrades if _separates(upgrade)}
         if chips is None:
             text = data.get(faults.SEPARATED_KEY, "")
-            readable = frozenset(faults.parse_separated_names(text, self.product))
-            self._named = separation.State(
-                separated=readable | by_rule, confirmed=readable
-            )
-        else:
-            self._named = separation.State(separated=chips, confirmed=chips)
+            chips = frozenset(faults.parse_separated_names(text, self.product))
+        self._named = separation.State(separated=chips | by_rule, confirmed=chips)
         # of a name that was written while no agent ran nobody knows when
         self._by_hand_ms = dict.fromkeys(self._named.separated, self._wall_ms()) | {
             reason.chip: reason.time_ms
@@ -372,18 +362,15 @@ def _separates(upgrade: Upgrade) -> bool:
     return upgrade.level is Level.MANUALLY_SEPARATE
 
 
-def _is_ours(reason: UpgradeReason) -> bool:
-    """Whether a frequency or duration rule raised this fault level."""
-    levels = {level.value for level in Level}
-    kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}
-    return reason.level in levels and reason.type in kinds
-
-
-def _upgrade(reason: UpgradeReason) -> Upgrade:
+def _upgrade(reason: UpgradeReason) -> Upgrade | None:
+    """Return the upgrade with this reason; None if none of our rules raised it."""
+    try:
+        level, kind = Level(reason.level), Kind(reason.type)
+    except ValueError:
+        return None
+    if kind not in KINDS:
+        return None
+    code = codes.canonical(reason.code)
     return Upgrade(
-        chip=reason.chip,
-        code=codes.canonical(reason.code),
-        level=Level(reason.level),
-        kind=Kind(reason.type),
-        at_ms=reason.time_ms,
+        chip=reason.chip, code=code, level=level, kind=kind, at_ms=reason.time_ms
     )

@@ -10,13 +10,11 @@ from agent.devices.reading import Level
 from agent.health import escalation
 from agent.health.code_history import CodeHistory, Presence
 from agent.health.escalation import (
-    Effect,
     FaultsRead,
+    LevelChanged,
     SeparationLifted,
     State,
-    UpgradeEnded,
     UpgradesRestored,
-    UpgradeStarted,
 )
 from agent.health.rules import DEFAULT, Duration, Frequency
 from agent.health.upgrades import Kind, Upgrade
@@ -47,9 +45,9 @@ def looked(*codes: str, chips: frozenset[int] = ALL, now: float = 0) -> FaultsRe
     )
 
 
-def told(*looks: tuple[float, str]) -> list[tuple[float, Effect]]:
+def told(*looks: tuple[float, str]) -> list[tuple[float, LevelChanged]]:
     """What was told when, as chip 3 showed these codes ("" for none)."""
-    state, found = State(), list[tuple[float, Effect]]()
+    state, found = State(), list[tuple[float, LevelChanged]]()
     for now, code in looks:
         look = looked(*[code] if code else [], now=now)
         state, effects = escalation.step(state, look, now)
@@ -67,6 +65,14 @@ def upgrade(code: str, kind: Kind, at: float, level: Level | None = None) -> Upg
     )
 
 
+def started(of: Upgrade) -> LevelChanged:
+    return LevelChanged(upgrade=of, is_over=False)
+
+
+def ended(of: Upgrade) -> LevelChanged:
+    return LevelChanged(upgrade=of, is_over=True)
+
+
 TWICE = upgrade(HBM, Kind.FREQUENCY, 20)
 LONG = upgrade(LINK, Kind.DURATION, 21, Level.PRE_SEPARATE)
 
@@ -78,9 +84,7 @@ def test_a_code_without_a_rule_is_not_followed() -> None:
 
 
 def test_a_code_that_returns_within_its_window_separates_the_chip() -> None:
-    assert told((0, HBM), (10, ""), (20, HBM), (21, HBM)) == [
-        (20, UpgradeStarted(TWICE))
-    ]
+    assert told((0, HBM), (10, ""), (20, HBM), (21, HBM)) == [(20, started(TWICE))]
 
 
 def test_a_code_that_stays_has_come_once() -> None:
@@ -93,7 +97,7 @@ def test_a_code_that_returns_after_its_window_has_come_once() -> None:
 
 def test_without_a_release_window_time_does_not_release() -> None:
     assert told((0, HBM), (10, ""), (20, HBM), (30, ""), (1e6, "")) == [
-        (20, UpgradeStarted(TWICE))
+        (20, started(TWICE))
     ]
 
 
@@ -103,26 +107,24 @@ def test_with_one_a_code_that_stays_away_for_longer_releases() -> None:
     assert told(
         *((0, FLAPPING), (10, ""), (20, FLAPPING), (30, ""), (40, FLAPPING), (50, "")),
         *((250, ""), (250.1, "")),
-    ) == [(40, UpgradeStarted(often)), (250.1, UpgradeEnded(often))]
+    ) == [(40, started(often)), (250.1, ended(often))]
 
 
 def test_a_code_that_stays_longer_than_its_time_out_grows_worse() -> None:
-    assert told((0, LINK), (20, LINK), (21, LINK), (30, LINK)) == [
-        (21, UpgradeStarted(LONG))
-    ]
+    assert told((0, LINK), (20, LINK), (21, LINK), (30, LINK)) == [(21, started(LONG))]
 
 
 def test_it_eases_when_the_code_is_gone_for_longer_than_its_way_back() -> None:
     assert told((0, LINK), (21, LINK), (30, ""), (90, ""), (91, "")) == [
-        (21, UpgradeStarted(LONG)),
-        (91, UpgradeEnded(LONG)),
+        (21, started(LONG)),
+        (91, ended(LONG)),
     ]
 
 
 def test_a_code_that_comes_back_starts_its_way_back_anew() -> None:
     assert told(
         (0, LINK), (21, LINK), (30, ""), (80, LINK), (85, ""), (100, ""), (146, "")
-    ) == [(21, UpgradeStarted(LONG)), (146, UpgradeEnded(LONG))]
+    ) == [(21, started(LONG)), (146, ended(LONG))]
 
 
 def test_of_a_chip_that_is_silent_nothing_is_learnt() -> None:
@@ -153,7 +155,7 @@ def test_a_person_who_releases_the_chip_forgives_what_was() -> None:
     assert effects == ()
     state, _ = escalation.step(state, looked(), 25.0)
     _, effects = escalation.step(state, looked(HBM, now=26), 26.0)
-    assert effects == (UpgradeStarted(replace(TWICE, at_ms=26000)),)
+    assert effects == (started(replace(TWICE, at_ms=26000)),)
 
 
 def test_a_pardon_is_for_one_chip_and_for_separation_only() -> None:
@@ -173,7 +175,7 @@ def test_what_was_in_force_before_a_restart_eases_as_if_its_code_had_just_gone()
     state, effects = escalation.step(state, looked(), 160.0)
     assert (state.upgrades, effects) == ((LONG,), ())
     state, effects = escalation.step(state, looked(), 160.1)
-    assert (state.upgrades, effects) == ((), (UpgradeEnded(LONG),))
+    assert (state.upgrades, effects) == ((), (ended(LONG),))
 
 
 def test_an_overdue_fault_that_a_restart_finds_has_occurred_once() -> None:
@@ -195,7 +197,7 @@ def test_a_rule_that_is_taken_away_takes_its_level_with_it_but_releases_nobody()
     state, effects = escalation.step(state, bare, 1.0)
 
     assert state.upgrades == (TWICE,)
-    assert effects == (UpgradeEnded(LONG), UpgradeEnded(often))
+    assert effects == (ended(LONG), ended(often))
 
 
 def test_nothing_is_remembered_of_a_code_from_which_nothing_can_follow() -> None:
@@ -223,7 +225,7 @@ def test_a_flapping_chip(steps: list[tuple[float, str]]) -> None:
         look = looked(*[code] if code else [], now=now)
         state, effects = escalation.step(state, look, now)
         for effect in effects:
-            if isinstance(effect, UpgradeStarted):
+            if not effect.is_over:
                 assert effect.upgrade not in in_force
                 in_force.add(effect.upgrade)
             else:

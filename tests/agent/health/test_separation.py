@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from agent.health import separation
 from agent.health.separation import (
-    ChipsReleased,
-    ChipsSeparated,
-    Effect,
+    Edited,
     Event,
     NamesAbsent,
     NamesRead,
@@ -24,6 +22,14 @@ def named(*chips: int) -> NamesRead:
     return NamesRead(frozenset(chips))
 
 
+def separated(*chips: int) -> Edited:
+    return Edited(separated=chips)
+
+
+def released(*chips: int) -> Edited:
+    return Edited(released=chips)
+
+
 LET_GO = (RuleSeparated(3), named(3), RuleReleased(3))
 
 
@@ -31,34 +37,34 @@ LET_GO = (RuleSeparated(3), named(3), RuleReleased(3))
     ("events", "in_force", "told"),
     [
         # a name takes its chip out, and its absence lets it back
-        ([named(3, 5), named(5)], {5}, [ChipsSeparated((3, 5)), ChipsReleased((3,))]),
+        ([named(3, 5), named(5)], {5}, [separated(3, 5), released(3)]),
         # a chip that a rule separates stays while nobody has read its name
-        ([RuleSeparated(3), named(), named(7)], {3, 7}, [ChipsSeparated((7,))]),
+        ([RuleSeparated(3), named(), named(7)], {3, 7}, [separated(7)]),
         # a person releases a chip that a rule has separated
-        ([RuleSeparated(3), named(3), named()], set(), [ChipsReleased((3,))]),
+        ([RuleSeparated(3), named(3), named()], set(), [released(3)]),
         # a chip that a rule lets go is not taken for separated by hand
         ([*LET_GO, named(3), named()], set(), []),
         # it can be separated by hand, or by a rule again
-        ([*LET_GO, named(), named(3)], {3}, [ChipsSeparated((3,))]),
-        ([*LET_GO, RuleSeparated(3), named(3), named()], set(), [ChipsReleased((3,))]),
+        ([*LET_GO, named(), named(3)], {3}, [separated(3)]),
+        ([*LET_GO, RuleSeparated(3), named(3), named()], set(), [released(3)]),
         # what a rule lets go that was released already is no news
         (
             [named(3), named(), RuleReleased(3)],
             set(),
-            [ChipsSeparated((3,)), ChipsReleased((3,))],
+            [separated(3), released(3)],
         ),
         # a deleted ConfigMap releases nobody, whether it comes back empty or with the
         # names that we write into it
-        ([named(3), NamesAbsent(), named()], {3}, [ChipsSeparated((3,))]),
+        ([named(3), NamesAbsent(), named()], {3}, [separated(3)]),
     ],
 )
 def test_chips_are_in_force_until_who_separated_them_lets_them_go(
-    events: list[Event], in_force: set[int], told: list[Effect]
+    events: list[Event], in_force: set[int], told: list[Edited]
 ) -> None:
-    state, found = State(), list[Effect]()
+    state, found = State(), list[Edited]()
     for event in events:
-        state, effects = separation.step(state, event)
-        found += effects
+        state, edited = separation.step(state, event)
+        found += [edited] if edited != Edited() else []
 
     assert (set(state.separated), found) == (in_force, told)
 
