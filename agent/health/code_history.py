@@ -37,6 +37,8 @@ class CodeHistory:
     presence: Presence | None = None
     #: Since when the code is present, or gone.
     since: float
+    #: When the driver last showed it, by a reading of the chip's codes or by an event.
+    shown_s: float = -inf
     #: Times of the occurrences that its frequency rule counts, oldest first. None is
     #: older than the window of the rule, and none came before a level was raised.
     occurrences_s: tuple[float, ...] = ()
@@ -54,7 +56,11 @@ class CodeHistory:
 
 
 def extend(
-    history: CodeHistory, presence: Presence | None, now: float
+    history: CodeHistory,
+    presence: Presence | None,
+    now: float,
+    *,
+    is_read: bool = True,
 ) -> tuple[CodeHistory, int]:
     """Return the history after a reading, and the number of arrivals in that reading.
 
@@ -62,18 +68,23 @@ def extend(
         history: History before the reading.
         presence: The code in the reading; None if the chip does not have it.
         now: Loop time of the reading. Unit: seconds.
+        is_read: Whether the chip's codes were read. If not, `presence` is that of an
+            earlier reading, or of an event since then.
     """
     old = history.presence
     if presence is None:
         since = history.since if old is None else now
         return replace(history, presence=None, since=since), 0
     is_new = old is None or old.since_ms != presence.since_ms
-    history = replace(
-        history, presence=presence, since=now if is_new else history.since
-    )
     events = presence.count
     if old is not None and old.count <= presence.count:
         events -= old.count
+    history = replace(
+        history,
+        presence=presence,
+        since=now if is_new else history.since,
+        shown_s=now if is_read or events else history.shown_s,
+    )
     if events:
         is_echo = now - history.listed_s <= ECHO_S
         return replace(history, listed_s=-inf, reported_s=now), events - is_echo

@@ -15,8 +15,9 @@ A frequency rule without a release window is different: its upgrade ends when a 
 removes the chip's name from the key `ManuallySeparateNPU` of the node's ConfigMap
 `mindx-dl-deviceinfo-<node>`.
 
-A reading ends no upgrade of a chip that did not answer the driver, because the chip's
-faults are then unknown.
+A reading neither ends nor starts an upgrade of a chip whose codes it does not have, but
+for events that have come since: the time in which a chip is not read is no time of its
+faults.
 
 Source: MindCluster's device plugin, `faultCustomization.json` and
 `pkg/common/fault_code.go` (at 22bb3d98).
@@ -51,9 +52,10 @@ class FaultsRead:
     These are the codes to which the driver gave no level. The event also has the rules.
     """
 
-    #: Chips that answered the driver.
+    #: Chips whose codes were read.
     chips: frozenset[int]
-    #: {(chip, canonical code): its presence} for all faults.
+    #: {(chip, canonical code): its presence} for all faults. Of other chips, it is from
+    #: an earlier reading or an event.
     present: Mapping[Key, Presence]
     config: FaultConfig
     #: Time of the reading. Unit: Unix milliseconds.

@@ -16,6 +16,9 @@ from agent.devices.reading import Level
 from agent.health.code_history import CodeHistory, Presence, extend
 from agent.health.rules import Duration, Frequency
 
+#: Longest time between two looks at a chip with faults. Unit: seconds.
+LOOK_EACH_S = 1.0
+
 
 class Kind(Enum):
     """Reason for a raised fault level.
@@ -55,9 +58,10 @@ class CodeRead:
     chip: int
     #: Canonical code.
     code: str
-    #: None if the chip does not have the code.
+    #: None if the chip does not have the code. If the chip's codes were not read, that
+    #: of an earlier reading or an event.
     presence: Presence | None
-    #: Whether the chip answered the driver.
+    #: Whether the chip's codes were read.
     is_known: bool
     frequency: Frequency | None
     duration: Duration | None
@@ -88,7 +92,7 @@ def step_code(
     if by_duration and _is_lasting(history, read):
         upgrades[Kind.DURATION] = by_duration
     limit = read.duration
-    if by_duration is None and limit and _is_overdue(history, limit, read.now):
+    if by_duration is None and limit and _is_overdue(history, limit, read):
         upgrades[Kind.DURATION] = read.upgrade(Kind.DURATION, limit.level)
     history = _note_occurrences(
         history,
@@ -107,9 +111,23 @@ def step_code(
     return history, upgrades
 
 
-def _is_overdue(history: CodeHistory, rule: Duration, now: float) -> bool:
-    """Whether a code has been present, until this reading, for longer than allowed."""
-    return history.is_present and now - history.since > rule.timeout_s
+def _is_overdue(history: CodeHistory, rule: Duration, read: CodeRead) -> bool:
+    """Whether a code has been present, until this reading, for longer than allowed.
+
+    If this reading does not show it, it was there until the look after the last one
+    that did, at most: the time in which nothing was read is no time of a fault.
+
+    Args:
+        history: History of the code before the reading.
+        rule: Says how long it may be present.
+        read: The reading.
+    """
+    old, new = history.presence, read.presence
+    if old is None:
+        return False
+    is_same = read.is_known and new is not None and new.since_ms == old.since_ms
+    until_s = read.now if is_same else min(read.now, history.shown_s + LOOK_EACH_S)
+    return until_s - history.since > rule.timeout_s
 
 
 def _is_lasting(history: CodeHistory, read: CodeRead) -> bool:
@@ -137,8 +155,8 @@ def _note_occurrences(
         is_overdue: Whether it has one now.
     """
     now, since, count = read.now, history.since, 0
-    if read.is_known:
-        history, count = extend(history, read.presence, now)
+    if read.is_known or read.presence is not None:
+        history, count = extend(history, read.presence, now, is_read=read.is_known)
     is_lasting, quiet_s = history.is_present, now
     if read.duration is not None:
         count, is_lasting = int(is_overdue and not was_overdue), is_overdue

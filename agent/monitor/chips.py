@@ -289,7 +289,7 @@ class ChipMonitor:
         Also separate chips (take them out of service) or put them back into service.
         """
         faults_read = escalation.FaultsRead(
-            chips=frozenset(self._raw.chips),
+            chips=frozenset(c for c in self._raw.chips if not self._raw.why_unread(c)),
             present=presences_under_rules(self._raw),
             config=self._config,
             now_ms=self._raw.read_ms,

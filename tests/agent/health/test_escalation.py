@@ -135,8 +135,59 @@ def test_of_a_chip_that_is_silent_nothing_is_learnt() -> None:
 
     assert effects == ()
     assert state.histories[KEY] == CodeHistory(
-        presence=Presence(), since=0.0, occurrences_s=(0.0,), listed_s=0.0
+        presence=Presence(),
+        since=0.0,
+        shown_s=20.0,
+        occurrences_s=(0.0,),
+        listed_s=0.0,
     )
+
+
+def unread(*codes: str, count: int = 0, since_ms: int = 0) -> FaultsRead:
+    """A reading without the codes of chip 3, of which these are known otherwise."""
+    presence = Presence(count=count, since_ms=since_ms)
+    look = looked(chips=ALL - {3})
+    return replace(look, present={(3, code): presence for code in codes})
+
+
+def raised_after(*looks: tuple[float, FaultsRead]) -> list[tuple[float, Kind]]:
+    """(seconds, kind) of the levels that are raised at the end."""
+    state = State()
+    for now, look in looks:
+        state, _ = escalation.step(state, replace(look, now_ms=int(now * 1000)), now)
+    return [(each.at_ms / 1000, each.kind) for each in state.upgrades]
+
+
+@pytest.mark.parametrize("until", [2.0, 20.0, 30.0, 1000.0])
+def test_a_fault_is_not_overdue_while_its_chip_is_not_read(until: float) -> None:
+    assert (
+        raised_after((0, looked(LINK)), (1, looked(LINK)), (until, unread(LINK))) == []
+    )
+
+
+def test_one_that_is_there_before_and_after_such_a_time_is_overdue() -> None:
+    looks = ((0, looked(LINK)), (10, unread(LINK)), (20, unread(LINK)))
+
+    assert raised_after(*looks, (21, looked(LINK))) == [(21, Kind.DURATION)]
+
+
+def test_one_that_began_again_in_such_a_time_is_not() -> None:
+    again = replace(looked(), present={(3, LINK): Presence(since_ms=9000)})
+
+    assert raised_after((0, looked(LINK)), (10, unread(LINK)), (21, again)) == []
+
+
+def test_a_level_does_not_ease_while_its_chip_is_not_read() -> None:
+    looks = ((0, looked(LINK)), (21, looked(LINK)), (30, looked()))
+
+    assert raised_after(*looks, (1000, unread())) == [(21, Kind.DURATION)]
+    assert raised_after(*looks, (1000, unread()), (1001, looked())) == []
+
+
+def test_events_of_a_chip_that_is_not_read_count() -> None:
+    looks = [(10.0 * n, unread(HBM, count=n, since_ms=n)) for n in (1, 2)]
+
+    assert raised_after(*looks) == [(20, Kind.FREQUENCY)]
 
 
 def test_a_person_who_releases_the_chip_forgives_what_was() -> None:

@@ -261,7 +261,6 @@ def test_a_person_who_releases_the_chip_lets_counting_begin_with_none() -> None:
     assert changes == [(20, OFTEN)]
 
 
-@pytest.mark.xfail(strict=True, reason="the time without a reading counts")
 @pytest.mark.parametrize("is_mute", [True, False], ids=["its codes", "no chip"])
 def test_a_short_fault_is_none_that_lasts_because_nothing_was_read(
     *, is_mute: bool
