@@ -76,7 +76,7 @@ class Conversion:
 
         Args:
             survey: States of all chips at one time.
-            now_ms: Start date of each new fault that no event reported. Unit: Unix
+            now_ms: Begin of each new fault that no event reported. Unit: Unix
                 milliseconds.
             now_s: Time of this call. Unit: seconds of a monotonic clock.
 
@@ -86,10 +86,10 @@ class Conversion:
                 table serves the chips. Or two chips have one physical id.
         """
         self._last_s = now_s
-        states = self._states.take(survey)
+        states = self._states.take(survey, now_ms)
         self._rows.take(states, survey, now_s)
         served, others = self._rows.split(states)
-        self._states.keep(served, now_ms)
+        self._states.keep(served)
         self._driver_version = survey.driver_version or self._driver_version
         first, *other_lines = (
             self._of_line(product, served, now_s) for product in self._rows.products
@@ -173,9 +173,7 @@ class Conversion:
             super_pod_id=_number(superpod.super_pod_id),
             server_index=_number(superpod.server_index),
             driver_version=self._driver_version,
-            faults=tuple(
-                self._fault(look, code) for look in read for code in look.codes
-            ),
+            faults=tuple(_fault(look, code) for look in read for code in look.codes),
             processes=tuple(
                 Process(chip=look.identity.physical_id, pid=pid)
                 for look in read
@@ -227,15 +225,6 @@ class Conversion:
             if chip in identities or not is_late
         )
 
-    def _fault(self, look: ChipState, code: Code) -> ChipFault:
-        return ChipFault(
-            chip=look.identity.physical_id,
-            code=f"{code.code:08X}",
-            severity=code.severity,
-            since_ms=self._states.since_ms(look, code),
-            count=self._states.count(look, code),
-        )
-
     def _numa(self, product: Product) -> tuple[int, ...]:
         """Return the NUMA node of each chip of a row, ordered by chip id.
 
@@ -248,6 +237,16 @@ class Conversion:
         ]
         known = tuple(node for node in nodes if node is not None and node >= 0)
         return known if len(known) == product.chip_count else ()
+
+
+def _fault(look: ChipState, code: Code) -> ChipFault:
+    return ChipFault(
+        chip=look.identity.physical_id,
+        code=f"{code.code:08X}",
+        severity=code.severity,
+        since_ms=code.at_ms or 0,
+        count=code.count,
+    )
 
 
 def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:

@@ -169,9 +169,9 @@ class Facts:
     name: str
     #: 0 when not told
     board_id: int
-    ai_core_count: int
+    ai_core_count: int = 0
     product_type: str | None
-    superpod: SuperPodPlace | None
+    superpod: SuperPodPlace | None = None
 
     @property
     def is_in_superpod(self) -> bool:
@@ -262,14 +262,7 @@ def line_of(chip: Identity) -> str:
 
 @lru_cache(maxsize=256)
 def _line(name: str, board_id: int, product_type: str | None) -> str:
-    facts = Facts(
-        name=name,
-        board_id=board_id,
-        ai_core_count=0,
-        product_type=product_type,
-        superpod=None,
-    )
-    key = _key(facts, 0)
+    key = _key(Facts(name=name, board_id=board_id, product_type=product_type), 0)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 

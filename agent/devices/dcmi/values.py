@@ -14,9 +14,11 @@ class Code:
     code: int
     #: 0 to 3, from its event; None when only polling showed the code
     severity: int | None = None
-    #: time of its event; None when only polling showed it. Unit: Unix milliseconds
+    #: time of its event; None when only polling showed it. In the agent, when its fault
+    #: began. Unit: Unix milliseconds
     at_ms: int | None = None
-    #: events of its begin since the chip's codes were last read
+    #: events of its begin since the chip's codes were last read; in the agent, since
+    #: the code was last absent
     count: int = 0
     #: whether an event said, before the last of these, that the fault was over
     has_been_over: bool = False
