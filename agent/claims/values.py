@@ -157,19 +157,14 @@ def has_living_owner(ledger: Ledger, hold: Hold) -> bool:
     return hold.owner is not None and is_alive(ledger, hold.owner.uid)
 
 
-def living_owners(ledger: Ledger, chip: int) -> tuple[Owner, ...]:
-    """Return one container of each living pod that has a chip.
+def living_pods(ledger: Ledger, chip: int) -> list[NpuPod]:
+    """Return the living pods that have a chip.
 
     Chips in `Hold.reserved`, which a pod may have, do not count.
     """
-    owners = {
-        hold.owner.uid: hold.owner
-        for hold in ledger.holds.values()
-        if hold.owner is not None
-        and chip in hold.chips
-        and has_living_owner(ledger, hold)
-    }
-    return tuple(owners.values())
+    owners = [hold.owner for hold in ledger.holds.values() if chip in hold.chips]
+    uids = dict.fromkeys(owner.uid for owner in owners if owner is not None)
+    return [ledger.pods[uid] for uid in uids if is_alive(ledger, uid)]
 
 
 def waiting_pods(ledger: Ledger) -> list[str]:

@@ -48,16 +48,11 @@ class PodFaults:
             after = chip_health.condition
             if after is Condition.HEALTHY and not self._conditions:
                 continue
-            for owner in values.living_owners(ledger, chip):
-                before = self._conditions.get((owner.uid, chip), Condition.HEALTHY)
-                is_returning = after is Condition.RECOVERING
-                conditions[owner.uid, chip] = before if is_returning else after
-                if not is_returning and after is not before:
-                    self._announcer.pod_chip_changed(
-                        owner, chip, after, chip_health.reason
-                    )
-        self._conditions = {
-            key: condition
-            for key, condition in conditions.items()
-            if condition is not Condition.HEALTHY
-        }
+            for pod in values.living_pods(ledger, chip):
+                known = self._conditions.get((pod.uid, chip), Condition.HEALTHY)
+                if after not in (known, Condition.RECOVERING):
+                    known, why = after, chip_health.reason
+                    self._announcer.pod_chip_changed(pod, chip, known, why)
+                if known is not Condition.HEALTHY:
+                    conditions[pod.uid, chip] = known
+        self._conditions = conditions

@@ -13,7 +13,7 @@ from typing import Any
 from agent.claims import values
 from agent.claims.events import Counted, Effect, Noted, Refused
 from agent.claims.store import LedgerStore
-from agent.claims.values import Ledger, Owner
+from agent.claims.values import Ledger
 from agent.devices.processes import Occupant
 from agent.devices.reading import Level
 from agent.health.conditions import Condition, Health, Transition
@@ -23,6 +23,7 @@ from kube.events import Recorder, Regarding
 from kube.reflector import ListWatch
 from scheduler_core.wire import annotations
 from scheduler_core.wire.faults import UpgradeReason
+from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
@@ -138,35 +139,32 @@ class Announcer:
 
     def _note(self, note: Noted) -> None:
         pods = (store.ledger.pods.get(note.uid) for store in self._stores)
-        pod = next((pod for pod in pods if pod is not None), None)
         extra = {"pod_uid": note.uid, "reason": note.text}
         log.warning(note.reason, extra=extra)
+        pod = next(filter(None, pods), None)
         if pod is not None:
-            regarding = Regarding(
-                kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
-            )
-            self._recorder.record(
-                regarding, reason=note.reason, message=note.text, type="Warning"
-            )
+            self._tell_pod(pod, note.reason, note.text, "Warning")
+
+    def _tell_pod(self, pod: NpuPod, reason: str, message: str, kind: str) -> None:
+        regarding = Regarding(
+            kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
+        )
+        self._recorder.record(regarding, reason=reason, message=message, type=kind)
 
     def pod_chip_changed(
-        self, owner: Owner, chip: int, condition: Condition, why: str
+        self, pod: NpuPod, chip: int, condition: Condition, why: str
     ) -> None:
         """Tell a pod by an event in which condition a chip is that it has.
 
         Args:
-            owner: One of the pod's containers with this chip.
+            pod: The pod.
             chip: Physical id.
             condition: The new condition, never RECOVERING.
             why: Level and codes of the fault, or another reason; "" for a chip that is
                 healthy again.
         """
         reason, text, kind = _POD_EVENTS[condition]
-        regarding = Regarding(
-            kind="Pod", name=owner.pod, namespace=owner.namespace, uid=owner.uid
-        )
-        message = text.format(chip=chip, why=why)
-        self._recorder.record(regarding, reason=reason, message=message, type=kind)
+        self._tell_pod(pod, reason, text.format(chip=chip, why=why), kind)
 
     def chips_changed(
         self,
@@ -347,8 +345,8 @@ class Announcer:
 
 def _users(ledger: Ledger, chip: int) -> str:
     """Return who has a chip, as the end of a sentence; "" if no pod has it."""
-    owners = values.living_owners(ledger, chip)
-    names = " and ".join(f"pod {owner.namespace}/{owner.pod}" for owner in owners)
+    pods = values.living_pods(ledger, chip)
+    names = " and ".join(f"pod {pod.namespace}/{pod.name}" for pod in pods)
     return f"; {names} has it" if names else ""
 
 
