@@ -260,9 +260,8 @@ class Reporter:
         if len(self._node_name) > deviceinfo.LONGEST_NODE_NAME:
             return self._refused(_name_too_long(self._node_name), inf)
         now_s = int(self._wall_s())
-        data = content.configmap_data(write.report, update_time=now_s)
-        manual = data.pop(MANUAL_KEY)
-        full_data = {**data, MANUAL_KEY: manual}
+        full_data = content.configmap_data(write.report, update_time=now_s)
+        data = {key: text for key, text in full_data.items() if key != MANUAL_KEY}
         try:
             target: dict[str, Any] = {
                 "namespace": self._namespace,
@@ -318,18 +317,14 @@ class Reporter:
         self._metrics.published_s.observe(now - self._changed_at)
         self._changed_at = None
 
-    def _announce(
-        self,
-        effect: schedule.Restoring | schedule.RivalAppeared | schedule.RivalVanished,
-    ) -> None:
+    def _announce(self, effect: schedule.Restoring | schedule.RivalChanged) -> None:
         match effect:
             case schedule.Restoring(what):
                 self._metrics.report_restored.inc()
                 log.warning("report was changed, restoring", extra={"reason": what})
-            case schedule.RivalAppeared(writer):
-                self._tell(Subject.RIVAL_WRITER, self._rival_text(writer))
-            case schedule.RivalVanished():
-                self._tell(Subject.RIVAL_WRITER, "")
+            case schedule.RivalChanged(writer):
+                text = self._rival_text(writer) if writer else ""
+                self._tell(Subject.RIVAL_WRITER, text)
                 self._node_woken.set()
 
     # The Node

@@ -150,24 +150,16 @@ class Restoring:
 
 
 @dataclass(frozen=True, slots=True)
-class RivalAppeared:
-    """Effect: announce that another program, `writer`, writes the node's ConfigMap.
+class RivalChanged:
+    """Effect: announce that another program writes the ConfigMap, or has gone.
 
-    This agent stops writing the ConfigMap.
+    Meanwhile this agent does not write it.
     """
 
-    writer: str
+    writer: str  #: "" when it has gone
 
 
-@dataclass(frozen=True, slots=True)
-class RivalVanished:
-    """Effect: announce that the other program that wrote the ConfigMap has gone.
-
-    This agent writes the ConfigMap again, unless a `SilenceChanged` forbids it.
-    """
-
-
-Effect = Write | Restoring | RivalAppeared | RivalVanished
+Effect = Write | Restoring | RivalChanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +203,7 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
     """
     state, effects = _apply(state, event, now)
     if state.rival and _silent_at(state) <= now:
-        effects = (*effects, RivalVanished())
+        effects = (*effects, RivalChanged(""))
         state = replace(state, rival="")
     due = due_at(state)
     if due is None or due > now or state.report is None or state.rival:
@@ -304,12 +296,12 @@ def _on_configmap(
     state = replace(state, stored=stored)
     if stored.writer not in ("", state.me) and state.written is not None:
         state = replace(state, rival=stored.writer, rival_seen_at=now)
-        return state, () if stored.writer == before else (RivalAppeared(stored.writer),)
+        return state, () if stored.writer == before else (RivalChanged(stored.writer),)
     if is_by_program or before == NAMELESS:
         state = replace(state, rival=NAMELESS, rival_seen_at=now)
-        return state, () if before == NAMELESS else (RivalAppeared(NAMELESS),)
+        return state, () if before == NAMELESS else (RivalChanged(NAMELESS),)
     if before:
-        return replace(state, rival=""), (RivalVanished(),)
+        return replace(state, rival=""), (RivalChanged(""),)
     # while the result of a write is unknown, the change may be this agent's
     return _restore(state, "" if state.uncertain else _changed_keys(state), now)
 
@@ -351,7 +343,7 @@ def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
 def _on_deleted(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
     rival, state = state.rival, replace(state, stored=None, rival="")
     if rival:
-        return state, (RivalVanished(),)
+        return state, (RivalChanged(""),)
     return _restore(state, "deleted" if state.written is not None else "", now)
 
 

@@ -16,8 +16,7 @@ from agent.report.schedule import (
     Event,
     ReportChanged,
     Restoring,
-    RivalAppeared,
-    RivalVanished,
+    RivalChanged,
     SilenceChanged,
     State,
     StoredConfigMap,
@@ -231,7 +230,7 @@ def yielding() -> State:
     """Another agent wrote at version 11."""
     rival = ConfigMapSeen(seen(11, writer="other", DeviceInfoCfg="theirs"))
     state, effects = schedule.step(published(), rival, 5.0)
-    assert effects == (RivalAppeared("other"),)
+    assert effects == (RivalChanged("other"),)
     return state
 
 
@@ -254,13 +253,13 @@ def test_each_sign_of_life_of_the_second_agent_extends_the_silence() -> None:
 def test_a_third_agent_is_noticed_too() -> None:
     _, effects = schedule.step(yielding(), ConfigMapSeen(seen(12, writer="third")), 6.0)
 
-    assert effects == (RivalAppeared("third"),)
+    assert effects == (RivalChanged("third"),)
 
 
 def test_a_second_agent_that_fell_silent_is_replaced() -> None:
     state, effects = schedule.step(yielding(), Tick(), 5.0 + 3 * HEARTBEAT_S)
 
-    assert effects == (RivalVanished(), Write(ONE))
+    assert effects == (RivalChanged(""), Write(ONE))
     assert state.rival == ""
 
 
@@ -269,13 +268,13 @@ def test_a_second_agent_that_took_its_name_away_is_replaced_at_once() -> None:
 
     _, effects = schedule.step(yielding(), gone, 6.0)
 
-    assert effects == (RivalVanished(), Write(ONE))
+    assert effects == (RivalChanged(""), Write(ONE))
 
 
 def test_a_second_agent_whose_configmap_was_deleted_is_replaced_at_once() -> None:
     _, effects = schedule.step(yielding(), ConfigMapDeleted(), 6.0)
 
-    assert effects == (RivalVanished(), Write(ONE))
+    assert effects == (RivalChanged(""), Write(ONE))
 
 
 def test_of_two_agents_exactly_one_goes_on() -> None:
@@ -320,7 +319,7 @@ def test_a_right_check_code_is_a_programs(writer: str) -> None:
 
     state, effects = schedule.step(published_sealed(), rival, 5.0)
 
-    assert effects == (RivalAppeared(schedule.NAMELESS),)
+    assert effects == (RivalChanged(schedule.NAMELESS),)
     assert schedule.due_at(state) == 5.0 + 3 * HEARTBEAT_S
 
 
@@ -416,9 +415,9 @@ def test_a_nameless_program_that_has_gone_is_replaced() -> None:
 
     assert schedule.due_at(again) == 305.0 + 3 * HEARTBEAT_S
     _, effects = schedule.step(again, Tick(), 305.0 + 3 * HEARTBEAT_S)
-    assert effects == (RivalVanished(), Write(ONE))
+    assert effects == (RivalChanged(""), Write(ONE))
     _, effects = schedule.step(again, ConfigMapDeleted(), 306.0)
-    assert effects == (RivalVanished(), Write(ONE))
+    assert effects == (RivalChanged(""), Write(ONE))
 
 
 def test_a_node_that_is_anothers_is_not_reported() -> None:
