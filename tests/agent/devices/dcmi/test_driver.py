@@ -1,5 +1,6 @@
 """Real chips as the library describes them: each family, faults, events, processes."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from agent.devices.reading import (
 )
 from agent.plugin import vnpu
 from scheduler_core.products.table import ATLAS_800_TRAINING
+from service.clock import loop_s
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
     NOW_MS,
@@ -28,6 +30,7 @@ from tests.agent.devices.asking import (
 )
 from tests.agent.devices.dcmi.conftest import Build
 from tests.agent.devices.fake_machine import FakeMachine
+from tests.support.until import until
 
 
 def codes(reading: Reading) -> list[tuple[int, str]]:
@@ -272,6 +275,19 @@ async def test_a_machine_on_which_nothing_changes_has_no_news(
     assert not await driver.wait_for_news(0.05)
     machine.event(2, "80E01801", 3, 1)
     assert await driver.wait_for_news(PATIENCE_S)
+
+
+async def test_a_reading_is_as_old_as_the_look_under_way(machine: FakeMachine) -> None:
+    async with driver_on(machine) as driver:
+        await driver.read()
+        before_s = driver.known_s
+        machine.tell("hang dcmi_get_device_health 2 0")
+        driver.look_now()
+        await until(lambda: loop_s() - driver.known_s >= 0.5, within_s=PATIENCE_S)
+        began_s = driver.known_s
+        await asyncio.sleep(0.1)
+
+        assert before_s <= began_s == driver.known_s
 
 
 async def test_without_events_faults_are_polled(machine: FakeMachine) -> None:
