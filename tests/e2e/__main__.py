@@ -26,6 +26,10 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.components import MARK
 from tests.e2e.places import KEPT, REPOSITORY, chosen
 from tests.e2e.stages import CannotError, say
+from tests.parts.quarters import QUARTERS
+
+#: Stories mostly wait, and each worker has a world of its own.
+_BESIDE = ("-n", "2", "--dist", "worksteal")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,14 +107,13 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _bare(arguments: Sequence[str]) -> int:
     programs.build_bare(chosen())
-    return _pytest(arguments or ("tests/e2e/test_hybrid_gangs.py",), {})
+    return _pytest(arguments, {}, "tests/e2e/test_hybrid_gangs.py")
 
 
 def _controllers(arguments: Sequence[str]) -> int:
     programs.build_controllers(chosen())
-    # Each has a world of its own; stories mostly wait.
-    beside = ("-n", "2", "--dist", "loadfile")
-    return _pytest([*beside, *(arguments or ("tests/e2e/stories",))], {})
+    stories = [name for each in QUARTERS for name in each.controllers]
+    return _pytest([*_BESIDE, *arguments], {}, *stories)
 
 
 def _ready(kept: Cluster | None) -> Cluster:
@@ -121,9 +124,10 @@ def _ready(kept: Cluster | None) -> Cluster:
     return cluster
 
 
-def _pytest(arguments: Sequence[str], mark: Mapping[str, str]) -> int:
-    named = [word for word in arguments if word.startswith("tests/")]
-    where = [] if named else ["tests/e2e"]
+def _pytest(arguments: Sequence[str], mark: Mapping[str, str], *files: str) -> int:
+    """Run pytest, where no test is named on these files, or on all."""
+    is_named = any(word.startswith("tests/") for word in arguments)
+    where = [] if is_named else files or ["tests/e2e"]
     options = ("-q", "-o", "timeout=900")
     command = [sys.executable, "-m", "pytest", *options, *where, *arguments]
     environment = {**os.environ, **mark}

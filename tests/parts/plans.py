@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.parts import marks
 from tests.parts.lanes import Part, Stage
-from tests.parts.quarters import CONTROLLERS, QUARTERS
+from tests.parts.quarters import QUARTERS
 
 #: Of the tests on the real cluster.
 E2E = "tests/e2e"
@@ -49,16 +49,10 @@ def everything(root: Path) -> Sequence[Stage]:
     numbers = range(1, len(QUARTERS) + 1)
     main = [*_core(root), *(part for number in numbers for part in _quarter(number))]
     rest = [part for number in numbers for part in _quarter_beside(number)]
-    rest.append(controllers())
     return [
         Stage(main=[_TEST]),
         Stage(main=_on_node(*main), beside=[_DEMO, *_core_beside(root), *rest]),
     ]
-
-
-def controllers() -> Part:
-    """Return the stories of jobs that real controllers make, which no quarter has."""
-    return _tests("real controllers", "controllers", "not core", CONTROLLERS)
 
 
 def core(root: Path) -> Sequence[Stage]:
@@ -102,6 +96,9 @@ def _quarter_beside(number: int) -> Iterator[Part]:
     this = QUARTERS[number - 1]
     name = f"quarter {number}, without a node"
     yield _tests(name, "bare", "not core", this.bare)
+    if this.controllers:
+        name = f"quarter {number}, real controllers"
+        yield _tests(name, "controllers", "not core", this.controllers)
     pytest = (sys.executable, "-m", "pytest", "-q", "-n", _WORKERS, "-m", "long")
     yield Part(name=f"quarter {number}, long", command=(*pytest, *this.long))
     for words in this.make:

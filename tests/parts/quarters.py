@@ -26,15 +26,10 @@ class Quarter:
     long: Sequence[str]
     #: targets of make, with their variables
     make: Sequence[tuple[str, ...]]
+    #: files about jobs that real controllers make, which are built first
+    controllers: Sequence[str] = ()
 
 
-#: Jobs of real controllers, which have to be built first: `make everything` alone.
-CONTROLLERS: Final = (
-    "tests/e2e/stories/test_job_sets.py",
-    "tests/e2e/stories/test_jobs.py",
-    "tests/e2e/stories/test_least.py",
-    "tests/e2e/stories/test_worker_sets.py",
-)
 #: Runs for as long as one likes, by chance.
 BY_HAND: Final = ("tests/e2e/faults/test_soak.py",)
 
@@ -49,11 +44,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/e2e/faults/test_agent.py",
             "tests/e2e/faults/test_node.py",
         ),
-        bare=(
-            "tests/e2e/test_hybrid_jobs.py",
-            "tests/e2e/test_hybrid_servers.py",
-            "tests/e2e/test_hybrid_waiting.py",
-        ),
+        bare=("tests/e2e/test_hybrid_jobs.py",),
         long=(
             "tests/agent/claims/test_state_machine.py",
             "tests/agent/test_successors.py",
@@ -61,7 +52,13 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/extender/gang/test_permit_transitions.py",
             "tests/extender/test_promises.py",
         ),
-        make=(("aarch64",),),
+        make=(),
+        controllers=(
+            "tests/e2e/stories/test_job_sets.py",
+            "tests/e2e/stories/test_jobs.py",
+            "tests/e2e/stories/test_least.py",
+            "tests/e2e/stories/test_worker_sets.py",
+        ),
     ),
     Quarter(
         node=(
@@ -72,8 +69,10 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/e2e/test_standalone.py",
         ),
         bare=(
+            "tests/e2e/test_hybrid_servers.py",
             "tests/e2e/test_hybrid_volcano.py",
             "tests/e2e/test_hybrid_volcano_churn.py",
+            "tests/e2e/test_hybrid_waiting.py",
             "tests/e2e/test_volcano_page.py",
         ),
         long=(
@@ -84,7 +83,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/agent/test_rivals.py",
             "tests/extender/test_jobs_between_nodes_machine.py",
         ),
-        make=(("audit",),),
+        make=(("aarch64",), ("audit",)),
     ),
     Quarter(
         node=(

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from tests.parts import marks
-from tests.parts.quarters import BY_HAND, CONTROLLERS, QUARTERS, ROOT
+from tests.parts.quarters import BY_HAND, QUARTERS, ROOT
 
 E2E = "tests/e2e"
 #: Targets that run the same in each change, or choose among what has its place.
@@ -30,8 +30,11 @@ def doubled(names: Counter[str]) -> list[str]:
 
 
 def test_each_file_of_the_real_cluster_is_in_one_quarter() -> None:
-    placed = Counter(name for each in QUARTERS for name in (*each.node, *each.bare))
-    placed.update(CONTROLLERS)
+    placed = Counter(
+        name
+        for each in QUARTERS
+        for name in (*each.node, *each.bare, *each.controllers)
+    )
 
     assert doubled(placed) == []
     assert {*placed} | {*BY_HAND} == files(E2E)
