@@ -1,6 +1,7 @@
 """Each law of the stories of jobs can be broken, and lets pass what is right."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,35 @@ def test_a_node_selector_says_which_nodes_are_room() -> None:
     assert broken(*apart)
 
 
+def test_nodes_of_another_kind_are_no_room() -> None:
+    nodes = {name: {lives.OFFERS: "ab"[i // 2]} for i, name in enumerate(NODES)}
+    of_a: dict[str, Any] = {"selector": {lives.OFFERS: "a"}}
+    of_b: dict[str, Any] = {"selector": {lives.OFFERS: "b"}}
+
+    def found(size: int, *others: Life) -> list[str]:
+        return list(laws.late([life("0", size=size, **of_a), *others], nodes, 100.0))
+
+    runs = life("0", 0.0, "n2", generation="o", job="Job other", size=2, **of_b)
+    same = life("0", 0.0, "n1", generation="o", job="Job other", size=1, **of_a)
+
+    assert found(3) == []
+    assert found(2) == ["Job train had room from 0.0 s: train-0"]
+    assert found(2, runs) == ["Job train had room from 0.0 s: train-0"]
+    assert found(2, same) == []
+
+
+def test_nodes_that_a_job_of_another_kind_needs_are_kept_from_nobody() -> None:
+    nodes = {name: {lives.OFFERS: "ab"[i // 2]} for i, name in enumerate(NODES)}
+    kept = life("0", 0.0, "n2", generation="o", job="Job other", size=2)
+    waits = life("0", selector={lives.OFFERS: "b"}, size=1)
+
+    assert list(laws.late([waits, kept], nodes, 100.0)) == []
+    other = replace(kept, node="n0", selector={lives.OFFERS: "a"})
+    assert list(laws.late([waits, other], nodes, 100.0)) == [
+        "Job train had room from 0.0 s: train-0"
+    ]
+
+
 @pytest.mark.parametrize(
     ("taken", "is_late"), [((), True), (("n0",), True), (("n0", "n1"), False)]
 )
@@ -284,7 +314,7 @@ def test_a_life_is_read_from_the_events_of_a_pod() -> None:
         rank="0",
         size=2,
         least=2,
-        selector={},
+        selector={lives.OFFERS: PRODUCT.resource},
         created_s=1.0,
         ungated_s=1.0,
         bound_s=2.0,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from sandbox.apiclient import ApiClient, Object
+from scheduler_core.products import lookup
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory
@@ -13,11 +14,24 @@ from service import clock
 from tests.support import objects
 
 
-async def create(api: ApiClient, name: str) -> None:
-    """Make a node with eight free chips, and the ConfigMap that an agent writes."""
-    base = inventory.render(range(PRODUCT.chip_count), PRODUCT)
-    await _create(api, name, PRODUCT, annotations={inventory.BASE_DEVICE_INFOS: base})
-    await api.create(objects.CONFIGMAPS, objects.report(name, report()))
+async def create(api: ApiClient, name: str, product: Product = PRODUCT) -> None:
+    """Make a node whose chips are free, and the ConfigMap that an agent writes."""
+    base = inventory.render(range(product.chip_count), product)
+    await _create(
+        api,
+        name,
+        product,
+        labels=kind_of(product),
+        annotations={inventory.BASE_DEVICE_INFOS: base},
+    )
+    data = report(product=product)
+    await api.create(objects.CONFIGMAPS, objects.report(name, data))
+
+
+def kind_of(product: Product) -> dict[str, str]:
+    """The label by which nodes of a kind are told; {} where they need none."""
+    types = product.accelerator_types
+    return {lookup.ACCELERATOR_TYPE: types[-1]} if types and "" not in types else {}
 
 
 async def remove(api: ApiClient, name: str) -> None:
@@ -63,10 +77,16 @@ async def _create(
 
 
 async def set_report(
-    api: ApiClient, name: str, *, held: Iterable[int] = (), broken: Iterable[int] = ()
+    api: ApiClient,
+    name: str,
+    product: Product = PRODUCT,
+    *,
+    held: Iterable[int] = (),
+    broken: Iterable[int] = (),
 ) -> None:
     """Say, as the node's agent would, which chips are held and which are broken."""
-    await api.patch(_path(name), {"data": report(held=held, broken=broken)})
+    data = report(held=held, broken=broken, product=product)
+    await api.patch(_path(name), {"data": data})
 
 
 async def set_affinity(api: ApiClient, name: str, document: Object) -> None:
@@ -81,18 +101,19 @@ def report(
     *,
     releasing: Iterable[int] = (),
     listed: Iterable[int] | None = None,
+    product: Product = PRODUCT,
 ) -> dict[str, str]:
     """The ConfigMap's texts; by default it lists what is neither held nor broken."""
     taken, leaving, unfit = tuple(held), tuple(releasing), tuple(broken)
     used = {*taken, *leaving, *unfit}
-    free = tuple(i for i in range(PRODUCT.chip_count) if i not in used)
+    free = tuple(i for i in range(product.chip_count) if i not in used)
     info = DeviceInfo(
         available=free if listed is None else tuple(listed),
         unhealthy=unfit,
         update_time=int(clock.wall_s()),
     )
     affinity = Affinity(held=taken, releasing=leaving, sequence=1)
-    return deviceinfo.render(info, affinity, PRODUCT)
+    return deviceinfo.render(info, affinity, product)
 
 
 def _path(name: str) -> str:
@@ -102,6 +123,14 @@ def _path(name: str) -> str:
 def pod(name: str, count: int = 0) -> Object:
     """A pod that asks for so many chips; 0: for none, as most pods."""
     return objects.pod(name, count, resource=PRODUCT.resource)
+
+
+def whole(name: str, product: Product = PRODUCT) -> Object:
+    """A pod that takes all chips of a node of a kind, and says which kind it means."""
+    found = objects.pod(name, product.chip_count, resource=product.resource)
+    if kind := kind_of(product):
+        found["spec"]["nodeSelector"] = kind
+    return found
 
 
 async def taken(api: ApiClient) -> set[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from sandbox.apiclient import Object
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from tests.e2e import npu_nodes
 from tests.e2e.stories.history import KINDS
 from tests.e2e.stories.lives import JOBSET, LWS
@@ -13,13 +14,21 @@ JOBS, JOB_SETS, WORKER_SETS = KINDS["Job"], KINDS["JobSet"], KINDS["LeaderWorker
 DEPLOYMENTS, STATEFUL_SETS = KINDS["Deployment"], KINDS["StatefulSet"]
 
 
-def job(name: str, pods: int, **spec: Any) -> Object:
+def job(
+    name: str, pods: int, product: Product = ATLAS_800_TRAINING, **spec: Any
+) -> Object:
     """An Indexed Job whose pods all run at once."""
-    return {"metadata": {"name": name}, "spec": _job_spec(pods) | spec}
+    return {"metadata": {"name": name}, "spec": _job_spec(pods, product) | spec}
 
 
 def job_set(
-    name: str, jobs: int, pods: int, *, exclusive: bool = False, **spec: Any
+    name: str,
+    jobs: int,
+    pods: int,
+    product: Product = ATLAS_800_TRAINING,
+    *,
+    exclusive: bool = False,
+    **spec: Any,
 ) -> Object:
     """A JobSet of one replicated job.
 
@@ -27,11 +36,12 @@ def job_set(
         name: Of the object.
         jobs: Replicas of the job.
         pods: Of each of these.
+        product: The nodes that it means.
         exclusive: Each has a zone to itself.
         spec: Further fields of the job's `spec`.
     """
     replicated = {"name": "train", "replicas": jobs}
-    template = {"spec": _job_spec(pods) | spec}
+    template = {"spec": _job_spec(pods, product) | spec}
     notes = {f"alpha.{JOBSET}/exclusive-topology": ZONE} if exclusive else {}
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -48,6 +58,7 @@ def worker_set(
     name: str,
     groups: int,
     size: int,
+    product: Product = ATLAS_800_TRAINING,
     *,
     startup: str = "LeaderCreated",
     exclusive: bool = False,
@@ -59,6 +70,7 @@ def worker_set(
         name: Of the object.
         groups: How many.
         size: Pods of each, its leader among them.
+        product: The nodes that it means.
         startup: When workers are made: its `startupPolicy`.
         exclusive: Each has a zone to itself.
         template: Further fields of its `leaderWorkerTemplate`.
@@ -73,7 +85,7 @@ def worker_set(
             "startupPolicy": startup,
             "leaderWorkerTemplate": {
                 "size": size,
-                "workerTemplate": {"spec": _pod_spec()},
+                "workerTemplate": {"spec": _pod_spec(product)},
                 **template,
             },
         },
@@ -99,7 +111,7 @@ def stateful_set(name: str, pods: int, least: int) -> Object:
 
 def updated() -> Object:
     """The template of pods, with another image than before."""
-    return {"spec": _pod_spec("y")}
+    return {"spec": _pod_spec(image="y")}
 
 
 def _serving(name: str, pods: int, least: int) -> Object:
@@ -115,16 +127,16 @@ def _serving(name: str, pods: int, least: int) -> Object:
     }
 
 
-def _job_spec(pods: int) -> Object:
+def _job_spec(pods: int, product: Product) -> Object:
     return {
         "completionMode": "Indexed",
         "completions": pods,
         "parallelism": pods,
-        "template": {"spec": _pod_spec() | {"restartPolicy": "Never"}},
+        "template": {"spec": _pod_spec(product) | {"restartPolicy": "Never"}},
     }
 
 
-def _pod_spec(image: str = "x") -> Object:
-    spec: Object = npu_nodes.pod("x", 8)["spec"]
+def _pod_spec(product: Product = ATLAS_800_TRAINING, image: str = "x") -> Object:
+    spec: Object = npu_nodes.whole("x", product)["spec"]
     spec["containers"][0]["image"] = image
     return spec

@@ -12,7 +12,7 @@ from tests.e2e.stories.lives import NEVER, Life
 #: From the last thing that a pod waits for until it is bound.
 WITHIN_S = 10.0
 
-#: {node: its labels}
+#: {node: its labels, and what it offers}
 Nodes = Mapping[str, Mapping[str, str]]
 
 
@@ -145,15 +145,17 @@ def _has_room(
     taken = {e.node for e in lives for at_s in moments if e.holds(at_s)}
     free = {name: nodes[name] for name in nodes if name not in taken}
     now_s = moments[-1]
+    if waiting[0].domain:
+        return _has_domains(generation, lives, nodes, free, now_s)
+    free = {name: free[name] for name in free if _suit(free[name], waiting)}
     needed = max(len(waiting), _missing(generation, now_s))
     kept = sum(
         _missing(other, now_s)
         for other in _generations(lives)
         if other[0].generation != waiting[0].generation
         and any(_is_bound(e, now_s) for e in other)
+        and any(_suit(labels, other) for labels in free.values())
     )
-    if waiting[0].domain:
-        return _has_domains(generation, lives, nodes, free, now_s)
     return needed + kept <= len(free) and _can_match(waiting, free)
 
 
@@ -199,7 +201,7 @@ def _can_match(waiting: Sequence[Life], free: Nodes) -> bool:
 
     def place(life: Life, seen: set[str]) -> bool:
         for name, labels in free.items():
-            if name not in seen and life.selector.items() <= labels.items():
+            if name not in seen and _suit(labels, [life]):
                 seen.add(name)
                 if name not in owner or place(owner[name], seen):
                     owner[name] = life
@@ -207,6 +209,11 @@ def _can_match(waiting: Sequence[Life], free: Nodes) -> bool:
         return False
 
     return all(place(life, set()) for life in waiting)
+
+
+def _suit(labels: Mapping[str, str], pods: Iterable[Life]) -> bool:
+    """Whether one of these pods may have a node with these labels."""
+    return any(each.selector.items() <= labels.items() for each in pods)
 
 
 def _generations(lives: Iterable[Life]) -> list[list[Life]]:

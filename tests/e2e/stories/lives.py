@@ -8,15 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sandbox.apiclient import Object
-from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import PRODUCTS
 
 NEVER = math.inf
+#: Beside a node's labels: the resource of its chips.
+OFFERS = "offers"
 LWS = "leaderworkerset.sigs.k8s.io"
 JOBSET = "jobset.sigs.k8s.io"
 _BATCH = "batch.kubernetes.io"
 _LEAST = "huawei.com/schedule_minAvailable"
 _INDEX = f"{_BATCH}/job-completion-index"
 _TERMINAL = ("Succeeded", "Failed")
+_RESOURCES = frozenset(product.resource for product in PRODUCTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class Life:
     size: int
     #: pods that must be bound at once
     least: int
-    #: labels that its node must have
+    #: labels that its node must have, and what it must offer
     selector: Mapping[str, str]
     #: what has a domain of nodes to itself; "" for none
     unit: str = ""
@@ -104,9 +107,11 @@ def read(history: Sequence[Told]) -> list[Life]:
 
 
 def _begin(told: Told, objects: Mapping[str, Object]) -> Life | None:
-    job = _job(told.item, objects)
-    if job is None:
+    resource = _resource(told.item)
+    if not resource:
         return None
+    job = _job(told.item, objects)
+    selector = told.item["spec"].get("nodeSelector") or {}
     return Life(
         name=told.item["metadata"]["name"],
         job=job.name,
@@ -117,7 +122,7 @@ def _begin(told: Told, objects: Mapping[str, Object]) -> Life | None:
         unit=job.unit,
         unit_size=job.unit_size,
         domain=job.domain,
-        selector=told.item["spec"].get("nodeSelector") or {},
+        selector={**selector, OFFERS: resource},
         created_s=told.at_s,
         ungated_s=NEVER,
     )
@@ -130,7 +135,7 @@ def _go_on(life: Life, told: Told) -> Life:
         changes["ungated_s"] = at_s
     if life.bound_s == NEVER and pod["spec"].get("nodeName"):
         changes |= {"bound_s": at_s, "node": pod["spec"]["nodeName"]}
-    claim = (pod["metadata"].get("annotations") or {}).get(PRODUCT.resource)
+    claim = (pod["metadata"].get("annotations") or {}).get(life.selector[OFFERS])
     if claim:
         changes["chips"] = frozenset(claim.split(","))
     if life.leaves_s == NEVER and "deletionTimestamp" in pod["metadata"]:
@@ -162,14 +167,18 @@ def _is_over(life: Life, at_s: float) -> bool:
     return min(life.leaves_s, life.ended_s) <= at_s
 
 
-def _job(pod: Object, objects: Mapping[str, Object]) -> _Job | None:
-    """Return the job of a pod; None if it asks for no NPU."""
+def _resource(pod: Object) -> str:
+    """Return the resource of the NPUs that a pod asks for; "" if it asks for none."""
     asked = (
-        each.get("resources", {}).get("limits") or {}
+        name
         for each in pod["spec"]["containers"]
+        for name in each.get("resources", {}).get("limits") or {}
     )
-    if not any(PRODUCT.resource in limits for limits in asked):
-        return None
+    return next((name for name in asked if name in _RESOURCES), "")
+
+
+def _job(pod: Object, objects: Mapping[str, Object]) -> _Job:
+    """Return the job of a pod."""
     labels = pod["metadata"].get("labels") or {}
     if f"{LWS}/name" in labels:
         return _of_worker_set(pod, labels, objects)

@@ -12,7 +12,7 @@ from tests.e2e.stages import CannotError
 from tests.e2e.stories import kinds, laws, lives
 from tests.e2e.stories.history import KINDS, History
 from tests.e2e.stories.lives import NEVER, Life
-from tests.e2e.stories.world import PLACES, World
+from tests.e2e.stories.world import World
 from tests.support.objects import PODS
 
 #: An event may be on its way.
@@ -36,6 +36,7 @@ class Story:
 
     def __init__(self, world: World, history: History) -> None:
         self.api, self.kubelets = world.api, world.kubelets
+        self._places = world.places
         self._history = history
         self._watching = asyncio.create_task(history.follow())
         self._tasks = [*world.tasks, self._watching]
@@ -54,7 +55,7 @@ class Story:
             if task.done():
                 task.result()
         now_s = self._history.now_s - _LAG_S
-        found = laws.broken(self.pods(), PLACES, now_s)
+        found = laws.broken(self.pods(), self._places, now_s)
         if found:
             raise BrokenLawError("\n".join([*found, "", *self.lines()]))
 

@@ -5,30 +5,27 @@ import base64
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
 from sandbox.apiclient import ApiClient, Object
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from tests.e2e import configurations, npu_nodes, ours, programs
 from tests.e2e.bare import BareCluster, answers, free_port, until
 from tests.e2e.commands import run
 from tests.e2e.places import chosen
+from tests.e2e.stories import lives
 from tests.e2e.stories.kubelets import Kubelets
 from tests.support.objects import NODES
 
 ZONE = "topology.kubernetes.io/zone"
-#: {node: its labels}. No two nodes of a zone are neighbours by name.
-PLACES = {
-    f"node-{number}": {
-        "kubernetes.io/hostname": f"node-{number}",
-        ZONE: "ab"[number % 2],
-    }
-    for number in range(4)
-}
+#: {node: what it is}
+FOUR = {f"node-{number}": ATLAS_800_TRAINING for number in range(4)}
 _MANAGER = "system:kube-controller-manager"
 #: {controller: its account}, of what installs it
 _ACCOUNTS = {
@@ -62,17 +59,26 @@ class World:
     cluster: BareCluster
     api: ApiClient
     kubelets: Kubelets
+    #: {node: its labels, and what it offers}
+    places: Mapping[str, Mapping[str, str]]
     #: what goes on beside the stories, for ever
     tasks: Sequence[asyncio.Task[None]]
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[World]:
-    """Have four nodes of eight chips, each in one of two zones, with controllers."""
-    async with ours.installed(*PLACES, users=_USERS) as cluster:
-        for name, labels in PLACES.items():
-            marks = {"metadata": {"labels": labels}}
-            await cluster.api.patch(f"{NODES}/{name}", marks)
+async def running(
+    servers: Mapping[str, Product] = MappingProxyType(FOUR),
+) -> AsyncIterator[World]:
+    """Have nodes, each in one of two zones, with controllers.
+
+    Args:
+        servers: {node: what it is}. No two nodes of a zone are neighbours in it.
+    """
+    async with ours.installed(users=_USERS) as cluster:
+        places = {
+            name: await _make_node(cluster.api, name, product, "ab"[number % 2])
+            for number, (name, product) in enumerate(servers.items())
+        }
         # The garbage collector learns of kinds that come later every 30 s only.
         hooks = {name: _install(cluster, name) for name in _ACCOUNTS}
         await until(lambda: _are_established(cluster.api), "kinds of controllers")
@@ -83,11 +89,15 @@ async def running() -> AsyncIterator[World]:
         kubelets = Kubelets(cluster.api)
         tasks = [
             asyncio.create_task(kubelets.follow()),
-            asyncio.create_task(_beat(cluster.api)),
+            asyncio.create_task(_beat(cluster.api, servers)),
         ]
         try:
             yield World(
-                cluster=cluster, api=cluster.api, kubelets=kubelets, tasks=tasks
+                cluster=cluster,
+                api=cluster.api,
+                kubelets=kubelets,
+                places=places,
+                tasks=tasks,
             )
         finally:
             for task in tasks:
@@ -95,12 +105,22 @@ async def running() -> AsyncIterator[World]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _beat(api: ApiClient) -> None:
+async def _make_node(
+    api: ApiClient, name: str, product: Product, zone: str
+) -> Mapping[str, str]:
+    """Make a node; return its labels, and what it offers."""
+    await npu_nodes.create(api, name, product)
+    body = {"metadata": {"labels": {ZONE: zone}}}
+    node = await api.patch(f"{NODES}/{name}", body)
+    return {**node["metadata"]["labels"], lives.OFFERS: product.resource}
+
+
+async def _beat(api: ApiClient, servers: Mapping[str, Product]) -> None:
     """Report for the nodes' agents for ever."""
     while True:
         await asyncio.sleep(_HEARTBEAT_S)
-        for name in PLACES:
-            await npu_nodes.set_report(api, name)
+        for name, product in servers.items():
+            await npu_nodes.set_report(api, name, product)
 
 
 def _install(cluster: BareCluster, name: str) -> list[Object]:
