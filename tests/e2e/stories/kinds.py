@@ -43,14 +43,32 @@ def job_set(
     replicated = {"name": "train", "replicas": jobs}
     template = {"spec": _job_spec(pods, product) | spec}
     notes = {f"alpha.{JOBSET}/exclusive-topology": ZONE} if exclusive else {}
+    of_set = {
+        "failurePolicy": {"maxRestarts": 3},
+        "replicatedJobs": [replicated | {"template": template}],
+    }
+    return _job_set({"name": name, "annotations": notes}, of_set)
+
+
+def ordered_set(name: str, **pods: int) -> Object:
+    """A JobSet whose replicated jobs start in this order; {replicated job: pods}."""
+    replicated = [
+        {"name": job, "template": {"spec": _job_spec(count)}}
+        for job, count in pods.items()
+    ]
+    of_set = {
+        "startupPolicy": {"startupPolicyOrder": "InOrder"},
+        "replicatedJobs": replicated,
+    }
+    return _job_set({"name": name}, of_set)
+
+
+def _job_set(meta: Object, spec: Object) -> Object:
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": name, "annotations": notes},
-        "spec": {
-            "failurePolicy": {"maxRestarts": 3},
-            "replicatedJobs": [replicated | {"template": template}],
-        },
+        "metadata": meta,
+        "spec": spec,
     }
 
 
@@ -127,7 +145,7 @@ def _serving(name: str, pods: int, least: int) -> Object:
     }
 
 
-def _job_spec(pods: int, product: Product) -> Object:
+def _job_spec(pods: int, product: Product = ATLAS_800_TRAINING) -> Object:
     return {
         "completionMode": "Indexed",
         "completions": pods,

@@ -20,13 +20,28 @@ class Kubelets:
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
-        #: UIDs of pods that have been called ready
+        #: UIDs of pods that have been called ready, or are to be
         self._ready: set[str] = set()
+        #: pods that become ready on order only
+        self._starting: list[Object] = []
         #: {uid: pod} of pods that are to end
         self._ending: dict[str, Object] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         #: what the names of pods begin with that end on order only
         self._kept: tuple[str, ...] = ()
+        #: what the names of pods begin with that become ready on order only
+        self._held: tuple[str, ...] = ()
+
+    def hold(self, *names: str) -> None:
+        """Call no pod ready whose name begins so until `ready_all`."""
+        self._held = names
+
+    async def ready_all(self) -> None:
+        """Call all pods ready, and from now on each at once."""
+        self._held = ()
+        starting, self._starting = self._starting, []
+        for pod in starting:
+            await self._become_ready(pod)
 
     def keep(self, *names: str) -> None:
         """Let no deleted pod whose name begins so go until `end_all`."""
@@ -37,6 +52,12 @@ class Kubelets:
         self._kept = ()
         for pod in list(self._ending.values()):
             await self._end(pod)
+
+    async def end(self, *names: str) -> None:
+        """Let these of the deleted pods go."""
+        for pod in list(self._ending.values()):
+            if pod["metadata"]["name"] in names:
+                await self._end(pod)
 
     async def fail(self, name: str) -> None:
         """Have the container of a pod end with an error."""
@@ -82,6 +103,9 @@ class Kubelets:
 
     async def _become_ready(self, pod: Object) -> None:
         await asyncio.sleep(_READY_AFTER_S)
+        if pod["metadata"]["name"].startswith(self._held):
+            self._starting.append(pod)
+            return
         with _gone():
             await self._tell(pod, "Running", _container({"running": {}}), ready="True")
 

@@ -151,6 +151,19 @@ class Story:
 
         await self.until(has_gone, f"{name} gone")
 
+    async def has_nodes(self, job: str, pods: int) -> None:
+        """Wait until so many pods of a job have a node."""
+        await self.until(lambda: self._bound(job) >= pods, f"{pods} pods of {job}")
+
+    def _bound(self, job: str) -> int:
+        now_s = self._history.now_s
+        return sum(each.job == job and each.holds(now_s) for each in self.pods())
+
+    async def rival_waits(self) -> None:
+        """Make sure that the rival got no node until now."""
+        await self.goes_on(_LAG_S)
+        assert not self._bound(_RIVAL)
+
     def name(self, job: str, rank: str) -> str:
         """Return the name of the newest pod of a job with this rank."""
         found = [e for e in self.pods() if (e.job, e.rank) == (job, rank)]
@@ -189,28 +202,31 @@ class Story:
         """Have a job wait for nodes that are taken."""
         await self.create(kinds.JOBS, kinds.job("rival", pods))
 
-        async def is_refused() -> bool:
+        await self.told("nodes are available", "rival-")
+
+    async def told(self, text: str, name: str) -> None:
+        """Wait until a condition of a pod whose name begins so has a text."""
+
+        async def is_told() -> bool:
             return any(
-                each["metadata"]["name"].startswith("rival-")
-                and "nodes are available" in condition.get("message", "")
+                each["metadata"]["name"].startswith(name)
+                and text in condition.get("message", "")
                 for each in await self.api.items(PODS)
                 for condition in each["status"].get("conditions", ())
             )
 
-        await self.until(is_refused, "the rival refused")
+        await self.until(is_told, f"{name} told: {text}")
 
     async def rival_ends(self, job: str, pods: int) -> None:
         """See one of two jobs run, or both; then the other when the rival is gone."""
 
-        def does_run(name: str, count: int) -> bool:
-            now_s = self._history.now_s
-            return sum(e.job == name and e.holds(now_s) for e in self.pods()) >= count
+        def does_run() -> bool:
+            return self._bound(job) >= pods
 
         await self.until(
-            lambda: does_run(job, pods) or does_run(_RIVAL, 1),
-            f"{job} or its rival runs",
+            lambda: does_run() or self._bound(_RIVAL) > 0, f"{job} or its rival runs"
         )
-        if not does_run(job, pods):
+        if not does_run():
             await self.goes_on()
         await self.delete(kinds.JOBS, "rival")
         await self.runs(job, pods)
@@ -232,6 +248,7 @@ class Story:
 
     async def clear(self) -> None:
         """Delete all that there is; the story is over."""
+        await self.kubelets.ready_all()
         await self.kubelets.end_all()
         for kind in ("LeaderWorkerSet", "JobSet", "Deployment", "StatefulSet", "Job"):
             for each in await self.api.items(KINDS[kind]):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.stories import kinds
-from tests.e2e.stories.kinds import JOB_SETS, job_set
+from tests.e2e.stories.kinds import JOB_SETS, job_set, ordered_set
 from tests.e2e.stories.story import RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -27,6 +27,21 @@ async def test_a_set_is_created(story: Story, has_rival: bool) -> None:
         await story.create(kinds.JOBS, kinds.job("rival", 2))
 
     await story.runs_again(SET, 3, has_rival=has_rival)
+
+
+async def test_jobs_that_start_in_order_find_the_nodes_that_are_kept_for_them(
+    story: Story,
+) -> None:
+    """A rival comes when the first has its node and is not ready yet."""
+    story.kubelets.hold("train-driver")
+    await story.create(JOB_SETS, ordered_set("train", driver=1, workers=2))
+    await story.has_nodes(SET, 1)
+    await story.rival()
+
+    await story.kubelets.ready_all()
+
+    await story.runs(SET, 3)
+    await story.rival_waits()
 
 
 @RIVAL

@@ -1,15 +1,23 @@
 """Stories of Indexed Jobs: each making is bound whole or not at all."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from sandbox.apiclient import ApiStatusError
 from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import JOBS, job
+from tests.e2e.stories.lives import NEVER
 from tests.e2e.stories.story import RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 JOB = "Job train"
+#: From an edit of its object, which is read every ten seconds.
+AFTER_EDIT_S = 20.0
+FEWER = {"spec": {"completions": 3, "parallelism": 3}}
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
@@ -46,6 +54,59 @@ async def test_a_job_is_scaled(story: Story, has_rival: bool) -> None:
     await story.runs(JOB, 2)
     if has_rival:
         await story.runs("Job rival", 2)
+
+
+async def test_a_job_that_does_not_fit_is_edited(story: Story) -> None:
+    await story.create(JOBS, job("train", 6))
+    await story.told("4 of 6 pods fit", "train-")
+
+    await story.api.patch(f"{JOBS}/train", FEWER)
+
+    await story.runs(JOB, 3, within_s=AFTER_EDIT_S)
+
+
+async def test_a_job_of_which_pods_were_never_made_is_edited(story: Story) -> None:
+    async with few_pods(story, 3):
+        await story.create(JOBS, job("train", 6))
+        await story.told("waits for 3 of the 6 pods of its job", "train-")
+
+        await story.api.patch(f"{JOBS}/train", FEWER)
+
+        await story.runs(JOB, 3, within_s=AFTER_EDIT_S)
+
+
+@asynccontextmanager
+async def few_pods(story: Story, pods: int) -> AsyncIterator[None]:
+    """Have the API server refuse more pods than that."""
+    hard = {"pods": str(pods)}
+    await story.create(QUOTAS, {"metadata": {"name": "few"}, "spec": {"hard": hard}})
+    try:
+        # A controller's work; it does not run here.
+        status = {"hard": hard, "used": {"pods": "0"}}
+        await story.api.patch_status(f"{QUOTAS}/few", {"status": status})
+        yield
+    finally:
+        await story.api.delete(f"{QUOTAS}/few")
+
+
+async def test_a_job_of_all_nodes_waits_for_the_last_old_pod(story: Story) -> None:
+    await run_job(story, has_rival=False, pods=4)
+    old = [each.name for each in story.pods()]
+    before = story.generation(JOB)
+    story.kubelets.keep("train-")
+    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": True}})
+    await story.goes_on(3)
+    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": False}})
+    await story.made_anew(JOB, before)
+    await story.told("nodes are available", story.name(JOB, "0"))
+
+    await story.kubelets.end(*old[1:])
+    await story.goes_on(5)
+    has_node = [e.name for e in story.pods() if e.bound_s < e.ended_s == NEVER]
+    assert has_node == old[:1]
+    await story.kubelets.end_all()
+
+    await story.runs(JOB, 4)
 
 
 @RIVAL

@@ -34,6 +34,20 @@ async def test_a_group_is_created(story: Story, has_rival: bool, startup: str) -
     await story.runs_again(GROUP, 3, has_rival=has_rival)
 
 
+async def test_workers_find_the_nodes_that_are_kept_for_them(story: Story) -> None:
+    """A rival comes when the leader has its node and is not ready yet."""
+    story.kubelets.hold("serve-0")
+    body = worker_set("serve", 1, 3, startup="LeaderReady")
+    await story.create(WORKER_SETS, body)
+    await story.has_nodes(GROUP, 1)
+    await story.rival()
+
+    await story.kubelets.ready_all()
+
+    await story.runs(GROUP, 3)
+    await story.rival_waits()
+
+
 @RIVAL
 @pytest.mark.parametrize("startup", STARTUPS)
 async def test_the_leader_is_deleted_and_its_old_workers_end_late(
