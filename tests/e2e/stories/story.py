@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
@@ -19,6 +19,8 @@ from tests.support.objects import PODS
 _LAG_S = 1.0
 _LOOK_S = 0.3
 _RIVAL = "Job rival"
+_BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+_TOO_MANY_REQUESTS = 429
 #: Longer than any law has.
 _SETTLED_S = laws.WITHIN_S + 2 * _LAG_S
 
@@ -245,6 +247,41 @@ class Story:
         await self.until(lambda: self.name(job, rank) != name, "a pod in its place")
         await self.goes_on(3)
         await self.kubelets.end_all()
+
+    async def evicted_in_spite_of_a_budget(
+        self, name: str, labels: Mapping[str, str], pods: int
+    ) -> None:
+        """See a budget keep a pod from eviction, and nothing change; then evict it.
+
+        Args:
+            name: Of the pod.
+            labels: Of all pods of its job.
+            pods: How many these are.
+        """
+        spec = {"minAvailable": pods, "selector": {"matchLabels": labels}}
+        await self.create(_BUDGETS, {"metadata": {"name": "all"}, "spec": spec})
+
+        async def is_counted() -> bool:
+            found = await self.api.get(f"{_BUDGETS}/all")
+            return bool(found.get("status", {}).get("currentHealthy") == pods)
+
+        await self.until(is_counted, "the budget counts the pods")
+        before = self.pods()
+        with pytest.raises(ApiStatusError) as refused:
+            await self._evict(name)
+        assert refused.value.status == _TOO_MANY_REQUESTS
+        await self.goes_on(3)
+        assert self.pods() == before
+        await self.api.delete(f"{_BUDGETS}/all")
+        await self._evict(name)
+
+    async def _evict(self, name: str) -> None:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": "default"},
+        }
+        await self.create(f"{PODS}/{name}/eviction", body)
 
     async def clear(self) -> None:
         """Delete all that there is; the story is over."""

@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sandbox.apiclient import ApiStatusError
-from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import JOBS, job
 from tests.e2e.stories.lives import NEVER
 from tests.e2e.stories.story import RIVAL, Story
@@ -18,7 +16,6 @@ JOB = "Job train"
 AFTER_EDIT_S = 20.0
 FEWER = {"spec": {"completions": 3, "parallelism": 3}}
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 async def run_job(story: Story, *, has_rival: bool, pods: int = 3) -> str:
@@ -166,31 +163,11 @@ async def test_a_job_is_made_anew_while_old_pods_end(
 
 
 async def test_a_budget_is_in_the_way_of_an_eviction(story: Story) -> None:
-    """The API server refuses the eviction, so nothing changes, and a rival waits."""
     await run_job(story, has_rival=True)
     name = story.name(JOB, "1")
-    labels = {"matchLabels": {"batch.kubernetes.io/job-name": "train"}}
-    spec = {"minAvailable": 3, "selector": labels}
-    await story.create(BUDGETS, {"metadata": {"name": "train"}, "spec": spec})
+    labels = {"batch.kubernetes.io/job-name": "train"}
 
-    async def is_counted() -> bool:
-        found = await story.api.get(f"{BUDGETS}/train")
-        return bool(found.get("status", {}).get("currentHealthy") == 3)
-
-    await story.until(is_counted, "the budget counts the pods")
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": "default"},
-    }
-    with pytest.raises(ApiStatusError) as refused:
-        await story.create(f"{kinds.PODS}/{name}/eviction", eviction)
-    assert refused.value.status == 429
-    await story.goes_on(3)
-    assert story.name(JOB, "1") == name
-
-    await story.api.delete(f"{BUDGETS}/train")
-    await story.create(f"{kinds.PODS}/{name}/eviction", eviction)
+    await story.evicted_in_spite_of_a_budget(name, labels, pods=3)
 
     await story.until(lambda: story.name(JOB, "1") != name, "a pod in its place")
     await story.runs_again(JOB, 3, has_rival=True)

@@ -43,6 +43,30 @@ async def test_a_pod_of_a_deployment_is_deleted(story: Story) -> None:
     await story.runs(SERVE, 2)
 
 
+async def test_a_budget_is_in_the_way_of_an_eviction(story: Story) -> None:
+    name, _ = await run_serve(story)
+
+    await story.evicted_in_spite_of_a_budget(name, {"app": "serve"}, pods=2)
+
+    await story.is_gone(name)
+    await story.runs(SERVE, 2)
+
+
+async def test_a_deployment_is_made_anew_while_old_pods_end(story: Story) -> None:
+    await run_serve(story)
+    before = story.generation(SERVE)
+    story.kubelets.keep("serve-")
+
+    await story.delete(DEPLOYMENTS, "serve")
+    await story.is_absent(DEPLOYMENTS, "serve")
+    await story.create(DEPLOYMENTS, deployment("serve", 3, 3))
+    await story.made_anew(SERVE, before)
+    await story.goes_on(3)
+    await story.kubelets.end_all()
+
+    await story.runs(SERVE, 3)
+
+
 async def test_a_deployment_is_updated(story: Story) -> None:
     """One pod more is made first, and is to run before an old one goes."""
     before = await run_serve(story)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.e2e.stories import kinds
 from tests.e2e.stories.kinds import WORKER_SETS, worker_set
+from tests.e2e.stories.lives import LWS
 from tests.e2e.stories.story import RIVAL, Story
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -177,6 +178,17 @@ async def test_a_set_is_made_anew_while_old_pods_end(
 
     await story.made_anew(GROUP, before)
     await story.runs_again(GROUP, 3, has_rival=has_rival)
+
+
+async def test_a_budget_is_in_the_way_of_an_eviction(story: Story) -> None:
+    await run_group(story, has_rival=True)
+    before = story.generation(GROUP)
+    labels = {f"{LWS}/name": "serve"}
+
+    await story.evicted_in_spite_of_a_budget("serve-0-1", labels, pods=3)
+
+    await story.made_anew(GROUP, before)
+    await story.runs_again(GROUP, 3, has_rival=True)
 
 
 async def test_each_group_has_a_zone_to_itself(story: Story) -> None:
