@@ -25,6 +25,25 @@ LWS = "leaderworkerset.sigs.k8s.io"
 PATH = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets/vllm"
 
 
+def marks_of(name: str, number: int, size: int) -> Object:
+    """Labels and annotations of a pod of the set `vllm`; its leader has number 0."""
+    group = name.split("-")[1]
+    notes = {f"{LWS}/size": f"{size}"}
+    if number:
+        notes[f"{LWS}/leader-name"] = f"vllm-{group}"
+    labels = {
+        f"{LWS}/name": "vllm",
+        f"{LWS}/group-index": group,
+        f"{LWS}/group-key": f"sha1-of-vllm-{group}",
+        f"{LWS}/template-revision-hash": "7d9c",
+        f"{LWS}/worker-index": f"{number}",
+        "apps.kubernetes.io/pod-index": f"{number or group}",
+        "controller-revision-hash": f"vllm-{group}-5b7",
+        "statefulset.kubernetes.io/pod-name": name,
+    }
+    return {"labels": labels, "annotations": notes}
+
+
 @dataclass(frozen=True, slots=True)
 class WorkersSet:
     """A StatefulSet of the workers of one group."""
@@ -134,27 +153,13 @@ class WorkerSet:
 
     def _create(self, name: str, number: int, npus: int, owner: Object) -> None:
         uid = f"uid-{name}.{next(self._numbers)}"
-        group = name.split("-")[1]
-        notes = {f"{LWS}/size": f"{self.size}"}
-        if number:
-            notes[f"{LWS}/leader-name"] = f"vllm-{group}"
-        labels = {
-            f"{LWS}/name": "vllm",
-            f"{LWS}/group-index": group,
-            f"{LWS}/group-key": f"sha1-of-vllm-{group}",
-            f"{LWS}/template-revision-hash": "7d9c",
-            f"{LWS}/worker-index": f"{number}",
-            "apps.kubernetes.io/pod-index": f"{number or group}",
-            "role": "worker" if number else "leader",
-        }
         now = datetime.fromtimestamp(int(self.world.time.now_s), UTC)
-        meta = {
+        meta = marks_of(name, number, self.size) | {
             "uid": uid,
-            "labels": labels,
-            "annotations": notes,
             "creationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "ownerReferences": [owner | {"apiVersion": "apps/v1", "controller": True}],
         }
+        meta["labels"]["role"] = "worker" if number else "leader"
         sets = {found.uid: found.leader for found in self.sets.values()}
         self.made.add(owner["uid"])
         self.leader_of[uid] = sets[owner["uid"]] if number else uid

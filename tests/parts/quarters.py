@@ -58,6 +58,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/e2e/stories/test_jobs.py",
             "tests/e2e/stories/test_kinds_of_npu.py",
             "tests/e2e/stories/test_least.py",
+            "tests/e2e/stories/test_marks.py",
             "tests/e2e/stories/test_worker_sets.py",
         ),
     ),

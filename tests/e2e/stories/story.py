@@ -47,6 +47,14 @@ class Story:
         """What became of each pod until now."""
         return lives.read(self._history.told)
 
+    def born(self) -> list[Object]:
+        """Return each pod as it was when it was made."""
+        first: dict[str, Object] = {}
+        for each in self._history.told:
+            if each.item["kind"] == "Pod":
+                first.setdefault(each.item["metadata"]["uid"], each.item)
+        return list(first.values())
+
     def obey(self) -> None:
         """Make sure that no law was broken until now.
 
@@ -265,14 +273,16 @@ class Story:
             found = await self.api.get(f"{_BUDGETS}/all")
             return bool(found.get("status", {}).get("currentHealthy") == pods)
 
-        await self.until(is_counted, "the budget counts the pods")
-        before = self.pods()
-        with pytest.raises(ApiStatusError) as refused:
-            await self._evict(name)
-        assert refused.value.status == _TOO_MANY_REQUESTS
-        await self.goes_on(3)
-        assert self.pods() == before
-        await self.api.delete(f"{_BUDGETS}/all")
+        try:
+            await self.until(is_counted, "the budget counts the pods")
+            before = self.pods()
+            with pytest.raises(ApiStatusError) as refused:
+                await self._evict(name)
+            assert refused.value.status == _TOO_MANY_REQUESTS
+            await self.goes_on(3)
+            assert self.pods() == before
+        finally:
+            await self.api.delete(f"{_BUDGETS}/all")
         await self._evict(name)
 
     async def _evict(self, name: str) -> None:

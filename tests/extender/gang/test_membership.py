@@ -18,6 +18,7 @@ from extender.gang.membership import (
     membership,
 )
 from kube.objects import OwnerReference, Pod
+from tests.support.real_pods import LABELS
 
 NONE: dict[str, str] = {}
 
@@ -50,71 +51,6 @@ def of(kind: str) -> dict[str, str]:
     return LABELS[kind]
 
 
-LABELS = {
-    "pytorch": {
-        "training.kubeflow.org/job-name": "bert",
-        "training.kubeflow.org/operator-name": "pytorchjob-controller",
-        "training.kubeflow.org/replica-index": "3",
-        "training.kubeflow.org/replica-type": "worker",
-    },
-    "mpi": {
-        "training.kubeflow.org/job-name": "resnet",
-        "training.kubeflow.org/job-role": "worker",
-        "training.kubeflow.org/operator-name": "mpi-operator",
-        "training.kubeflow.org/replica-index": "1",
-    },
-    "jobset": {
-        "batch.kubernetes.io/controller-uid": "8a6d2126",
-        "batch.kubernetes.io/job-completion-index": "2",
-        "batch.kubernetes.io/job-name": "ranks-workers-1",
-        "jobset.sigs.k8s.io/global-replicas": "3",
-        "jobset.sigs.k8s.io/job-global-index": "1",
-        "jobset.sigs.k8s.io/job-index": "1",
-        "jobset.sigs.k8s.io/jobset-name": "ranks",
-        "jobset.sigs.k8s.io/jobset-uid": "2f81",
-        "jobset.sigs.k8s.io/replicatedjob-name": "workers",
-        "jobset.sigs.k8s.io/replicatedjob-replicas": "3",
-        "jobset.sigs.k8s.io/restart-attempt": "0",
-    },
-    "lws": {
-        "leaderworkerset.sigs.k8s.io/group-index": "1",
-        "leaderworkerset.sigs.k8s.io/group-key": "5e2a",
-        "leaderworkerset.sigs.k8s.io/name": "serve",
-        "leaderworkerset.sigs.k8s.io/template-revision-hash": "6fd9",
-        "leaderworkerset.sigs.k8s.io/worker-index": "2",
-    },
-    "volcano": {
-        "volcano.sh/job-name": "lm",
-        "volcano.sh/job-namespace": "ml",
-        "volcano.sh/queue-name": "default",
-        "volcano.sh/task-index": "1",
-        "volcano.sh/task-spec": "worker",
-    },
-    "ray": {
-        "app.kubernetes.io/created-by": "kuberay-operator",
-        "app.kubernetes.io/name": "kuberay",
-        "ray.io/cluster": "llm",
-        "ray.io/group": "Big",
-        "ray.io/identifier": "llm-worker",
-        "ray.io/is-ray-node": "yes",
-        "ray.io/node-type": "worker",
-        "ray.io/replica-host-index": "1",
-        "ray.io/worker-group-replica-index": "2",
-        "ray.io/worker-group-replica-name": "Big-x7k2p",
-    },
-    "kueue": {
-        "kueue.x-k8s.io/managed": "true",
-        "kueue.x-k8s.io/pod-group-name": "sweep",
-        "kueue.x-k8s.io/queue-name": "user-queue",
-    },
-    "job": {
-        "batch.kubernetes.io/controller-uid": "8a6d2126",
-        "batch.kubernetes.io/job-completion-index": "4",
-        "batch.kubernetes.io/job-name": "train",
-        "controller-uid": "8a6d2126",
-        "job-name": "train",
-    },
-}
 LAST = 7  # behind all leading roles
 #: Annotations of a pod group of Kueue.
 OF_FOUR = {
