@@ -164,6 +164,15 @@ def test_time_counts_from_the_last_pod_that_ends() -> None:
     ]
 
 
+def test_a_job_needs_room_for_all_its_pods_until_the_last_of_them_is_bound() -> None:
+    others = [
+        life("", 0.0, f"n{i}", generation=f"o{i}", size=1, least=1, ended_s=ended_s)
+        for i, ended_s in enumerate((8.0, 8.0, 8.0, 2.0))
+    ]
+
+    assert broken(*others, life("0", 11.9, "n0"), life("1", 12.1, "n1")) == []
+
+
 def test_time_counts_from_the_last_pod_that_is_made() -> None:
     assert broken(life("0"), life("1", created_s=50.0), now_s=59.0) == [
         "Job train had room from 0.0 s: train-0"

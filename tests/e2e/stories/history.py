@@ -26,21 +26,31 @@ class HoleError(Exception):
 
 
 class History:
-    """Each change of each object of `KINDS`. Protects that none is left out."""
+    """Each change of each object of `KINDS`.
+
+    Protects that none is left out, and their order.
+    """
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
         self._begun_s = time.monotonic()
         self._stood_still_s = stalls.stood_still_s()
+        #: the latest time that was told
+        self._now_s = 0.0
         self._told: list[Told] = []
         #: kinds that are followed
         self._followed: set[str] = set()
 
     @property
     def now_s(self) -> float:
-        """Seconds since the beginning in which the machine gave us time."""
+        """Seconds since the beginning in which the machine gave us time.
+
+        How long it gave none is known a little later, which turns no time back.
+        """
         stood_s = stalls.stood_still_s() - self._stood_still_s
-        return time.monotonic() - self._begun_s - stood_s
+        now_s = time.monotonic() - self._begun_s - stood_s
+        self._now_s = max(self._now_s, now_s)
+        return self._now_s
 
     @property
     def told(self) -> list[Told]:

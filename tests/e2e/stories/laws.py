@@ -148,7 +148,7 @@ def _has_room(
     if waiting[0].domain:
         return _has_domains(generation, lives, nodes, free, now_s)
     free = {name: free[name] for name in free if _suit(free[name], waiting)}
-    needed = max(len(waiting), _missing(generation, now_s))
+    needed = max(len(waiting), *(_missing(generation, at_s) for at_s in moments))
     kept = sum(
         _missing(other, now_s)
         for other in _generations(lives)
