@@ -87,7 +87,7 @@ check: $(VENV)/dev.stamp ## the checks without the tests
 quarter: $(VENV)/dev.stamp ## a quarter of what neither `test` nor the core has, as root
 	@$(BIN)/python -m tests.parts quarter $(QUARTER)
 
-.PHONY: e2e e2e-core e2e-faults e2e-up e2e-down soak e2e-bare e2e-controllers
+.PHONY: e2e e2e-core e2e-faults e2e-up e2e-down soak e2e-bare e2e-controllers e2e-operators
 e2e-core: $(VENV)/dev.stamp ## of the real cluster one test for each promise, as root
 	@$(BIN)/python -m tests.parts core
 
@@ -101,6 +101,9 @@ e2e-bare: $(VENV)/dev.stamp ## jobs under a real scheduler without a node, no ro
 
 e2e-controllers: $(VENV)/dev.stamp ## jobs that JobSet, LeaderWorkerSet and Kubernetes' controllers make, no root
 	@$(BIN)/python -m tests.e2e controllers $(ARGS)
+
+e2e-operators: $(VENV)/dev.stamp ## jobs that KubeRay and Kubeflow's training operator make, no root
+	@$(BIN)/python -m tests.e2e operators $(ARGS)
 
 e2e-faults: $(VENV)/dev.stamp ## every fault, during churn, on a real cluster
 	@$(BIN)/python -m tests.e2e run -m faults $(ARGS)

@@ -9,7 +9,7 @@ import pytest
 from sandbox.apiclient import Object
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.e2e.stories import laws, lives
-from tests.e2e.stories.lives import NEVER, Life, Told
+from tests.e2e.stories.lives import NEVER, RAY, TRAINING, Life, Told
 
 NODES = {f"n{i}": {"host": f"n{i}", "zone": "ab"[i % 2]} for i in range(4)}
 LWS, JOBSET = "leaderworkerset.sigs.k8s.io", "jobset.sigs.k8s.io"
@@ -413,6 +413,43 @@ def test_a_job_set_has_a_generation_for_each_attempt_and_a_unit_for_each_job() -
     assert (first.rank, again.rank) == ("train/0/1", "train/2/1")
     assert (first.size, first.unit, first.unit_size) == (6, f"{uid}/0/train/0", 2)
     assert first.domain == "zone"
+
+
+def test_a_ray_cluster_has_a_head_and_hosts_of_workers() -> None:
+    groups = [{"replicas": 2, "numOfHosts": 2}, {"replicas": 1}]
+    owner = made("RayCluster", "llm", spec={"workerGroupSpecs": groups})
+    head = {f"{RAY}/cluster": "llm", f"{RAY}/node-type": "head"}
+    worker = {
+        f"{RAY}/cluster": "llm",
+        f"{RAY}/node-type": "worker",
+        f"{RAY}/group": "big",
+        f"{RAY}/worker-group-replica-index": "1",
+    }
+    host = worker | {f"{RAY}/replica-host-index": "1"}
+    pods = [
+        pod(f"llm-{i}", owner, labels=e) for i, e in enumerate((head, worker, host))
+    ]
+
+    found = lives.read(told(owner, *pods))
+
+    assert [each.rank for each in found] == ["head", "big/1/0", "big/1/1"]
+    assert {(each.job, each.size, each.least) for each in found} == {
+        ("RayCluster llm", 6, 6)
+    }
+
+
+def test_a_training_job_has_roles() -> None:
+    roles = {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}
+    owner = made("PyTorchJob", "bert", spec={"pytorchReplicaSpecs": roles})
+    labels = {
+        f"{TRAINING}/job-name": "bert",
+        f"{TRAINING}/replica-type": "worker",
+        f"{TRAINING}/replica-index": "1",
+    }
+
+    (found,) = lives.read(told(owner, pod("bert-worker-1", owner, labels=labels)))
+
+    assert (found.job, found.rank, found.size) == ("PyTorchJob bert", "worker/1", 3)
 
 
 def test_pods_of_two_replica_sets_are_of_one_deployment() -> None:

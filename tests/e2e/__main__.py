@@ -6,6 +6,7 @@
     python -m tests.e2e down                     gone
     python -m tests.e2e bare [pytest arguments]  tests that need no node; no root
     python -m tests.e2e controllers [pytest …]   jobs of real controllers; no root
+    python -m tests.e2e operators [pytest …]     those of KubeRay and Kubeflow; no root
 
 KEEP=1 leaves the cluster after `run`; the next `run` then uses it. E2E_CACHE names
 another folder for programs and images than .e2e; E2E_INSTALL=1 installs missing
@@ -26,7 +27,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.components import MARK
 from tests.e2e.places import KEPT, REPOSITORY, chosen
 from tests.e2e.stages import CannotError, say
-from tests.parts.quarters import QUARTERS
+from tests.parts.quarters import OPERATORS, QUARTERS
 
 #: Stories mostly wait, and each worker has a world of its own.
 _BESIDE = ("-n", "2", "--dist", "worksteal")
@@ -42,13 +43,14 @@ def main(arguments: Sequence[str]) -> int:
         "down": _down,
         "bare": _bare,
         "controllers": _controllers,
+        "operators": _operators,
     }
     if command not in actions:
         sys.stderr.write(__doc__ or "")
         return 2
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if command in ("bare", "controllers"):
+        if command in ("bare", "controllers", "operators"):
             return actions[command](rest)  # beside any other cluster
         with alone():
             return actions[command](rest)
@@ -114,6 +116,11 @@ def _controllers(arguments: Sequence[str]) -> int:
     programs.build_controllers(chosen())
     stories = [name for each in QUARTERS for name in each.controllers]
     return _pytest([*_BESIDE, *arguments], {}, *stories)
+
+
+def _operators(arguments: Sequence[str]) -> int:
+    programs.build_operators(chosen())
+    return _pytest([*_BESIDE, *arguments], {}, *OPERATORS)
 
 
 def _ready(kept: Cluster | None) -> Cluster:

@@ -95,8 +95,27 @@ _CONTROLLERS = _Module(
     packages={"lws": "sigs.k8s.io/lws/cmd", "jobset": "sigs.k8s.io/jobset"},
     marks={},
 )
-#: {controller: its module}; `config/default` there is what people install
-_MODULE_OF = {"lws": "sigs.k8s.io/lws", "jobset": "sigs.k8s.io/jobset"}
+_OPERATOR = "github.com/kubeflow/training-operator"
+#: Each has a module of its own: they need other versions of `k8s.io`.
+_OPERATORS = (
+    _Module(
+        folder=_E2E / "kuberay",
+        packages={"kuberay": "github.com/ray-project/kuberay/ray-operator"},
+        marks={},
+    ),
+    _Module(
+        folder=_E2E / "trainingoperator",
+        packages={"training-operator": f"{_OPERATOR}/cmd/training-operator.v1"},
+        marks={},
+    ),
+)
+#: {controller: its module, and what people install of that}
+_INSTALLED = {
+    "lws": ("sigs.k8s.io/lws", "config/default"),
+    "jobset": ("sigs.k8s.io/jobset", "config/default"),
+    "kuberay": ("github.com/ray-project/kuberay/ray-operator", "config/default"),
+    "training-operator": (_OPERATOR, "manifests/overlays/standalone"),
+}
 
 
 def build(places: Places) -> None:
@@ -154,31 +173,50 @@ def build_volcano(places: Places) -> None:
 
 
 def build_controllers(places: Places) -> None:
-    """Make sure that the controllers of jobs are there, and what installs them.
+    """Make sure that the controllers of sets are there, and what installs them.
 
     Raises:
         CannotError: There is no Go.
     """
     build_bare(places, "kube-controller-manager")
-    manifests = {name: installation(places, name) for name in _MODULE_OF}
-    is_new = _build(_CONTROLLERS, controller(places, "lws").parent)
+    _build_installed(places, _CONTROLLERS)
+
+
+def build_operators(places: Places) -> None:
+    """Make sure that KubeRay and the training operator are there, as above.
+
+    Raises:
+        CannotError: There is no Go.
+    """
+    build_bare(places, "kube-controller-manager")
+    for module in _OPERATORS:
+        _build_installed(places, module)
+
+
+def _build_installed(places: Places, module: _Module) -> None:
+    manifests = {name: installation(places, name) for name in module.packages}
+    is_new = _build(module, places.cache / module.folder.name)
     if is_new or not all(path.exists() for path in manifests.values()):
         for name, path in manifests.items():
-            which = ("go", "list", "-m", "-f", "{{.Dir}}", _MODULE_OF[name])
-            source = Path(run(*which, cwd=_CONTROLLERS.folder).strip())
+            its_module, overlay = _INSTALLED[name]
+            which = ("go", "list", "-m", "-f", "{{.Dir}}", its_module)
+            source = Path(run(*which, cwd=module.folder).strip())
             kubectl = places.programs / "kubectl"
-            rendered = run(kubectl, "kustomize", source / "config/default")
+            rendered = run(kubectl, "kustomize", source / overlay)
             path.write_text(rendered, encoding="utf-8")
 
 
 def controller(places: Places, name: str) -> Path:
-    """The controller of LeaderWorkerSets (`lws`) or JobSets (`jobset`)."""
-    return places.cache / "controllers" / name
+    """The program of a controller of jobs."""
+    modules = (_CONTROLLERS, *_OPERATORS)
+    (folder,) = (each.folder.name for each in modules if name in each.packages)
+    return places.cache / folder / name
 
 
 def installation(places: Places, name: str) -> Path:
     """The file of all that is applied to install this controller."""
-    return places.cache / "controllers" / f"{name}.yaml"
+    program = controller(places, name)
+    return program.with_name(f"{name}.yaml")
 
 
 def pause(places: Places) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.parts import marks
 from tests.parts.lanes import Part, Stage
-from tests.parts.quarters import QUARTERS
+from tests.parts.quarters import OPERATORS, QUARTERS
 
 #: Of the tests on the real cluster.
 E2E = "tests/e2e"
@@ -49,10 +49,16 @@ def everything(root: Path) -> Sequence[Stage]:
     numbers = range(1, len(QUARTERS) + 1)
     main = [*_core(root), *(part for number in numbers for part in _quarter(number))]
     rest = [part for number in numbers for part in _quarter_beside(number)]
+    rest.append(operators())
     return [
         Stage(main=[_TEST]),
         Stage(main=_on_node(*main), beside=[_DEMO, *_core_beside(root), *rest]),
     ]
+
+
+def operators() -> Part:
+    """Return the stories of jobs of KubeRay and Kubeflow, which no quarter has."""
+    return _tests("operators", "operators", "not core", OPERATORS)
 
 
 def core(root: Path) -> Sequence[Stage]:

@@ -30,6 +30,8 @@ class Quarter:
     controllers: Sequence[str] = ()
 
 
+#: Jobs of operators that have to be built with other modules: `make everything` alone.
+OPERATORS: Final = ("tests/e2e/stories/test_operators.py",)
 #: Runs for as long as one likes, by chance.
 BY_HAND: Final = ("tests/e2e/faults/test_soak.py",)
 

@@ -42,6 +42,7 @@ def test_all_that_there_is_is_the_core_and_each_quarter_once() -> None:
     assert {*everything} == {part.command for part in rest} | {
         ("make", "--keep-going", "test"),
         ("make", "demo"),
+        plans.operators().command,
     }
 
 

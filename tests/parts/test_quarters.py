@@ -4,14 +4,14 @@ import re
 from collections import Counter
 
 from tests.parts import marks
-from tests.parts.quarters import BY_HAND, QUARTERS, ROOT
+from tests.parts.quarters import BY_HAND, OPERATORS, QUARTERS, ROOT
 
 E2E = "tests/e2e"
 #: Targets that run the same in each change, or choose among what has its place.
 ALWAYS = {"test", "check", "demo", "e2e-core"}
 CHOICES = {
-    *("e2e", "e2e-bare", "e2e-controllers", "e2e-faults", "everything", "gangs"),
-    *("long", "quarter", "successors"),
+    *("e2e", "e2e-bare", "e2e-controllers", "e2e-faults", "e2e-operators"),
+    *("everything", "gangs", "long", "quarter", "successors"),
 }
 #: Targets that test nothing.
 WORK = {
@@ -35,6 +35,7 @@ def test_each_file_of_the_real_cluster_is_in_one_quarter() -> None:
         for each in QUARTERS
         for name in (*each.node, *each.bare, *each.controllers)
     )
+    placed.update(OPERATORS)
 
     assert doubled(placed) == []
     assert {*placed} | {*BY_HAND} == files(E2E)

@@ -19,7 +19,7 @@ async def world() -> AsyncIterator[World]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def story(world: World) -> AsyncIterator[Story]:
     """A story of a test's own, with nothing but nodes."""
-    history = History(world.api)
+    history = History(world.api, world.kinds)
     story = Story(world, history)
     await history.begun()
     try:

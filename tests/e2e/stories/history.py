@@ -2,13 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from sandbox.apiclient import ApiClient, Listed
 from tests.e2e import stalls
 from tests.e2e.stories.lives import Told
 
 #: {kind: path of its collection}
-KINDS = {
+PATHS = {
     "Pod": "/api/v1/namespaces/default/pods",
     "Job": "/apis/batch/v1/namespaces/default/jobs",
     "StatefulSet": "/apis/apps/v1/namespaces/default/statefulsets",
@@ -17,7 +18,11 @@ KINDS = {
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/"
     "leaderworkersets",
+    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs",
+    "RayCluster": "/apis/ray.io/v1/namespaces/default/rayclusters",
 }
+#: What Kubernetes' own controllers make pods of.
+OWN_KINDS = ("Pod", "Job", "StatefulSet", "ReplicaSet", "Deployment")
 _LOOK_S = 0.02
 
 
@@ -26,13 +31,14 @@ class HoleError(Exception):
 
 
 class History:
-    """Each change of each object of `KINDS`.
+    """Each change of each object of some kinds.
 
     Protects that none is left out, and their order.
     """
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, kinds: Sequence[str]) -> None:
         self._api = api
+        self._kinds = kinds
         self._begun_s = time.monotonic()
         self._stood_still_s = stalls.stood_still_s()
         #: the latest time that was told
@@ -59,7 +65,7 @@ class History:
 
     async def begun(self) -> None:
         """Wait until nothing more can be missed."""
-        while {*KINDS} - self._followed:
+        while {*self._kinds} - self._followed:
             await asyncio.sleep(_LOOK_S)
 
     async def follow(self) -> None:
@@ -69,8 +75,8 @@ class History:
             HoleError: A watch ended.
         """
         async with asyncio.TaskGroup() as tasks:
-            for kind, path in KINDS.items():
-                tasks.create_task(self._follow(kind, path))
+            for kind in self._kinds:
+                tasks.create_task(self._follow(kind, PATHS[kind]))
 
     async def _follow(self, kind: str, path: str) -> None:
         async for event in self._api.follow(path):

@@ -5,13 +5,14 @@ from typing import Any
 from sandbox.apiclient import Object
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from tests.e2e import npu_nodes
-from tests.e2e.stories.history import KINDS
+from tests.e2e.stories.history import PATHS
 from tests.e2e.stories.lives import JOBSET, LWS
 from tests.e2e.stories.world import ZONE
 
-PODS = KINDS["Pod"]
-JOBS, JOB_SETS, WORKER_SETS = KINDS["Job"], KINDS["JobSet"], KINDS["LeaderWorkerSet"]
-DEPLOYMENTS, STATEFUL_SETS = KINDS["Deployment"], KINDS["StatefulSet"]
+PODS = PATHS["Pod"]
+JOBS, JOB_SETS, WORKER_SETS = PATHS["Job"], PATHS["JobSet"], PATHS["LeaderWorkerSet"]
+RAY_CLUSTERS, TORCH_JOBS = PATHS["RayCluster"], PATHS["PyTorchJob"]
+DEPLOYMENTS, STATEFUL_SETS = PATHS["Deployment"], PATHS["StatefulSet"]
 
 
 def job(
@@ -105,6 +106,46 @@ def worker_set(
                 "size": size,
                 "workerTemplate": {"spec": _pod_spec(product)},
                 **template,
+            },
+        },
+    }
+
+
+def ray_cluster(name: str, workers: int, hosts: int = 1, **spec: Any) -> Object:
+    """A RayCluster of a head and one group of workers, each of which has some hosts."""
+    group = {
+        "groupName": "workers",
+        "replicas": workers,
+        "minReplicas": 0,
+        "maxReplicas": workers + 2,
+        "numOfHosts": hosts,
+        "rayStartParams": {},
+        "template": {"spec": _pod_spec()},
+    }
+    head = {"rayStartParams": {}, "template": {"spec": _pod_spec()}}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": name},
+        "spec": {"headGroupSpec": head, "workerGroupSpecs": [group], **spec},
+    }
+
+
+def torch_job(name: str, workers: int, **policy: Any) -> Object:
+    """A PyTorchJob of a master and some workers."""
+    spec = _pod_spec()
+    # The operator knows the container by its name.
+    spec["containers"][0]["name"] = "pytorch"
+    role = {"restartPolicy": "ExitCode", "template": {"spec": spec}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {
+            "runPolicy": policy,
+            "pytorchReplicaSpecs": {
+                "Master": role | {"replicas": 1},
+                "Worker": role | {"replicas": workers},
             },
         },
     }

@@ -59,9 +59,9 @@ class Kubelets:
             if pod["metadata"]["name"] in names:
                 await self._end(pod)
 
-    async def fail(self, name: str) -> None:
+    async def fail(self, name: str, code: int = 1) -> None:
         """Have the container of a pod end with an error."""
-        await self._tell(await self._pod(name), "Failed", _ended(1))
+        await self._tell(await self._pod(name), "Failed", _ended(code))
 
     async def succeed(self, name: str) -> None:
         """Have the container of a pod end well."""
@@ -128,9 +128,10 @@ class Kubelets:
         kinds = ("Ready", "ContainersReady")
         conditions = [{"type": kind, "status": ready} for kind in kinds]
         status = {"phase": phase, "conditions": conditions}
+        named = {"name": pod["spec"]["containers"][0]["name"]} | container
         body = {
             "metadata": {"uid": pod["metadata"]["uid"]},
-            "status": status | {"containerStatuses": [container]},
+            "status": status | {"containerStatuses": [named]},
         }
         await self._api.patch_status(f"{PODS}/{pod['metadata']['name']}", body)
 
@@ -141,7 +142,6 @@ def _ended(code: int) -> Object:
 
 def _container(state: Object, restarts: int = 0) -> Object:
     return {
-        "name": "main",
         "image": "x",
         "imageID": "x",
         "ready": "running" in state,

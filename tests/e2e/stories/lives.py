@@ -4,7 +4,7 @@ Pure: a history is what watches brought, in their order, each with its time.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sandbox.apiclient import Object
@@ -15,6 +15,8 @@ NEVER = math.inf
 OFFERS = "offers"
 LWS = "leaderworkerset.sigs.k8s.io"
 JOBSET = "jobset.sigs.k8s.io"
+RAY = "ray.io"
+TRAINING = "training.kubeflow.org"
 _BATCH = "batch.kubernetes.io"
 _LEAST = "huawei.com/schedule_minAvailable"
 _INDEX = f"{_BATCH}/job-completion-index"
@@ -180,10 +182,9 @@ def _resource(pod: Object) -> str:
 def _job(pod: Object, objects: Mapping[str, Object]) -> _Job:
     """Return the job of a pod."""
     labels = pod["metadata"].get("labels") or {}
-    if f"{LWS}/name" in labels:
-        return _of_worker_set(pod, labels, objects)
-    if f"{JOBSET}/jobset-name" in labels:
-        return _of_job_set(pod, labels, objects)
+    for label, of_kind in _BY_LABEL.items():
+        if label in labels:
+            return of_kind(pod, labels, objects)
     if _LEAST in (pod["metadata"].get("annotations") or {}):
         return _of_least(pod, objects)
     return _of_job(pod, labels, objects)
@@ -237,6 +238,41 @@ def _of_job_set(
     )
 
 
+def _of_ray_cluster(
+    pod: Object, labels: Mapping[str, str], objects: Mapping[str, Object]
+) -> _Job:
+    owner = objects[_owner_uid(pod)]
+    groups = owner["spec"].get("workerGroupSpecs", ())
+    workers = sum(int(e["replicas"]) * int(e.get("numOfHosts", 1)) for e in groups)
+    rank = "head"
+    if labels[f"{RAY}/node-type"] != rank:
+        replica = labels[f"{RAY}/worker-group-replica-index"]
+        host = labels.get(f"{RAY}/replica-host-index", "0")
+        rank = f"{labels[f'{RAY}/group']}/{replica}/{host}"
+    return _whole(owner, rank, 1 + workers)
+
+
+def _of_training_job(
+    pod: Object, labels: Mapping[str, str], objects: Mapping[str, Object]
+) -> _Job:
+    owner = objects[_owner_uid(pod)]
+    roles = owner["spec"]["pytorchReplicaSpecs"].values()
+    index = labels[f"{TRAINING}/replica-index"]
+    rank = f"{labels[f'{TRAINING}/replica-type']}/{index}"
+    return _whole(owner, rank, sum(int(each["replicas"]) for each in roles))
+
+
+def _whole(owner: Object, rank: str, size: int) -> _Job:
+    """Return the job of an object, all pods of which must be bound at once."""
+    return _Job(
+        name=f"{owner['kind']} {owner['metadata']['name']}",
+        key=owner["metadata"]["uid"],
+        rank=rank,
+        size=size,
+        least=size,
+    )
+
+
 def _of_job(
     pod: Object, labels: Mapping[str, str], objects: Mapping[str, Object]
 ) -> _Job:
@@ -245,14 +281,7 @@ def _of_job(
         uid = pod["metadata"]["uid"]
         name = f"Pod {pod['metadata']['name']}"
         return _Job(name=name, key=uid, rank="", size=1, least=1)
-    size = _parallel(owner)
-    return _Job(
-        name=f"Job {owner['metadata']['name']}",
-        key=owner["metadata"]["uid"],
-        rank=labels[_INDEX],
-        size=size,
-        least=size,
-    )
+    return _whole(owner, labels[_INDEX], _parallel(owner))
 
 
 def _of_least(pod: Object, objects: Mapping[str, Object]) -> _Job:
@@ -276,3 +305,13 @@ def _parallel(job: Object) -> int:
 def _owner_uid(item: Object) -> str:
     owners = item.get("metadata", {}).get("ownerReferences") or ()
     return next((each["uid"] for each in owners if each.get("controller")), "")
+
+
+_OfKind = Callable[[Object, Mapping[str, str], Mapping[str, Object]], _Job]
+#: {label: which job a pod with it is of}; the first that a pod has
+_BY_LABEL: Mapping[str, _OfKind] = {
+    f"{LWS}/name": _of_worker_set,
+    f"{JOBSET}/jobset-name": _of_job_set,
+    f"{RAY}/cluster": _of_ray_cluster,
+    f"{TRAINING}/job-name": _of_training_job,
+}

@@ -10,7 +10,7 @@ from sandbox.apiclient import ApiStatusError, Object
 from tests.e2e.bare import until
 from tests.e2e.stages import CannotError
 from tests.e2e.stories import kinds, laws, lives
-from tests.e2e.stories.history import KINDS, History
+from tests.e2e.stories.history import PATHS, History
 from tests.e2e.stories.lives import NEVER, Life
 from tests.e2e.stories.world import World
 from tests.support.objects import PODS
@@ -39,6 +39,7 @@ class Story:
     def __init__(self, world: World, history: History) -> None:
         self.api, self.kubelets = world.api, world.kubelets
         self._places = world.places
+        self._paths = [PATHS[kind] for kind in world.kinds]
         self._history = history
         self._watching = asyncio.create_task(history.follow())
         self._tasks = [*world.tasks, self._watching]
@@ -297,13 +298,14 @@ class Story:
         """Delete all that there is; the story is over."""
         await self.kubelets.ready_all()
         await self.kubelets.end_all()
-        for kind in ("LeaderWorkerSet", "JobSet", "Deployment", "StatefulSet", "Job"):
-            for each in await self.api.items(KINDS[kind]):
-                with contextlib.suppress(ApiStatusError):  # gone meanwhile
-                    await self.delete(KINDS[kind], each["metadata"]["name"])
+        for path in self._paths:
+            for each in await self.api.items(path):
+                if not each["metadata"].get("ownerReferences"):
+                    with contextlib.suppress(ApiStatusError):  # gone meanwhile
+                        await self.delete(path, each["metadata"]["name"])
 
         async def is_empty() -> bool:
-            return not any([await self.api.items(path) for path in KINDS.values()])
+            return not any([await self.api.items(path) for path in self._paths])
 
         await until(is_empty, "nothing left")
         self._watching.cancel()
