@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import groupby
 
 from scheduler_core.wire.deviceinfo import DeviceInfo, Fault
-from scheduler_core.wire.faults import NO_FAULT, is_possible, rank_level
+from scheduler_core.wire.faults import NO_FAULT, is_possible, moves_after_s, rank_level
 
 #: what is shown to people; all else is not a code, or not a level
 _CODE = re.compile("[0-9A-Fa-f]{1,16}")
@@ -142,6 +142,20 @@ def of_chips(faults: Iterable[ChipFault], mask: int) -> tuple[ChipFault, ...]:
     """
     own = (fault for fault in faults if mask >> fault.chip & 1)
     return tuple(sorted(own, key=_badness))
+
+
+def settle_s(fault: ChipFault) -> float | None:
+    """Return how long a fault of a pod's chip lasts before the pod moves; None: never.
+
+    A fault of the network moves no pod, and neither does a fault that is over. A fault
+    of unknown level moves the pod if its chip is out of service.
+    """
+    if fault.network or fault.effect is Effect.RECOVERING:
+        return None
+    is_known = fault.level is not None and rank_level(fault.level) >= 0
+    if not is_known and fault.effect is Effect.NONE:
+        return None
+    return 0.0 if fault.level is None else moves_after_s(fault.level)
 
 
 def _badness(fault: ChipFault) -> tuple[int, bool, int]:

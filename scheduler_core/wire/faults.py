@@ -13,6 +13,7 @@ Source:
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from scheduler_core.products.table import Product
 from scheduler_core.wire.annotations import (
@@ -36,33 +37,49 @@ SEPARATED_KEY = "ManuallySeparateNPU"
 UPGRADES_KEY = "UpgradeFaultReason"
 SWITCH_KEY = "SwitchInfoCfg"
 
-#: levels of chip faults, the most serious first; the last means no fault
-_LEVELS = (
-    "ManuallySeparateNPU",
-    "SeparateNPU",
-    "PreSeparateNPU",
-    "RestartNPU",
-    "FreeRestartNPU",
-    "RestartBusiness",
-    "RestartRequest",
-    "SubHealthFault",
-    "NotHandleFault",
-    "NormalNPU",
+
+class _Level(NamedTuple):
+    """Consequence of a chip fault of one level."""
+
+    #: whether the chip stays in service
+    is_mild: bool = False
+    #: whether it stays in service while a pod uses it
+    is_by_use: bool = False
+    #: whether such a fault of the network makes the chip's network unhealthy
+    unlinks: bool = False
+    #: seconds for which the fault must last before the chip's pod moves; None: it stays
+    settle_s: float | None = None
+
+
+#: Levels of chip faults, the most serious first; the last means no fault.
+#: PreSeparateNPU moves nothing: the chip is separated once its pod has ended.
+_LEVELS: Mapping[str, _Level] = MappingProxyType(
+    {
+        "ManuallySeparateNPU": _Level(unlinks=True, settle_s=0.0),
+        "SeparateNPU": _Level(unlinks=True, settle_s=0.0),
+        "PreSeparateNPU": _Level(is_by_use=True, unlinks=True),
+        "RestartNPU": _Level(settle_s=0.0),
+        "FreeRestartNPU": _Level(is_by_use=True, settle_s=0.0),
+        "RestartBusiness": _Level(settle_s=10.0),
+        "RestartRequest": _Level(settle_s=10.0),
+        "SubHealthFault": _Level(is_mild=True, unlinks=True),
+        "NotHandleFault": _Level(is_mild=True),
+        "NormalNPU": _Level(is_mild=True),
+    }
 )
+_RANKS = {level: rank for rank, level in enumerate(_LEVELS)}
 #: level of what is no fault
-NO_FAULT = _LEVELS[-1]
-_MILD = frozenset({"NormalNPU", "NotHandleFault", "SubHealthFault"})
-#: levels whose chip is in service while a pod uses it
-_BY_USE = frozenset({"PreSeparateNPU", "FreeRestartNPU"})
-#: levels of a network fault that make a chip's network unhealthy
-_UNLINK = frozenset(
-    {"ManuallySeparateNPU", "SeparateNPU", "PreSeparateNPU", "SubHealthFault"}
-)
+NO_FAULT = list(_LEVELS)[-1]
+_UNLINK = frozenset(level for level, row in _LEVELS.items() if row.unlinks)
 #: {(whether the fault is of the network, whether chip or network is unhealthy): levels}
 _POSSIBLE: Mapping[tuple[bool, bool], frozenset[str]] = MappingProxyType(
     {
-        (False, False): _MILD | _BY_USE,
-        (False, True): frozenset(_LEVELS) - _MILD,
+        (False, False): frozenset(
+            level for level, row in _LEVELS.items() if row.is_mild or row.is_by_use
+        ),
+        (False, True): frozenset(
+            level for level, row in _LEVELS.items() if not row.is_mild
+        ),
         (True, False): frozenset(_LEVELS) - _UNLINK,
         (True, True): _UNLINK,
     }
@@ -86,7 +103,16 @@ class UpgradeReason:
 
 def rank_level(level: str) -> int:
     """Return the rank of a fault level: smaller is worse, an unknown level is worst."""
-    return _LEVELS.index(level) if level in _LEVELS else -1
+    return _RANKS.get(level, -1)
+
+
+def moves_after_s(level: str) -> float | None:
+    """Return how long a fault of a pod's chip lasts before the pod moves.
+
+    None if faults of the level move no pod. An unknown level moves it at once.
+    """
+    row = _LEVELS.get(level)
+    return 0.0 if row is None else row.settle_s
 
 
 def is_possible(level: str, *, network: bool, unhealthy: bool) -> bool:

@@ -381,3 +381,35 @@ def test_each_chip_has_one_fault_of_its_own_at_most_and_its_worst_level(
         assert (fault.effect in {OUT, RECOVERING}) == (
             fault.chip in {*info.unhealthy, *info.recovering}
         )
+
+
+#: {level: how long a fault of a pod's chip lasts before the pod moves; None: it stays}
+SETTLE_S = {
+    "ManuallySeparateNPU": 0,
+    "SeparateNPU": 0,
+    "PreSeparateNPU": None,
+    "RestartNPU": 0,
+    "FreeRestartNPU": 0,
+    "RestartBusiness": 10,
+    "RestartRequest": 10,
+    "SubHealthFault": None,
+    "NotHandleFault": None,
+    "NormalNPU": None,
+}
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "Level2030", None])
+@pytest.mark.parametrize("effect", Effect)
+@pytest.mark.parametrize("network", [False, True])
+def test_a_fault_moves_a_pod_by_its_level_and_what_it_does(
+    level: str | None, effect: Effect, *, network: bool
+) -> None:
+    """Of an unknown level a chip out of service moves its pod at once."""
+    fault = ChipFault(chip=0, network=network, effect=effect, level=level)
+    is_out = effect in {OUT, NETWORK}
+    expected = SETTLE_S.get(level or "", 0 if is_out else None)
+    if network or effect is RECOVERING:
+        expected = None
+
+    assert SETTLE_S.keys() == set(LEVELS)
+    assert chip_faults.settle_s(fault) == expected
