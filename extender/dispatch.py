@@ -76,6 +76,7 @@ class Router:
     #: {owner of reservations: the part that decides over them}
     owners: Mapping[Owner, CarryOut]
     announcer: CarryOut = ignore
+    rescheduler: CarryOut = ignore
 
     def carry_out(self, effect: Effect) -> None:
         """Pass an effect to the part that carries it out."""
@@ -96,5 +97,7 @@ class Router:
                 self.owners[effect.reservation.owner](effect)
             case events.ReportJudged() | events.ClockJudged():
                 self.announcer(effect)
+            case events.FaultsChanged():
+                self.rescheduler(effect)
             case _:
                 assert_never(effect)

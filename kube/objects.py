@@ -51,6 +51,12 @@ class Meta(ObjectVersion, frozen=True):
     deletion_timestamp: str | None = None
 
 
+class Labelled(_Partial, frozen=True):
+    """Object of any kind, of which only the metadata is read."""
+
+    metadata: Meta = Meta()
+
+
 class FieldManager(_Partial, frozen=True):
     """Program that has set fields of an object, and which."""
 
@@ -196,6 +202,7 @@ class PodSpec(_Partial, frozen=True):
     """Desired state of a pod."""
 
     node_name: str = ""
+    scheduler_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     #: whether its containers use the network of the node
@@ -271,6 +278,10 @@ class Taint(_Partial, frozen=True):
     effect: str = ""
 
 
+#: Taint that stands for `spec.unschedulable` of a Node.
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
 class NodeSpec(_Partial, frozen=True):
     """Desired state of a node."""
 
@@ -294,6 +305,12 @@ class Node(_Partial, frozen=True):
     def annotations(self) -> dict[str, str]:
         """Annotations; empty for none."""
         return self.metadata.annotations or {}
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Taints, with `UNSCHEDULABLE` where the spec says so."""
+        closed = (UNSCHEDULABLE,) if self.spec.unschedulable else ()
+        return (*(self.spec.taints or ()), *closed)
 
     @property
     def allocatable(self) -> dict[str, Quantity]:

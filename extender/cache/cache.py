@@ -20,6 +20,7 @@ from extender.cache.reservations import (
 )
 from extender.cache.step import Outcome, State
 from extender.gang import events as gang_events
+from extender.gang.fault_policy import FaultWishes
 from extender.gang.gang import Gang
 from extender.gang.membership import Membership
 from scheduler_core.index.cluster import Cluster
@@ -132,6 +133,10 @@ class Cache:
     def row_asked_for(self, uid: str) -> Product | None:
         """Return the product row that a pod's metadata names; None if it names none."""
         return self._state.facts.rows.get(uid)
+
+    def wishes(self, uid: str) -> FaultWishes | None:
+        """Return what a pod says about faults of its chips; None if nothing."""
+        return self._state.facts.wishes.get(uid)
 
     def why_waits(self, pod: NpuPod, now_s: float) -> tuple[str, str]:
         """Return why no node may take a pod now: its owner's back-off; lost watches.

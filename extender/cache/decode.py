@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from extender.cache import events, requests
-from extender.gang import membership
+from extender.gang import fault_policy, membership
 from extender.gang.membership import Membership
 from kube import objects, pods
 from kube.errors import MalformedError
@@ -61,13 +61,15 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
     ours = npu_pod(pod)
     if ours is None:
         return _other(pod)
+    member = membership.member(pod, ours.problem)
     return events.PodUpdated(
         pod=ours,
         rejected=_is_rejected(pod.status),
         ask=requests.pod_requests(pod),
-        member=membership.member(pod, ours.problem),
+        member=member,
         priority=pod.spec.priority or 0,
         row=_row_asked_for(pod, ours.shape.resource),
+        wishes=fault_policy.read_wishes(pod, member),
     )
 
 
@@ -127,6 +129,8 @@ def node_change(node: objects.Node) -> events.NodeUpdated:
         allocatable_resources=requests.node_allocatable(node.allocatable),
         internal_ips=node.internal_ips,
         superpod=_superpod(node.annotations.get(SUPERPOD_ID, "")),
+        labels=node.labels,
+        taints=node.taints,
         marks=_marks(node),
     )
 

@@ -16,9 +16,11 @@ from extender.cache.reservations import (
     Reservation,
 )
 from extender.gang import events as gang_events
+from extender.gang.fault_policy import FaultWishes
 from extender.gang.generations import UNKNOWN, Generation
 from extender.gang.membership import Member
 from extender.gang.size import Size
+from kube.objects import Taint
 from scheduler_core.products.table import Product
 from scheduler_core.wire.pods import NpuPod
 
@@ -52,6 +54,9 @@ class NodeUpdated:
     internal_ips: tuple[str, ...] = ()
     #: SuperPoD id from an annotation; -1: none
     superpod: int = -1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    #: with `kube.objects.UNSCHEDULABLE` if it takes no pods now
+    taints: tuple[Taint, ...] = ()
     #: stands for labels and taints, another number if they differ; 0: there are none
     marks: int = 0
 
@@ -95,6 +100,8 @@ class PodUpdated:
     priority: int = 0
     #: row that its metadata names; None: the node decides
     row: Product | None = None
+    #: what it says about faults of its chips; None: nothing
+    wishes: FaultWishes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +280,14 @@ class ClockJudged:
     ahead_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultsChanged:
+    """The effect that pods of a node may move: faults of its chips came, or went."""
+
+    node: str
+    resource: str
+
+
 Effect = (
     gang_events.Effect
     | ReservationEnded
@@ -280,4 +295,5 @@ Effect = (
     | NodesImproved
     | ReportJudged
     | ClockJudged
+    | FaultsChanged
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from extender.cache import events
 from extender.cache.node_state import NodeInfo, ResourceState
 from extender.cache.requests import RequestedResources
+from extender.gang.fault_policy import FaultWishes
 from scheduler_core.products.table import Product
 from scheduler_core.wire.pods import NpuPod
 
@@ -34,6 +35,8 @@ class Facts:
         self.priorities: dict[str, int] = {}
         #: {uid: product row that a pod's metadata names}
         self.rows: dict[str, Product] = {}
+        #: {uid: what a pod says about faults of its chips}; without those that do not
+        self.wishes: dict[str, FaultWishes] = {}
         #: CPU and memory that living pods request
         self.requests = RequestedResources()
         #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
@@ -84,6 +87,7 @@ class Facts:
         node_info.allocatable_resources = change.allocatable_resources
         node_info.internal_ips = change.internal_ips
         node_info.superpod = change.superpod
+        node_info.labels, node_info.taints = change.labels, change.taints
         node_info.marks = change.marks
         node_info.offers = change.offers
         self._follow(node_info, now_s)  # its report may have come first
@@ -173,6 +177,9 @@ class Facts:
         self.rows.pop(pod.uid, None)
         if change.row is not None:
             self.rows[pod.uid] = change.row
+        self.wishes.pop(pod.uid, None)
+        if change.wishes is not None:
+            self.wishes[pod.uid] = change.wishes
         if pod.terminal:
             self.requests.drop(pod.uid)
         else:
@@ -200,6 +207,7 @@ class Facts:
         self.requests.drop(uid)
         self.priorities.pop(uid, None)
         self.rows.pop(uid, None)
+        self.wishes.pop(uid, None)
         pod = self.pods.pop(uid, None)
         if pod is None:
             return None

@@ -30,6 +30,7 @@ from extender.cache.events import Offer
 from extender.cache.node_report import Report
 from extender.cache.requests import UNBOUNDED, Resources
 from extender.cache.unreadable import Unreadable
+from kube.objects import Taint
 from scheduler_core.index.cluster import NodeState
 from scheduler_core.node import chips
 from scheduler_core.node import free as free_chips
@@ -89,7 +90,10 @@ class NodeInfo:
     allocatable_resources: Resources = UNBOUNDED
     #: InternalIPs, the one that others use for the node first
     internal_ips: tuple[str, ...] = ()
-    #: stands for labels and taints, by which schedulers choose nodes
+    #: labels and taints, by which schedulers choose nodes; shared with the watch
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    #: stands for both
     marks: int = 0
     #: (DeviceInfoCfg, AscendAffinity) of the ConfigMap; "" if absent
     report_texts: tuple[str, str] = ("", "")
@@ -185,6 +189,8 @@ class ResourceState:
     unreadable_report: Unreadable | None = None
     #: text of the last effect `ReportJudged`
     announced_problem: str = ""
+    #: faults at the last effect `FaultsChanged`
+    announced_faults: tuple[ChipFault, ...] = ()
     is_silent: bool = True
     #: {uid: tenant} of living pods
     tenants: dict[str, Tenant] = field(default_factory=dict)
@@ -397,16 +403,23 @@ class ResourceState:
     def faults_of(self, tenant: Tenant) -> tuple[ChipFault, ...]:
         """Return faults of the chips that a pod claims, confirmed or not, worst first.
 
-        They are those in the newest report. While its list of faults is malformed, the
-        lists of chips in it count, and while those are, the last readable report.
-        Empty without a report: a silent agent is no fault.
+        They are those in `faults`.
+        """
+        return chip_faults.of_chips(self.faults(), tenant.chips)
+
+    def faults(self) -> tuple[ChipFault, ...]:
+        """Return the faults of all chips in the newest report, by chip.
+
+        While its list of faults is malformed, the lists of chips in it count, and while
+        those are, the last readable report. Empty without a report: a silent agent is
+        no fault.
         """
         faults = () if self.report is None else self.report.faults
         if self.unreadable_report is not None and self.product is not None:
             with suppress(WireError):
                 text = self.node_info.report_texts[0]
                 faults = node_report.faults_of(text, self.product)
-        return chip_faults.of_chips(faults, tenant.chips)
+        return faults
 
     def claimed(self) -> int:
         """Return the mask of chips that pods claim or that are in `unshown`."""

@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from extender.cache import events
+from extender.cache import announced, events
 from extender.cache.events import Change, Ended
 from extender.cache.facts import Facts
-from extender.cache.node_state import CLOCK_MOST_S, ResourceState, offers_more
+from extender.cache.node_state import ResourceState, offers_more
 from extender.cache.rejections import OwnerBackoff
 from extender.cache.reservations import (
     REVIEW_S,
@@ -33,7 +33,6 @@ from extender.gang import permit
 from extender.gang.gangs import Gangs
 from extender.gang.membership import AbsentMember, Member, Membership
 from scheduler_core.index.cluster import Cluster, NodeState
-from scheduler_core.node.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -134,11 +133,11 @@ def _step_nodes(
             if state.facts.is_node_changed(change):
                 state.gangs.forget_refusals(change.name)
             draft.touch(state.facts.put_node(change, now_s))
-            _judge_clock(state, change.name, draft)
+            draft.effects += announced.judge_clock(state.facts, change.name)
             state.facts.forget_if_empty(change.name)
         case events.ReportUpdated():
             draft.touch(state.facts.put_report(change, now_s))
-            _judge_clock(state, change.node, draft)
+            draft.effects += announced.judge_clock(state.facts, change.node)
             state.facts.forget_if_empty(change.node)
         case events.SwitchesUpdated():
             state.facts.switch_texts = (change.tor_info, change.tor_level)
@@ -356,6 +355,12 @@ def _step_gangs(
         draft.effects.append(effect)
 
 
+def _judge_reports(state: State, draft: _Draft) -> None:
+    """Have people and parts told of news in the reports of the touched nodes."""
+    for place in draft.touched:
+        draft.effects += announced.judge_report(state.facts, state.index, *place)
+
+
 # -- reservations ------------------------------------------------------------------
 
 
@@ -544,33 +549,6 @@ def _compute(
         state.index.put(computed[0])
     else:
         state.index.put_all(computed)
-
-
-def _judge_reports(state: State, draft: _Draft) -> None:
-    """Have people told where another part of an NPU report cannot be read."""
-    for name, resource in draft.touched:
-        resource_state = state.facts.resource_state(name, resource)
-        node_state = state.index.nodes(resource).get(name)
-        if resource_state is None or node_state is None:
-            continue
-        if node_state.barred in {Reason.NO_ALLOCATABLE, Reason.AGENT_SILENT}:
-            continue  # its report may be on the way
-        is_read = node_state.barred is not Reason.BAD_NODE_REPORT
-        unreadable = None if is_read else resource_state.find_unreadable()
-        problem = unreadable.text if unreadable else ""
-        if problem != resource_state.announced_problem:
-            resource_state.announced_problem = problem
-            effect = events.ReportJudged(node=name, resource=resource, problem=problem)
-            draft.effects.append(effect)
-
-
-def _judge_clock(state: State, name: str, draft: _Draft) -> None:
-    """Have people told where a node's clock ceases or begins to agree with ours."""
-    node_info = state.facts.nodes[name]
-    ahead_s, before_s = node_info.clock_ahead_s, node_info.announced_ahead_s
-    if bool(ahead_s) != bool(before_s) or abs(ahead_s - before_s) > CLOCK_MOST_S:
-        node_info.announced_ahead_s = ahead_s
-        draft.effects.append(events.ClockJudged(node=name, ahead_s=ahead_s))
 
 
 def _compute_resource(

@@ -135,6 +135,7 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
     if change.priority:
         yield "priority", change.priority, cache.priority(pod.uid)
     yield "row", change.row, cache.row_asked_for(pod.uid)
+    yield "about faults", change.wishes, cache.wishes(pod.uid)
     member = change.member if pod.phase != "Failed" else None
     job = cache.stage_of(member.membership) if member is not None else ""
     yield "job", job, cache.job_of(pod.uid)

@@ -23,13 +23,13 @@ def test_what_an_effect_causes_comes_after_it() -> None:
         assert isinstance(effect, events.NodesImproved)
         seen.append(f"begin {sorted(effect.nodes)}")
         if "n1" in effect.nodes:
-            dispatcher.apply(report("n2", unhealthy=()))
+            dispatcher.apply(report("n2", held=()))
         seen.append("end")
 
-    dispatcher.apply(report("n1", unhealthy=(0,)))
-    dispatcher.apply(report("n2", unhealthy=(0,)))
+    dispatcher.apply(report("n1", held=(0,)))
+    dispatcher.apply(report("n2", held=(0,)))
     dispatcher.connect(carry_out)
-    dispatcher.apply(report("n1", unhealthy=()))
+    dispatcher.apply(report("n1", held=()))
 
     assert seen == ["begin ['n1']", "end", "begin ['n2']", "end"]
 
@@ -38,7 +38,7 @@ def test_a_part_that_fails_stops_no_later_effect() -> None:
     cache = cluster(nodes=("n1", "n2"))
     dispatcher = Dispatcher(cache, CLOCK)
     for name in ("n1", "n2"):
-        dispatcher.apply(report(name, unhealthy=(0,)))
+        dispatcher.apply(report(name, held=(0,)))
     seen: list[events.Effect] = []
 
     def carry_out(effect: events.Effect) -> None:

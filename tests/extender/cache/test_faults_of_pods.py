@@ -218,3 +218,39 @@ def test_a_report_without_faults_keeps_none() -> None:
     assert found.report is not None
     assert info.faults == ()
     assert found.report.faults is Report(available=0, update_time=0).faults
+
+
+def changes(cache: Cache, *seen: events.Change) -> list[tuple[str, str]]:
+    """(node, resource) of each effect that faults of a node have changed."""
+    return [
+        (effect.node, effect.resource)
+        for effect in apply(cache, *seen)
+        if isinstance(effect, events.FaultsChanged)
+    ]
+
+
+def test_faults_are_news_once_and_so_is_their_end() -> None:
+    cache = cluster(tenant("a", "n1", (2, 3)))
+
+    assert changes(cache, BROKEN) == [("n1", RESOURCE)]
+    later = report("n1", unhealthy=(3,), faults=(FAULT,), update_time=NOW_S + 300)
+    assert changes(cache, later, node("n1"), tenant("a", "n1", (2, 3))) == []
+    assert changes(cache, report("n1", recovering=(3,))) == [("n1", RESOURCE)]
+    assert changes(cache, report("n1")) == [("n1", RESOURCE)]
+    assert changes(cache, report("n1", held=(1,))) == []
+
+
+def test_a_report_before_its_node_and_one_that_goes_are_news() -> None:
+    cache = empty()
+
+    assert changes(cache, BROKEN) == []
+    assert changes(cache, node("n1")) == [("n1", RESOURCE)]
+    assert changes(cache, events.ReportUpdated(node="n1")) == [("n1", RESOURCE)]
+
+
+def test_faults_of_another_product_line_are_news_of_that_line() -> None:
+    cache = cluster(lines=(TRAINING, INFERENCE))
+    card = Fault(chip=9, code="80E18402", level="SeparateNPU")
+    bad = replace(INFERENCE, unhealthy=(9,), faults=(card,))
+
+    assert changes(cache, report("n1", TRAINING, bad)) == [("n1", CARD)]
