@@ -126,6 +126,8 @@ class Extender:
         finally:
             if parts.preemptor is not None:
                 await parts.preemptor.stop()
+            if parts.rescheduler is not None:
+                await parts.rescheduler.stop()
             await parts.job_calls.stop()
             await parts.permits.stop()
             await parts.binder.stop()
@@ -141,8 +143,12 @@ class Extender:
             if parts.planner.tick():
                 parts.waker.retry_all()
             parts.volcano.tick()
-            if parts.preemptor is not None and self.why_not_ready() is None:
+            if self.why_not_ready() is not None:
+                continue
+            if parts.preemptor is not None:
                 parts.preemptor.tick()
+            if parts.rescheduler is not None:
+                parts.rescheduler.tick()
 
     def _adjust(self, settings: DynamicSettings) -> None:
         """Put changed settings into force, and make schedulers retry refused pods."""

@@ -131,6 +131,12 @@ class Settings:
         "ring, card or whole node; off: only the scheduler evicts",
         check=one_of("off", "evict"),
     )
+    rescheduling: str = option(
+        "off",
+        "report: a pod whose chip breaks is told which pods of its job would move, and "
+        "where to, if the job asks for it; off: nothing is told besides",
+        check=one_of("off", "report"),
+    )
     shadow: bool = option(
         default=False,
         text="true: decide nothing and write nothing; compare what another scheduler "

@@ -27,6 +27,7 @@ from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology
 from extender.preemption.preemptor import Preemptor
 from extender.queries.routes import QueryRoutes
+from extender.rescheduling.rescheduler import Rescheduler
 from extender.scheduling.decisions import LastDecisions
 from extender.settings import Settings
 from extender.shadow import reporter
@@ -90,6 +91,7 @@ class Parts:
     planner: Planner
     binder: Binder
     preemptor: Preemptor | None
+    rescheduler: Rescheduler | None
     kube_scheduler: KubeSchedulerVerbs
     volcano: VolcanoVerbs
     informers: Informers
@@ -164,6 +166,16 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             topology=networks.snapshot,
             why_wait=planner.why_wait,
         )
+    rescheduler = None  # then a pod whose chip breaks is told by its agent only
+    if settings.rescheduling == "report" and not settings.shadow:
+        rescheduler = Rescheduler(
+            cache,
+            jobs_api,
+            clock=wall,
+            read_size=job_calls.read_size,
+            why_not_ready=callbacks.why_not_ready,
+            topology=networks.snapshot,
+        )
     volcano = VolcanoVerbs(
         VolcanoParts(
             cache=cache,
@@ -184,6 +196,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             job_calls=job_calls.carry_out,
             waker=waker.carry_out,
             announcer=announcer.carry_out,
+            rescheduler=rescheduler.carry_out if rescheduler else ignore,
             owners={
                 Owner.PLAN: planner.carry_out,
                 Owner.BIND: binder.carry_out,
@@ -212,6 +225,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         planner=planner,
         binder=binder,
         preemptor=preemptor,
+        rescheduler=rescheduler,
         kube_scheduler=KubeSchedulerVerbs(
             cache,
             binder,
@@ -229,7 +243,12 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             informers, cache, metrics, learn=callbacks.learn, every_s=settings.resync_s
         ),
         queries=QueryRoutes(
-            cache, networks, callbacks.why_not_ready, notes=decisions, clock=wall
+            cache,
+            networks,
+            callbacks.why_not_ready,
+            notes=decisions,
+            clock=wall,
+            describe_move=rescheduler.describe if rescheduler else lambda _uid: {},
         ),
         shadow=(
             Shadow(

@@ -26,6 +26,7 @@ MODULES = (
     "extender/apiserver/live_settings.py",
     "extender/apiserver/wake.py",
     "extender/cache/decode.py",
+    "extender/gang/fault_policy.py",
     "extender/gang/membership.py",
     "extender/planning/candidates.py",
     "extender/rescheduling/ends.py",
@@ -46,6 +47,7 @@ NO_KEYS = {
     "npu-core-",  # the beginning of device ids
     "ray.io",
     "training.kubeflow.org",
+    "volcano",  # the name of a scheduler
     "volcano.sh",
 }
 KEY = re.compile(r"[A-Za-z][\w./-]*")

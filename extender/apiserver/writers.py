@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from extender.apiserver.wake import SchedulerWaker
 from extender.cache import decode
+from extender.gang import fault_policy
 from extender.gang.membership import SizeSource
 from extender.gang.size import Size, size_of
 from extender.kube_scheduler.protocol import BindArgs
@@ -110,6 +111,25 @@ class KubeJobs:
         size = size_of(size_source.kind, workload, decode.RESOURCES, size_source.stated)
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
+    async def group_wishes(self, source: SizeSource) -> Mapping[str, str] | str:
+        """Return what a PodGroup says about faults, or why it cannot be read.
+
+        A PodGroup that does not exist says nothing.
+
+        Args:
+            source: Kind and API path of the PodGroup.
+        """
+        try:
+            found = await self._workloads.get(source.path, source.versions)
+            meta = objects.convert(found, objects.Labelled).metadata
+        except NotFoundError:
+            return {}
+        except KubeError as error:
+            extra = {"path": source.path, "error": str(error)}
+            log.warning("PodGroup not read", extra=extra)
+            return "its PodGroup cannot be read, which may say what to do about faults"
+        return fault_policy.select(meta.labels or {}, meta.annotations or {})
+
     async def remove(self, pod: NpuPod) -> None:
         """Evict a bound pod, because other pods of its job were not bound in time.
 
@@ -171,6 +191,14 @@ class KubeJobs:
             reason=reason,
             message=text,
             type="Warning" if is_warning else "Normal",
+        )
+
+    def tell_fault(self, pod: NpuPod, reason: str, text: str) -> None:
+        """Log what follows for a pod with a broken chip, and record it as an event."""
+        extra = {"pod": f"{pod.namespace}/{pod.name}", "why": text}
+        log.info("job with a fault judged", extra=extra)
+        self._recorder.record(
+            pod_regarding(pod), reason=reason, message=text, type="Warning"
         )
 
     def wake(self) -> None:

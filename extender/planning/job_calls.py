@@ -61,9 +61,10 @@ class JobCalls:
         A read that has failed is left to `tick`: each filter call may ask for it.
         """
         if not gang.problem:
-            self._read_size(gang)
+            self.read_size(gang)
 
-    def _read_size(self, gang: Gang) -> None:
+    def read_size(self, gang: Gang) -> None:
+        """Start to read the size of a job, unless that is under way already."""
         if gang.size_source is not None and gang.job not in self._size_reads:
             self._size_reads.add(gang.job)
             self._start(self._learn_size(gang, gang.size_source))
@@ -88,7 +89,7 @@ class JobCalls:
         due.sort(key=lambda gang: (self._again_s.get(gang.job, 0.0), gang.job))
         for gang in due[:_READS_PER_TICK]:
             self._again_s[gang.job] = now_s + READ_EACH_S
-            self._read_size(gang)
+            self.read_size(gang)
 
     def carry_out(self, effect: events.Effect) -> None:
         """Emit events on members of a job, evict them, or read the size of a job.
@@ -129,7 +130,7 @@ class JobCalls:
         size, problem = (outcome, "") if isinstance(outcome, Size) else (None, outcome)
         gang = self._cache.gangs.get(job)
         if gang is not None and gang.generation != generation:
-            self._read_size(gang)  # it was made anew since
+            self.read_size(gang)  # it was made anew since
         elif gang is not None and (size is not None or gang.size is None):
             # a read that fails does not take back what an earlier one has said
             self._apply(events.SizeRead(job=job, size=size, problem=problem))

@@ -47,6 +47,8 @@ def render_text(answer: Mapping[str, Any]) -> str:
     shown = [key for key in keys if key in answer]
     lines += [f"  {key}: {_render_value(answer[key])}" for key in shown]
     lines += _render_faults(answer.get("faults", ()))
+    if "rescheduling" in answer:
+        lines.append(f"  rescheduling: {answer['rescheduling']['text']}")
     nodes = answer.get("nodes", {})
     if nodes:
         lines.append("  now, node by node:")
@@ -54,12 +56,19 @@ def render_text(answer: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def explain(
-    cache: Cache, notes: LastDecisions, pod: NpuPod | None, *, name: str, now_s: float
+def explain(  # what an explanation is about
+    cache: Cache,
+    notes: LastDecisions,
+    pod: NpuPod | None,
+    *,
+    name: str,
+    now_s: float,
+    move: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the explanation of a pod as JSON: state, job, node, chips, last decision.
 
     Args:
+        move: The assessment of its job, where a chip broke; empty if there is none.
         pod: The pod; None if no pod that asks for NPUs has this name.
         name: "namespace/name" from the request.
     """
@@ -75,6 +84,7 @@ def explain(
     answer |= _describe_job(cache, pod)
     if pod.terminal or pod.node:
         answer |= _describe_placed(cache, pod)
+        answer |= {"rescheduling": dict(move)} if move else {}
     else:
         answer |= _describe_pending(cache, pod, now_s)
     return answer | _describe_last_decision(notes.get(pod.uid), pod)

@@ -45,6 +45,23 @@ _FAULT = closed_object(
     since=text("Since when it has that level, RFC 3339; absent if unknown."),
 )
 
+_MOVE = closed_object(
+    "assessment",
+    "text",
+    "leaving",
+    "places",
+    assessment=text("unknown, stays, moves, shrinks or no spare."),
+    text=text("The same for a person."),
+    leaving=array(
+        {"type": "string"}, "Names of the pods that would go, in that order."
+    ),
+    places={
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "description": "{pod: node and chips}, of those that would get other ones.",
+    },
+)
+
 _REASON = closed_object("nodes", "text", nodes=whole("How many."), text=text("Why."))
 
 _PLACE: dict[str, Schema] = {
@@ -114,6 +131,8 @@ _SCHEMAS: dict[str, Schema] = {
             "description": "Whether the agent has confirmed these chips.",
         },
         faults=array(_FAULT, "Faults of its chips, the worst first."),
+        rescheduling=_MOVE
+        | {"description": "What would be done, with --rescheduling report."},
         report_problem=text("Why faults may be missing or old: its node's report."),
         problem=text("Why no node can ever serve it."),
         reason=text("Reason of the last decision."),

@@ -8,8 +8,9 @@ event loop serves the scheduler. Only one such answer is computed at a time.
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 
@@ -33,7 +34,7 @@ _NO, _YES = "false", "true"
 class QueryRoutes:
     """HTTP handlers of the read endpoints: explain, plan, snapshot and OpenAPI."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
         networks: NetworkTopology,
@@ -41,11 +42,14 @@ class QueryRoutes:
         *,
         notes: LastDecisions,
         clock: Clock,
+        describe_move: Callable[[str], Mapping[str, Any]] = lambda _uid: {},
         waiting_most: int = _WAITING_MOST,
     ) -> None:
         """Create the handlers. They change nothing in the cluster or the cache.
 
         Args:
+            describe_move: Returns what would be done about faults for the job of the
+                pod with a UID, as JSON; {} for nothing.
             why_not_ready: Returns None if the extender is ready, otherwise the reason.
                 While it is not ready, the endpoints plan and snapshot answer with 503.
             waiting_most: Most requests to the endpoints plan and snapshot that may be
@@ -57,6 +61,7 @@ class QueryRoutes:
         self._why_not_ready = why_not_ready
         self._decisions = notes
         self._clock = clock
+        self._describe_move = describe_move
         self._worker_lock = asyncio.Lock()
         self._open_count = 0
 
@@ -99,6 +104,7 @@ class QueryRoutes:
             pod,
             name=f"{namespace}/{name}",
             now_s=self._clock.now_s(),
+            move={} if pod is None else self._describe_move(pod.uid),
         )
         text = explain.render_text(answer)
         status = HTTPStatus.NOT_FOUND if pod is None else HTTPStatus.OK

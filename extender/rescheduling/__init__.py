@@ -1,4 +1,12 @@
-"""Moving jobs off broken chips.
+"""Which pods of a job would go because a chip of one of them broke, and where to.
 
-Decision records: none.
+Begin with `rescheduler`: it follows faults and jobs, and carries effects out. Then read
+`machine` (the way of a fault through time) and `judge` (which pods go, as things are).
+`ends` says what an eviction does to a job; nothing asks it yet.
+
+Belongs here: the assessment of a job with fault pods, and what its pods are told.
+Does not belong here: levels of faults and the choice of a rung (`scheduler_core`), what
+a job says about faults (`gang`), plans (`planning`).
+
+Decision record: 43 (a job with a fault is looked at, and goes whole).
 """

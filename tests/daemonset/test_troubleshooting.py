@@ -32,6 +32,9 @@ PARTS = {
     ", which … must leave",
     "… and … more",
     "… of …",
+    # Node and chips of a pod, behind `Found places: `.
+    "… (chips …)",
+    "… on …",
     # Behind `driver: ` of /readyz: where a call failed, and how a worker process ended.
     "card …, device …: ",
     "…: … (…)",

@@ -124,6 +124,12 @@ def test_contradictions_are_no_news_of_a_job_that_asks_for_nothing() -> None:
     assert fault_policy.policy_of(said) == FaultPolicy()
 
 
+def test_contradictions_of_what_has_no_effect_keep_no_pod_from_moving() -> None:
+    said = [{"fault-scheduling": "grace", "fault-retry-times": n} for n in "12"]
+
+    assert fault_policy.policy_of(said) == FaultPolicy(switch=Switch.GRACE)
+
+
 def test_the_pod_group_counts_and_what_pods_say_is_told() -> None:
     """MindCluster joins the two, and `grace|force` is no value (trap R18)."""
     said = [{"fault-scheduling": "grace"}]

@@ -10,7 +10,7 @@ from extender.cache.cache import Cache
 from extender.queries import explain
 from scheduler_core.wire.deviceinfo import Fault
 from tests.extender.kube_scheduler.test_verbs import served
-from tests.extender.queries.test_routes import is_as_described
+from tests.extender.queries.test_routes import is_as_described, reading
 from tests.support.caches import apply, cluster
 from tests.support.clock import NOW_S
 from tests.support.watched import claim, report, running, tenant
@@ -178,3 +178,29 @@ async def test_of_a_malformed_report_the_place_that_is_wrong_is_told() -> None:
         "unreadable NPU report: DeviceInfoCfg (DeviceInfoCfg: expected JSON"
     )
     assert "faults" not in found
+
+
+async def test_what_would_be_done_stands_with_the_faults() -> None:
+    move = {
+        "assessment": "moves",
+        "text": "With evictions, a would go",
+        "leaving": ["a"],
+        "places": {"a": "n2 (chips 0)"},
+    }
+    cache = cluster(tenant("a", "n1", (2, 3)), BROKEN)
+
+    def describe(uid: str) -> dict[str, Any]:
+        return move if uid == "uid-a" else {}
+
+    async with reading(cache, describe_move=describe) as session:
+        answer = await session.get("/v1/explain/default/a")
+        found = await answer.json()
+
+    path = "/v1/explain/{namespace}/{name}"
+    assert is_as_described(path, "get", answer.status, found)
+    assert found["rescheduling"] == move
+    assert "  rescheduling: With evictions, a would go" in found["text"].splitlines()
+
+
+async def test_nothing_would_be_done_for_a_pod_without_faults() -> None:
+    assert "rescheduling" not in await explained(cluster(tenant("a", "n1", (2, 3))))

@@ -31,7 +31,7 @@ RefuseBind = tuple[int, dict[str, Any]]
 
 
 def routes_of(
-    cache: Cache, waits: str | None = None, **more: int
+    cache: Cache, waits: str | None = None, **more: Any
 ) -> list[web.RouteDef]:
     clock, networks = clock_of(Time()), NetworkTopology(cache, Rules())
     return QueryRoutes(
@@ -40,7 +40,7 @@ def routes_of(
 
 
 def reading(
-    cache: Cache, *, waits: str | None = None, **more: int
+    cache: Cache, *, waits: str | None = None, **more: Any
 ) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
     return asking(routes_of(cache, waits, **more), waits)
 

@@ -1,0 +1,155 @@
+"""What the extender sends to the API server when a chip breaks, byte for byte."""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from sandbox.apiclient import ApiClient
+from scheduler_core.wire.deviceinfo import Fault
+from tests.extender.test_app import REPORTS, World, is_ready, reported, started
+from tests.extender.test_gangs_over_http import member
+from tests.support import objects
+from tests.support.objects import PODS
+from tests.support.servers import api_server
+from tests.support.until import until
+from tests.support.watched import served
+
+FAULT = Fault(chip=3, code="80E01801", level="SeparateNPU")
+#: Method and path of each request.
+REQUEST = re.compile(rb"^([A-Z]+) (/\S*) HTTP/1\.1\r$", re.MULTILINE)
+
+
+class Wire:
+    """A relay before an API server that writes down what clients send."""
+
+    def __init__(self, url: str) -> None:
+        self._host, self._port = urlsplit(url).hostname, urlsplit(url).port
+        #: all that was sent since the last `forget`
+        self.sent = bytearray()
+
+    async def relay(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
+
+        async def pump(
+            source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, notes: bool
+        ) -> None:
+            with suppress(ConnectionError):
+                while data := await source.read(1 << 16):
+                    if notes:
+                        self.sent += data
+                    sink.write(data)
+                    await sink.drain()
+            sink.close()
+
+        await asyncio.gather(
+            pump(reader, up_writer, notes=True), pump(up_reader, writer, notes=False)
+        )
+
+    def requests(self) -> list[str]:
+        return [
+            f"{method.decode()} {path.decode()}"
+            for method, path in REQUEST.findall(bytes(self.sent))
+        ]
+
+
+@asynccontextmanager
+async def wired(folder: Path, *arguments: str) -> AsyncIterator[tuple[World, Wire]]:
+    """An extender that reaches its API server by a wire, on three nodes."""
+    await asyncio.to_thread((folder / "token").write_text, "user:ascend-extender")
+    address_file = folder / "address"
+    async with api_server() as server:
+        wire = Wire(server.url)
+        relay = await asyncio.start_server(wire.relay, "127.0.0.1", 0)
+        port = relay.sockets[0].getsockname()[1]
+        async with (
+            relay,
+            started(f"http://127.0.0.1:{port}", address_file, *arguments) as process,
+            ApiClient(server.url, "user:test") as api,
+            aiohttp.ClientSession(f"http://{address_file.read_text().strip()}") as own,
+        ):
+            world = World(
+                server=server,
+                api=api,
+                extender=own,
+                process=process,
+                address_file=address_file,
+            )
+            await until(lambda: is_ready(world))
+            for name in ("n1", "n2", "n3"):
+                await world.add_node(name)
+            yield world, wire
+
+
+async def run(world: World, name: str, node: str) -> None:
+    """A pod of a job of two that has its chips, confirmed as by its agent."""
+    pod = member(name, size=2, count=8, job="train")
+    pod["metadata"]["annotations"] |= served(range(8))
+    pod["metadata"]["labels"] = {"fault-scheduling": "grace"}
+    pod["spec"]["nodeName"] = node
+    await world.api.create(PODS, pod)
+    await world.api.patch_status(f"{PODS}/{name}", {"status": {"phase": "Running"}})
+
+
+async def explained(world: World, name: str) -> str:
+    return (await world.get(f"/v1/explain/default/{name}"))[1]
+
+
+async def break_chip(world: World, wire: Wire) -> None:
+    """Break a chip of pod `a`, of a job of two that runs, and wait until it is seen."""
+    await run(world, "a", "n1")
+    await run(world, "b", "n2")
+    await until(lambda: explained(world, "a"), has('"confirmed": true'))
+    await until(lambda: explained(world, "b"), has('"confirmed": true'))
+    wire.sent.clear()
+    data = reported(unhealthy=(3,), faults=(FAULT,))
+    report = objects.report("n1", data)
+    path = f"{REPORTS}/{report['metadata']['name']}"
+    await world.api.patch(path, {"data": report["data"]})
+    await until(lambda: explained(world, "a"), has("out of service"))
+
+
+def has(text: str) -> Callable[[str], bool]:
+    return lambda found: text in found
+
+
+async def test_without_the_setting_a_broken_chip_causes_no_byte(tmp_path: Path) -> None:
+    async with wired(tmp_path) as (world, wire):
+        await break_chip(world, wire)
+        await asyncio.sleep(2.5)  # two ticks and an event would be over
+
+        assert bytes(wire.sent) == b""
+        assert '"rescheduling"' not in await explained(world, "a")
+
+
+async def test_with_report_an_event_is_all_that_it_causes(tmp_path: Path) -> None:
+    async with wired(tmp_path, "--rescheduling", "report") as (world, wire):
+        await break_chip(world, wire)
+        await world.until_event("AscendWouldMove", "a")
+        await asyncio.sleep(2.5)
+
+        assert wire.requests() == ["POST /api/v1/namespaces/default/events"]
+        ((_, _, text),) = await world.events()
+        assert text.startswith("chip 3 of this pod is broken (SeparateNPU 80E01801).")
+        assert "a on n3 (chips 0,1,2,3,4,5,6,7); 1 would return" in text
+        assert '"leaving": ["a", "b"]' in await explained(world, "b")
+
+
+async def test_a_word_that_does_nothing_yet_is_refused_at_the_start() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "extender", "--rescheduling", "evict"),
+        stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    _, said = await process.communicate()
+
+    assert process.returncode != 0
+    assert b"rescheduling" in said
+    assert b"one of off, report" in said
