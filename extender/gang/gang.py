@@ -84,7 +84,7 @@ class Gang:
             return 0
         others = len(self.others)
         finished = self._finished_roles
-        is_alone = self.has_bound and not self._has_network
+        is_alone = self.is_running and not self._has_network
         joining = self.predecessors if is_alone else {}
         if not self.size.roles and not self.size.followers:
             existing = self.existing_count + len(joining) + len(finished)
@@ -125,7 +125,8 @@ class Gang:
         Those that the extender has seen count only beside a member that is bound: a job
         without one may have begun again.
         """
-        roles = [role for role, _ in self._finished_places] if self.has_bound else []
+        has_some = (self.collected or self.succeeded) and self.has_bound
+        roles = [role for role, _ in self._finished_places] if has_some else []
         staying = len(self.succeeded - self.ending)
         counted = 0 if self.size is None else self.size.succeeded - staying
         return roles + [""] * (counted - len(roles))
@@ -135,7 +136,7 @@ class Gang:
         """Role and number of each pod that succeeded and was deleted.
 
         A finalizer, such as that of Kueue, may keep such pods for long. Those that a
-        pod replaces are left out.
+        pod replaces, and those of an earlier generation, are left out.
         """
         collected = list(self.collected.values())
         ended = self.succeeded & self.ending
@@ -146,7 +147,8 @@ class Gang:
             for uid, member in self.members.items()
             if uid not in ended
         }
-        of_ended = (self.members[uid].membership.place for uid in ended)
+        members = [self.members[uid] for uid in ended]
+        of_ended = [m.membership.place for m in members if not self.is_outdated(m)]
         return collected + [
             place for place in of_ended if place[1] == (0, 0) or place not in places
         ]
@@ -493,14 +495,19 @@ class Gang:
         """Whether a member has a node or has succeeded, and is not being deleted."""
         return not self.bound <= self.ending
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a member has a node, has not succeeded and is not being deleted."""
+        return not self.bound <= self.ending | self.succeeded
+
     def may_bind(self, uid: str) -> bool:
         """Whether a bind call for a pod need not wait for bind calls for other pods.
 
         True if the pod has a planned node, and the job is in the phase BINDING or has a
-        bound pod that is not being deleted.
+        pod that runs.
         """
         return uid in self.plan.places and (
-            self.plan.phase is Phase.BINDING or self.has_bound
+            self.plan.phase is Phase.BINDING or self.is_running
         )
 
     def rank_key(self, uid: str) -> tuple[int, object, str]:

@@ -133,7 +133,8 @@ class Gangs:
         _drop_kind(gang, uid)
         was_outdated = uid in gang.outdated
         member = gang.members.pop(uid, None)
-        if member is not None and uid in gang.succeeded:
+        is_done = uid in gang.succeeded
+        if is_done and member is not None and not gang.is_outdated(member):
             gang.collected[member.name] = member.membership.place
         gang.nodes.pop(uid, None)
         gang.plan.places.pop(uid, None)

@@ -19,7 +19,7 @@ The table gives the next phase and the effects for the main events:
                or once no more pods are awaited
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
-               the job is already bound and stays
+               the job runs already
     RESERVED   BindArrived, the last, but the plan has   GATHERING: all binds refused,
                fewer pods than the job needs             all reservations end
     RESERVED   Bound, not being deleted, while other     BINDING: ReleaseBinds
@@ -31,7 +31,7 @@ The table gives the next phase and the effects for the main events:
                NodeNotOffered; MemberRemoved             all reservations end
     BINDING    BindArrived                               ReleaseBinds
     BINDING    BindArrived, but no bind is under way     RESERVED: the bind waits
-               and no pod is bound that stays
+               and no pod runs
     BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
     BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends;
@@ -274,7 +274,7 @@ def _has_none_bound(gang: Gang) -> bool:
     """Whether a job whose binds were released has none under way, and none bound."""
     plan = gang.plan
     is_open = plan.phase is Phase.BINDING
-    return is_open and not plan.open_binds and not gang.has_bound
+    return is_open and not plan.open_binds and not gang.is_running
 
 
 def _close_gate(gang: Gang, now_s: float, limits: Limits) -> None:
@@ -312,9 +312,9 @@ def _tell_part(gang: Gang) -> Effects:
 
 
 def _go_on(gang: Gang, now_s: float) -> Effects:
-    """Release all waiting bind calls of a job if one of its pods is bound and stays."""
+    """Release all waiting bind calls of a job if one of its pods runs."""
     plan = gang.plan
-    if not plan.waiting_calls or not gang.has_bound:
+    if not plan.waiting_calls or not gang.is_running:
         return
     calls, plan.waiting_calls = plan.waiting_calls, {}
     if plan.places:

@@ -29,10 +29,10 @@ class Follower:
 def followers_of(gang: Gang) -> dict[str, Follower]:
     """Return {UID: follower} of the members without a pod that a plan is to have.
 
-    Empty if a member is bound: then the chips of the others are kept already, or were
-    given back. Those with kept chips are left out.
+    Empty if the job runs: then the chips of the others are kept already, or were given
+    back. Those with kept chips are left out.
     """
-    if gang.size is None or gang.has_bound:
+    if gang.size is None or gang.is_running:
         return {}
     models = {
         followers.role: _read_template(gang, followers.template)

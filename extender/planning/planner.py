@@ -360,7 +360,7 @@ class Planner:
 
         Of an elastic job only those of the pods that it needs must.
         """
-        has_gate = gang.plan.is_gated and not gang.has_bound
+        has_gate = gang.plan.is_gated and not gang.is_running
         if gang.unbound_count <= self.largest or not has_gate:
             return 0
         if not gang.has_optional:
@@ -496,7 +496,7 @@ class Planner:
             until_s=self._clock.now_s() + REVIEW_S,
             lists=lists,
             may_be_smaller=is_firm,
-            most=self.largest if gang.plan.is_gated and not gang.has_bound else None,
+            most=self.largest if gang.plan.is_gated and not gang.is_running else None,
         )
         everything, *less = _views(gang, is_firm=is_firm)
         outcome = plan_by(learnt=everything)

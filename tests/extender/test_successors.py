@@ -235,6 +235,28 @@ def test_a_job_that_is_suspended_and_resumed_waits_for_its_own_pods() -> None:
         assert job.run(9) is not None
 
 
+@pytest.mark.parametrize("ended", [1, 2])
+def test_a_job_of_which_one_pod_has_succeeded_is_resumed_whole(ended: int) -> None:
+    """That pod runs no more: the others join nothing."""
+    with world(4) as w:
+        job = Job(w, 3)
+        old = dict(job.active)
+        job.api.end(old[2], "Succeeded")
+        for is_suspended in (True, False):
+            job.is_suspended = is_suspended
+            job.reconcile()
+        for index in range(ended):
+            job.api.end(old[index], "Failed")
+        if ended == 2:  # a volume, say: the pod never comes to its bind
+            w.refused |= {("train-1", node) for node in NODES}
+        assert job.run(20, 0) is None
+
+        w.refused.clear()
+        if ended == 1:
+            job.api.end(old[1], "Failed")
+        assert job.run(30) is not None
+
+
 def test_a_successor_that_is_deleted_too_waits_for_nobody() -> None:
     with world(4) as w:
         job = Job(w, 3)
