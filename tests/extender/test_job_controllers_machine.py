@@ -90,16 +90,14 @@ class JobOnNodes(RuleBasedStateMachine):
     # -- laws -----------------------------------------------------------------------
 
     def check_gate(self, let: set[str]) -> None:
-        """Who is let through comes with enough others, or beside one that stays."""
+        """Who is let through comes with enough others, or beside one that runs."""
         gang = self.gang
         if gang is None or gang.size is None or not gang.is_several:
             return
         staying = {
             name
             for name in self.with_npus()
-            if name in self.world.bound
-            and not self.api.is_ending(name)
-            and self.api.phase(name) != "Failed"
+            if self.api.is_running(name) and not self.api.is_ending(name)
         }
         others = len(self.world.pods) - len(self.with_npus())
         others = others if gang.size.counts_all else 0
@@ -108,8 +106,9 @@ class JobOnNodes(RuleBasedStateMachine):
 
     @property
     def finished(self) -> int:
-        """Pods of the job that have succeeded, as its object counts them."""
-        return 0
+        """Pods of the job that have succeeded."""
+        ended = [n for n in self.with_npus() if self.api.phase(n) == "Succeeded"]
+        return len(ended)
 
     @property
     def gang(self) -> Gang | None:
@@ -334,7 +333,8 @@ class BatchJob(JobOnNodes):
 
     @property
     def finished(self) -> int:
-        return len(self.indexed.done)
+        ended = [n for n in self.indexed.names if self.api.phase(n) == "Succeeded"]
+        return len(self.indexed.done | {*map(self.indexed.index, ended)})
 
     def reconcile(self) -> None:
         self.indexed.reconcile()
