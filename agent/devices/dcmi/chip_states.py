@@ -45,15 +45,23 @@ class ChipStates:
             UnknownMachineError: Two chips have one physical id.
         """
         states = _by_id(survey.chips)
+        #: whoever was there before has gone
+        places = {look.identity.place for look in states.values()}
         for card, device, reason in survey.unidentified:
             for chip, last in self._last_states.items():
-                place = last.identity
-                if place.card == card and device in (place.device, -1):
-                    states.setdefault(chip, ChipState(identity=place, unread=reason))
+                at = last.identity
+                is_there = at.card == card and device in (at.device, -1)
+                if is_there and at.place not in places:
+                    states[chip] = ChipState(identity=at, unread=reason)
         states = {
             chip: self._complete(look, now_ms) for chip, look in sorted(states.items())
         }
-        self.identities |= {chip: look.identity for chip, look in states.items()}
+        others = {
+            chip: known
+            for chip, known in self.identities.items()
+            if known.place not in places
+        }
+        self.identities = others | {c: look.identity for c, look in states.items()}
         return states
 
     def keep(self, states: Mapping[int, ChipState]) -> None:

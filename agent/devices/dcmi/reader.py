@@ -11,7 +11,7 @@ only that value is None.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -344,15 +344,11 @@ class ChipReader:
                 chips with the same id, the one in such a place is left out.
             problems: Gets the places whose chips are as known before.
         """
-        counts = Counter(chip.identity.physical_id for chip in found.values())
-        doubles = {at for at, c in found.items() if counts[c.identity.physical_id] > 1}
-        if not doubles:
-            return found
-        doubted = doubles & doubted
+        doubted = doubted & _doubles(found)
         chips = {at: chip for at, chip in found.items() if at not in doubted}
-        for at in doubles - doubted:
+        for at in _doubles(chips):
             number, known = found[at].identity.physical_id, self._chips.get(at)
-            if not doubted and known is not None and known is not found[at]:
+            if known is not None and known is not found[at]:
                 chips[at] = known
                 problems.append(
                     (*at, f"the driver shows two chips with the id {number}")
@@ -441,6 +437,12 @@ class ChipReader:
             if cpu_list == cpus:
                 return int(node.name.removeprefix("node"))
         return _NO_NUMA
+
+
+def _doubles(chips: Mapping[Place, _Chip]) -> set[Place]:
+    """Return the places of chips that have the id of another."""
+    counts = Counter(chip.identity.physical_id for chip in chips.values())
+    return {at for at, c in chips.items() if counts[c.identity.physical_id] > 1}
 
 
 def _without_events(state: ChipState) -> ChipState:

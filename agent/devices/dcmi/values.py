@@ -66,6 +66,11 @@ class Identity:
     virtual: tuple[tuple[int, str], ...] | None = None
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Card, and device on that card."""
+        return self.card, self.device
+
+    @property
     def ids(self) -> "Identity":
         """The chip's place and numbers alone."""
         return Identity(

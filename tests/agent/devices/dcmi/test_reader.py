@@ -301,6 +301,36 @@ def test_a_chip_that_is_listed_has_its_id_before_one_that_is_not() -> None:
     assert {fault.chip for fault in node.reading.faults} == {7}
 
 
+def test_two_chips_of_one_id_cost_no_reading_while_a_third_card_is_not_listed() -> None:
+    """No chip of the node was read any more, for as long as both lasted."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["cards", None] = Answers(((0, 1, 2), 0))
+    node.library.outcomes["physical_id", (2, 1)] = Answers(7)
+    node.library.outcomes["physical_id", (0, 0)] = Answers(2)
+    node.now = IDENTIFIED_S
+    node.look()
+
+    assert (node.problem, node.conditions) == ("", conditions({5}))
+
+
+def test_a_chip_has_its_new_id_though_the_next_worker_cannot_identify_it() -> None:
+    """It was out of service for a minute, and one that has gone was given out."""
+    node = SimulatedNode()
+    node.run(5.0)
+    node.library.outcomes["cards", None] = Answers(((1, 2, 3), 0))
+    for device in (0, 1):
+        node.library.outcomes["codes", (0, device)] = Fails(NOT_EXIST)
+        node.library.outcomes["physical_id", (1, device)] = Answers(device)
+    node.run(2 * IDENTIFIED_S)
+    before = node.conditions
+    node.start_worker()
+    node.library.outcomes["logic_id", (1, 0)] = Fails(-8005)
+    node.run(node.now + 5.0)
+
+    assert before == node.conditions == conditions({2, 3})
+
+
 @pytest.mark.parametrize("code", [-8005, -8006, LEFT_OUT])
 def test_a_fault_told_by_an_event_counts_while_codes_cannot_be_read(code: int) -> None:
     """A chip of which an event told that it is lost was given out for 15 s more."""
