@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from agent.devices.poller import Observation
 from agent.health.conditions import UNREAD_S
@@ -9,6 +10,9 @@ from agent.monitor.chips import ChipMonitor
 from agent.observe.metrics import Metrics
 from agent.observe.problems import Problems, Subject
 from service import clock
+
+#: Why a reading is old that the driver gave: what it has asked since is not known yet.
+_SLOW = f"the look at the chips lasts for more than {UNREAD_S:g} s"
 
 
 class DriverMonitor:
@@ -47,6 +51,9 @@ class DriverMonitor:
             Whether a chip monitor needs another result soon, even if the driver reports
             no change.
         """
+        if self._age_s(observation) >= UNREAD_S and not observation.is_stale:
+            problem = observation.problem or _SLOW
+            observation = replace(observation, problem=problem, is_stale=True)
         self._announce(observation)
         if observation.took_s is not None:
             self._metrics.driver_read_s.observe(observation.took_s)
@@ -72,12 +79,11 @@ class DriverMonitor:
 
     def _is_old(self) -> bool:
         """Whether no chip can be read for UNREAD_S."""
-        reading = self._last.reading
-        return (
-            reading is not None
-            and self._last.is_stale
-            and self._loop_s() - reading.read_s >= UNREAD_S
-        )
+        return self._last.is_stale and self._age_s(self._last) >= UNREAD_S
+
+    def _age_s(self, observation: Observation) -> float:
+        reading = observation.reading
+        return 0.0 if reading is None else self._loop_s() - reading.read_s
 
     def _announce(self, observation: Observation) -> None:
         """Store the observation, and tell what cannot be read and since when."""

@@ -63,6 +63,10 @@ class World(Announced):
             Observation(reading=self._reading, problem=problem, is_stale=True)
         )
 
+    def looks(self) -> None:
+        """Let a look that began after the last reading not be over yet."""
+        self.driver.observe(Observation(reading=self._reading))
+
     def told(self) -> Mapping[str, object]:
         """What readiness, events, status and metrics say."""
         return {
@@ -99,6 +103,22 @@ def test_the_ledger_waits_for_no_look_while_readings_are_old() -> None:
     world.reads()
 
     assert found == [False, True]
+    assert not world.store.ledger.unreadable
+
+
+def test_a_look_that_lasts_for_long_is_told_and_not_awaited() -> None:
+    """Each call came back in time, and nobody heard of readings of 80 s ago."""
+    world, found = World(), []
+    for at_s in (UNREAD_S, 1.0 + UNREAD_S):
+        world.now_s = at_s
+        world.looks()
+        ledger = world.store.ledger
+        found.append((ledger.unreadable, world.problems.why_not_ready()))
+    world.reads()
+
+    slow = OLD.replace("no answer within 5 s", "the look at the chips lasts for more ")
+    assert found == [(False, None), (True, f"{slow}than 15 s")]
+    assert world.problems.why_not_ready() is None
     assert not world.store.ledger.unreadable
 
 
