@@ -125,7 +125,7 @@ class Reconciler:
             look_now: Asks the driver for a look that begins now, so that the chips of
                 a pod that has ended come back soon.
             on_problem: Called after each pass with why the kubelet did not answer; ""
-                if it did.
+                if it did, or has not to be asked anything.
         """
         self._store = store
         self._resources = resources
@@ -208,7 +208,7 @@ class Reconciler:
         kubelet, began_s = self._resources.kubelet, clock.loop_s()
         mark = self._activity.mark()
         try:
-            await self._read(thorough=thorough)
+            has_asked = await self._read(thorough=thorough)
         except ResourcesError as error:
             self._calm = _Calm()
             if not isinstance(error, NotNowError):
@@ -220,19 +220,23 @@ class Reconciler:
             )
             return min(pause_s, self._period_s)
         self._backoff.reset()
-        self._on_problem("")
+        if has_asked or not confirm.pods_to_read(self._store.ledger, thorough=True):
+            self._on_problem("")
         if thorough and self._activity.was_quiet_since(mark):
             self._calm.add((self._store.ledger, kubelet), began_s)
         elif thorough:  # an Allocate was running, so missing entries prove nothing
             self._calm = _Calm()
         return None
 
-    async def _read(self, *, thorough: bool) -> None:
+    async def _read(self, *, thorough: bool) -> bool:
         """Send the answers of pod-resources to the ledger, then the event `PassEnded`.
 
         An answer can show the owner of a hold. On `PassEnded` the ledger releases
         holds. Nothing is sent if there is no pod to ask about and each hold has a
         known, living owner.
+
+        Returns:
+            Whether the kubelet was asked.
 
         Raises:
             ResourcesError: The kubelet did not answer.
@@ -242,7 +246,7 @@ class Reconciler:
             self._look_now()
         pods = confirm.pods_to_read(ledger, thorough=thorough)
         if not pods and not confirm.has_open_holds(ledger):
-            return
+            return False
         mark = self._activity.mark()
         await self._read_pods(pods)
         in_use = None
@@ -257,6 +261,7 @@ class Reconciler:
             self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
         quiet = self._activity.was_quiet_since(mark)
         self._store.apply(PassEnded(quiet=quiet, in_use=in_use))
+        return bool(pods) or in_use is not None
 
     async def _read_pods(self, pods: tuple[tuple[str, str, str], ...]) -> None:
         for uid, namespace, name in pods:

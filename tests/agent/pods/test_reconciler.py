@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from agent.claims import values
-from agent.claims.events import AllocateAsked, InUse
+from agent.claims.events import AllocateAsked, InUse, PodDeleted
 from agent.claims.values import Ledger
 from agent.observe.problems import UNANSWERED_S, Subject
 from agent.plugin.allocate_activity import AllocateActivity
@@ -273,6 +273,30 @@ async def test_d27_a_kubelet_that_does_not_answer_is_told_once_and_so_is_its_end
     known = "it is known again which pod has which chips"
     assert told.events == [("NpuPodsUnknown", SILENT), ("NpuPodsKnown", known)]
     assert owners(now.ledger) == {(0,): "train"}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_d27_a_kubelet_that_does_not_answer_is_told_while_no_hold_is_open(
+    *, is_held: bool
+) -> None:
+    """A pass between two thorough ones asked nothing, and counted as an answer."""
+    now, resources = confirmed(train=0)
+    if not is_held:  # an agent without a journal does not know which chips it has
+        now = current(pod("train", [0], phase="Running"))
+    told = Announced()
+    tell = partial(told.problems.tell, Subject.POD_RESOURCES)
+    async with in_background(reconciler(now, resources, on_problem=tell).run()):
+        resources.is_down = not is_held
+        await asyncio.sleep(1)
+        resources.is_down = True
+        await asyncio.sleep(30)
+        during = told.problems.why_not_ready()
+        resources.is_down = not is_held
+        now.apply(PodDeleted("uid-train"))
+        await asyncio.sleep(6)
+
+    assert (during, told.problems.why_not_ready()) == (SILENT, None)
 
 
 @pytest.mark.looptime
