@@ -56,6 +56,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
         ),
         make=(),
         controllers=(
+            "tests/e2e/stories/test_evictions.py",
             "tests/e2e/stories/test_job_sets.py",
             "tests/e2e/stories/test_jobs.py",
             "tests/e2e/stories/test_kinds_of_npu.py",
