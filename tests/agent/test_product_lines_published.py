@@ -1,6 +1,7 @@
 """What is read, said and kept of a node with chips of two product lines."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,8 @@ def test_a_name_of_no_line_is_told_once_and_changes_neither() -> None:
 
 def test_the_chips_of_all_lines_are_counted_together() -> None:
     world = World()
-    world.driver_monitor.observe(Observation(reading=READING, took_s=0.1))
+    reading = replace(READING, read_s=10.0)
+    world.driver_monitor.observe(Observation(reading=reading, took_s=0.1))
 
     assert world.metric("chips", condition="healthy") == 8
     assert world.metric("chips", condition="unhealthy") == 2
