@@ -22,6 +22,8 @@ from extender.refusals import READING, Refusal
 from extender.rescheduling.assessment import Assessment, Word
 from extender.scheduling import node_demands
 from scheduler_core.node import chips
+from scheduler_core.node.decision import Placement
+from scheduler_core.placement.pod import place
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.rescheduling import ladder
 from scheduler_core.rescheduling.ladder import FaultJob, Loss, Move, NoSpare, Place
@@ -281,11 +283,13 @@ class _Trial:
         """Return why no node takes a pod; "" if one does, and too few for all pods."""
         wanted = self.cache.row_asked_for(pod.uid) or pod.shape.resource
         in_network = not self.gang.is_one
-        query = {"names": tuple(names), "in_network": in_network}
-        if view.index.best(wanted, pod.total, **query) is not None:  # type: ignore[arg-type]
+        answer = place(
+            wanted, pod.total, view.index, names=names, in_network=in_network
+        )
+        if isinstance(answer, Placement):
             return ""
-        reasons = view.index.refusals(wanted, pod.total, **query)  # type: ignore[arg-type]
-        listed = ", ".join(f"{count} {text}" for text, count in reasons[:_REASONS])
+        first = answer.reasons[:_REASONS]
+        listed = ", ".join(f"{count} {text}" for text, count in first)
         return f" ({listed})" if listed else ""
 
 
