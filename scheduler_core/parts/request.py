@@ -110,7 +110,7 @@ def resolve(chip: ChipKind, wish: Wish) -> WholeChips | Cut:
 
 def legal_counts(chip: ChipKind) -> tuple[int, ...]:
     """Return the numbers of AI cores of which a part can be asked, ascending."""
-    return tuple(sorted({t.amounts.cores for t in chip.templates if t.may_be_asked}))
+    return tuple(sorted({template.amounts.cores for template in chip.asked}))
 
 
 def _has_levels(chip: ChipKind, cores: int) -> bool:
@@ -119,7 +119,6 @@ def _has_levels(chip: ChipKind, cores: int) -> bool:
     On a chip with templates that differ in AI CPUs alone it may be set for each count,
     on the others for a count with several templates.
     """
-    asked = [t for t in chip.templates if t.may_be_asked]
-    of_count = [t for t in asked if t.amounts.cores == cores]
-    alike = {(t.amounts.cores, t.dvpp) for t in asked}
-    return len(of_count) > 1 or len(alike) < len(asked)
+    counts = [template.amounts.cores for template in chip.asked]
+    alike = {(template.amounts.cores, template.dvpp) for template in chip.asked}
+    return counts.count(cores) > 1 or len(alike) < len(counts)

@@ -93,6 +93,11 @@ class ChipKind:
     #: number of vGroups; 0 for a chip without them
     vgroups: int = 0
 
+    @property
+    def asked(self) -> tuple[Template, ...]:
+        """Templates that a pod can ask for."""
+        return tuple(t for t in self.templates if t.may_be_asked)
+
     def template(self, name: str) -> Template:
         """Return the template with a name.
 

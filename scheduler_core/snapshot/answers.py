@@ -171,8 +171,7 @@ def format_chip_kinds(chips: Iterable[ChipKind]) -> Iterator[str]:
         table.append((chip.key, "whole", "-", *map(str, chip.totals)))
         table.extend(
             ("", template.name, template.kind, *map(str, template.amounts))
-            for template in chip.templates
-            if template.may_be_asked
+            for template in chip.asked
         )
     yield from _columns(table)
 

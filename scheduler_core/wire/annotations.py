@@ -36,7 +36,8 @@ _CHIPS_BY_PREFIX = {
 }
 #: most digits of a number that is meant; Python reads up to 4,300
 _MOST_COUNT_DIGITS = 9
-_ID = re.compile("0|[1-9][0-9]*")
+#: without a sign or zeros in front; Python would read up to 4,300 digits
+_NUMBER = re.compile("0|[1-9][0-9]{0,9}")
 #: largest number of digits of an id, and of characters of a chip's name
 _MOST_DIGITS = 5
 _LONGEST_NAME = max(map(len, _CHIPS_BY_PREFIX)) + _MOST_DIGITS
@@ -99,14 +100,20 @@ def _id(name: object, prefix: str, chip_count: int) -> int | None:
         return None
     if not name.startswith(prefix):
         return None
-    return _number(name[len(prefix) :], chip_count)
+    return parse_number(name[len(prefix) :], chip_count)
 
 
 # The meaning of names and lists never changes, and there are few: each bind and each
 # pod event names the same chips again.
 @lru_cache(maxsize=1024)
-def _number(digits: str, below: int) -> int | None:
-    return int(digits) if _ID.fullmatch(digits) and int(digits) < below else None
+def parse_number(digits: str, below: int) -> int | None:
+    """Return a number as ids are written; None if it is none, or not below `below`.
+
+    Args:
+        digits: A short text, since answers are remembered.
+        below: Smallest number that is too large.
+    """
+    return int(digits) if _NUMBER.fullmatch(digits) and int(digits) < below else None
 
 
 def is_of_another_line(name: object, product: Product) -> bool:

@@ -30,6 +30,7 @@ from scheduler_core.wire.annotations import (
     chip_name,
     is_of_another_line,
     parse_chip,
+    parse_number,
 )
 from scheduler_core.wire.typed import as_array, as_integer, as_object, as_string
 
@@ -41,7 +42,6 @@ _CORE_ID_PREFIX = "npu-core-"
 _MOST_CORES = 10_000
 _MOST_DEVICES = 2**31
 _MOST_GROUPS = 100
-_NUMBER = re.compile("0|[1-9][0-9]{0,9}")
 _KIND = r"[0-9]{1,2}c(\.[0-9]cpu)?(\.[0-9]{1,2}g)?(\.n?dvpp)?"
 _REAL = re.compile(
     rf"(?P<kind>{_KIND})-(?P<device>[0-9]{{1,10}})-(?P<chip>[0-9]{{1,5}})"
@@ -309,6 +309,8 @@ def _chip(digits: str, product: Product, path: str, found: str) -> int:
 
 
 def _number(digits: str, path: str, below: int, found: str) -> int:
-    if not _NUMBER.fullmatch(digits) or int(digits) >= below:
+    is_short = len(digits) <= len(str(_MOST_DEVICES))
+    number = parse_number(digits, below) if is_short else None
+    if number is None:
         raise WireError(path, expected=f"numbers from 0 to {below - 1}", found=found)
-    return int(digits)
+    return number

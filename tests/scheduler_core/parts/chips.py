@@ -16,11 +16,6 @@ _MOST_SHARING = 2
 _SHARED_CORES = 2
 
 
-def asked(chip: ChipKind) -> tuple[Template, ...]:
-    """Templates that a pod can ask for."""
-    return tuple(template for template in chip.templates if template.may_be_asked)
-
-
 def lies(chip: ChipKind, parts: State) -> bool:
     """Whether these parts can lie on one chip, by sums and vGroups."""
     for column, total in enumerate(chip.totals):
@@ -59,7 +54,7 @@ def states(chip: ChipKind) -> tuple[State, ...]:
     waiting: list[State] = [()]
     while waiting:
         parts = waiting.pop()
-        following = [after(chip, parts, template) for template in asked(chip)]
+        following = [after(chip, parts, template) for template in chip.asked]
         following += [parts[:i] + parts[i + 1 :] for i in range(len(parts))]
         for state in following:
             if state is not None and (known := _ordered(state)) not in found:

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_core.parts.room import Part, Room, empty_room, join, room_of
 from scheduler_core.parts.templates import CHIPS, ChipKind
-from tests.scheduler_core.parts.chips import State, after, asked, lies, states
+from tests.scheduler_core.parts.chips import State, after, lies, states
 
 each_chip = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.key)
 
@@ -40,7 +40,7 @@ def test_a_part_more_leaves_what_the_larger_set_leaves(chip: ChipKind) -> None:
     wrong = [
         (state, template.name)
         for state in states(chip)
-        for template in asked(chip)
+        for template in chip.asked
         if (more := after(chip, state, template))
         and join(chip, room_of(chip, state), template) != room_of(chip, more)
     ]
@@ -112,13 +112,13 @@ def _has_hole(state: State) -> bool:
 
 
 def _takes(chip: ChipKind, state: State) -> bool:
-    return any(after(chip, state, template) for template in asked(chip))
+    return any(after(chip, state, template) for template in chip.asked)
 
 
 def _later(chip: ChipKind, room: Room) -> Hashable:
     """All that may be cut from here on, one after the other."""
     return frozenset(
         (template.name, _later(chip, more))
-        for template in asked(chip)
+        for template in chip.asked
         if (more := join(chip, room, template))
     )
