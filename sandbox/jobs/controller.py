@@ -18,6 +18,7 @@ from sandbox.apiclient import (
     Object,
     pod_path,
 )
+from sandbox.control_loop import ControlLoop
 from sandbox.jobs.failures import FIRST_PAUSE_S, NO_FAILURES, Backoff
 from sandbox.jobs.pods import JOB_NAME, TRACKING, made_from
 from sandbox.jobs.sync import Create, Delete, Release, Remove, Tell, Write, sync
@@ -35,7 +36,7 @@ _GONE = frozenset(
 _Key = tuple[str, str]
 
 
-class JobController:
+class JobController(ControlLoop):
     """A Job controller for one API server.
 
     Protects: one step at a time, each on what the API server shows then.
@@ -60,25 +61,6 @@ class JobController:
         self._failures: dict[_Key, tuple[str, Backoff]] = {}
         #: {uid: Job} of pods that it has made and does not see; None: it sees all
         self._unseen: dict[str, _Key] | None = None
-        self._main: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Begin to look after Jobs."""
-        self._main = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        """Stop at once.
-
-        Raises:
-            Exception: the controller had failed before.
-        """
-        main, self._main = self._main, None
-        if main is None:
-            return
-        main.cancel()
-        await asyncio.wait({main})
-        if not main.cancelled():
-            await main
 
     def catch_up(self) -> None:
         """Notice at once what was to be noticed later."""

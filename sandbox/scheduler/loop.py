@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from sandbox.apiclient import FAILURES, ApiClient, Object, pod_path
+from sandbox.control_loop import ControlLoop
 from sandbox.pods import Pod, pod_of
 from sandbox.scheduler import fit
 from sandbox.scheduler.cluster import Cluster, changes, matters
@@ -42,7 +43,7 @@ class UnschedulableError(Exception):
     """No node takes the pod."""
 
 
-class SchedulingLoop:
+class SchedulingLoop(ControlLoop):
     """A scheduler for one API server, with one extender.
 
     Protects: one pod is decided at a time; an assumed pod counts until its bind
@@ -77,30 +78,11 @@ class SchedulingLoop:
         self._listed = {"nodes": asyncio.Event(), "pods": asyncio.Event()}
         self._binding = 0
         self._extender: Extender | None = None
-        self._main: asyncio.Task[None] | None = None
 
     @property
     def overlaps(self) -> int:
         """How many filters went out while a bind had not been answered."""
         return sum(step.kind == "filter" and step.binding > 0 for step in self.trace)
-
-    async def start(self) -> None:
-        """Begin to schedule."""
-        self._main = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        """Stop at once; binds that are under way are abandoned.
-
-        Raises:
-            Exception: the loop had failed before.
-        """
-        main, self._main = self._main, None
-        if main is None:
-            return
-        main.cancel()
-        await asyncio.wait({main})
-        if not main.cancelled():
-            await main
 
     # -- tasks -------------------------------------------------------------
 
