@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,12 +112,24 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def beside_an_api_server(tmp_path: Path, *arguments: str) -> AsyncIterator[World]:
+async def beside_an_api_server(
+    tmp_path: Path,
+    *arguments: str,
+    reach: Callable[[str], AbstractAsyncContextManager[str]] = nullcontext,
+) -> AsyncIterator[World]:
+    """An extender beside an API server.
+
+    Args:
+        tmp_path: Folder for its files.
+        arguments: Of the extender.
+        reach: Given the API server's URL, yields that by which the extender reaches it.
+    """
     address_file = tmp_path / "address"
     await asyncio.to_thread((tmp_path / "token").write_text, "user:ascend-extender")
     async with (
         api_server() as server,
-        started(server.url, address_file, *arguments) as process,
+        reach(server.url) as url,
+        started(url, address_file, *arguments) as process,
         ApiClient(server.url, "user:test") as api,
         aiohttp.ClientSession(f"http://{address_file.read_text().strip()}") as extender,
     ):

@@ -8,15 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import aiohttp
-
-from sandbox.apiclient import ApiClient
 from scheduler_core.wire.deviceinfo import Fault
-from tests.extender.test_app import REPORTS, World, is_ready, reported, started
+from tests.extender.test_app import REPORTS, World, beside_an_api_server, reported
 from tests.extender.test_gangs_over_http import member
 from tests.support import objects
 from tests.support.objects import PODS
-from tests.support.servers import api_server
 from tests.support.until import until
 from tests.support.watched import served
 
@@ -28,30 +24,38 @@ REQUEST = re.compile(rb"^([A-Z]+) (/\S*) HTTP/1\.1\r$", re.MULTILINE)
 class Wire:
     """A relay before an API server that writes down what clients send."""
 
-    def __init__(self, url: str) -> None:
-        self._host, self._port = urlsplit(url).hostname, urlsplit(url).port
+    def __init__(self) -> None:
         #: all that was sent since the last `forget`
         self.sent = bytearray()
 
-    async def relay(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
+    @asynccontextmanager
+    async def before(self, url: str) -> AsyncIterator[str]:
+        """Relay between clients and an API server; yield the URL for the clients."""
+        to = urlsplit(url)
 
-        async def pump(
-            source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, notes: bool
+        async def relay(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         ) -> None:
-            with suppress(ConnectionError):
-                while data := await source.read(1 << 16):
-                    if notes:
-                        self.sent += data
-                    sink.write(data)
-                    await sink.drain()
-            sink.close()
+            up_reader, up_writer = await asyncio.open_connection(to.hostname, to.port)
+            await asyncio.gather(
+                self._pump(reader, up_writer, notes=True),
+                self._pump(up_reader, writer, notes=False),
+            )
 
-        await asyncio.gather(
-            pump(reader, up_writer, notes=True), pump(up_reader, writer, notes=False)
-        )
+        server = await asyncio.start_server(relay, "127.0.0.1", 0)
+        async with server:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, notes: bool
+    ) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(1 << 16):
+                if notes:
+                    self.sent += data
+                sink.write(data)
+                await sink.drain()
+        sink.close()
 
     def requests(self) -> list[str]:
         return [
@@ -63,29 +67,11 @@ class Wire:
 @asynccontextmanager
 async def wired(folder: Path, *arguments: str) -> AsyncIterator[tuple[World, Wire]]:
     """An extender that reaches its API server by a wire, on three nodes."""
-    await asyncio.to_thread((folder / "token").write_text, "user:ascend-extender")
-    address_file = folder / "address"
-    async with api_server() as server:
-        wire = Wire(server.url)
-        relay = await asyncio.start_server(wire.relay, "127.0.0.1", 0)
-        port = relay.sockets[0].getsockname()[1]
-        async with (
-            relay,
-            started(f"http://127.0.0.1:{port}", address_file, *arguments) as process,
-            ApiClient(server.url, "user:test") as api,
-            aiohttp.ClientSession(f"http://{address_file.read_text().strip()}") as own,
-        ):
-            world = World(
-                server=server,
-                api=api,
-                extender=own,
-                process=process,
-                address_file=address_file,
-            )
-            await until(lambda: is_ready(world))
-            for name in ("n1", "n2", "n3"):
-                await world.add_node(name)
-            yield world, wire
+    wire = Wire()
+    async with beside_an_api_server(folder, *arguments, reach=wire.before) as world:
+        for name in ("n1", "n2", "n3"):
+            await world.add_node(name)
+        yield world, wire
 
 
 async def run(world: World, name: str, node: str) -> None:
