@@ -22,6 +22,11 @@ def job(
     return {"metadata": {"name": name}, "spec": _job_spec(pods, product) | spec}
 
 
+def suspended(is_suspended: bool) -> Object:  # a field's value
+    """A patch of a Job, JobSet or RayCluster."""
+    return {"spec": {"suspend": is_suspended}}
+
+
 def job_set(
     name: str,
     jobs: int,

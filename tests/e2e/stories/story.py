@@ -209,6 +209,32 @@ class Story:
             },
         )
 
+    async def make_anew(self, path: str, body: Object) -> None:
+        """Delete an object and make it again, while its old pods do not end."""
+        name = body["metadata"]["name"]
+        self.kubelets.keep(f"{name}-")
+        await self.delete(path, name)
+        await self.is_absent(path, name)
+        await self.create(path, body)
+
+    async def suspend_and_resume(
+        self,
+        path: str,
+        name: str,
+        patch: Callable[[bool], Object] = kinds.suspended,
+    ) -> None:
+        """Suspend a job for 3 s, while its pods do not end.
+
+        Args:
+            path: Of its kind.
+            name: Of the job.
+            patch: Whether it is suspended -> patch that says so.
+        """
+        self.kubelets.keep(f"{name}-")
+        await self.api.patch(f"{path}/{name}", patch(True))  # noqa: FBT003  # its value
+        await self.goes_on(3)
+        await self.api.patch(f"{path}/{name}", patch(False))  # noqa: FBT003  # its value
+
     async def rival(self, pods: int = 2) -> None:
         """Have a job wait for nodes that are taken."""
         await self.create(kinds.JOBS, kinds.job("rival", pods))
@@ -278,15 +304,16 @@ class Story:
             await self.until(is_counted, "the budget counts the pods")
             before = self.pods()
             with pytest.raises(ApiStatusError) as refused:
-                await self._evict(name)
+                await self.evict(name)
             assert refused.value.status == _TOO_MANY_REQUESTS
             await self.goes_on(3)
             assert self.pods() == before
         finally:
             await self.api.delete(f"{_BUDGETS}/all")
-        await self._evict(name)
+        await self.evict(name)
 
-    async def _evict(self, name: str) -> None:
+    async def evict(self, name: str) -> None:
+        """Ask for the eviction of a pod."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

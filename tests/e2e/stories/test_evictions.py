@@ -156,7 +156,7 @@ async def test_an_eviction_does_what_the_table_says(story: Story, name: str) -> 
     end = await judge(story, pod)
     assert (end.reach, end.replacement) == (cell.reach, cell.replacement)
 
-    await evict(story, pod)
+    await story.evict(pod["metadata"]["name"])
 
     gone = {uid(each) for each in before.values() if ends_with(each, pod, end)}
     await story.until(lambda: are_gone(story, gone), "the pods that are to end")
@@ -195,17 +195,6 @@ async def judge(story: Story, pod: Object) -> End:
         controllers = [owner]
     notes = pod["metadata"].get("annotations")
     return end_of(controllers, Meta(labels=labels, annotations=notes))
-
-
-async def evict(story: Story, pod: Object) -> None:
-    name = pod["metadata"]["name"]
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": "default"},
-        "deleteOptions": {"preconditions": {"uid": uid(pod)}},
-    }
-    await story.create(f"{PODS}/{name}/eviction", eviction)
 
 
 def uid(pod: Object) -> str:

@@ -91,11 +91,8 @@ async def test_a_pod_fails_and_the_set_begins_again(
 @RIVAL
 async def test_a_set_is_suspended_and_resumed(story: Story, has_rival: bool) -> None:
     before = await run_set(story, has_rival=has_rival)
-    story.kubelets.keep("train-")
 
-    await story.api.patch(f"{JOB_SETS}/train", {"spec": {"suspend": True}})
-    await story.goes_on(3)
-    await story.api.patch(f"{JOB_SETS}/train", {"spec": {"suspend": False}})
+    await story.suspend_and_resume(JOB_SETS, "train")
     await story.goes_on(3)
     await story.kubelets.end_all()
 
@@ -108,11 +105,8 @@ async def test_a_set_is_made_anew_while_old_pods_end(
     story: Story, has_rival: bool
 ) -> None:
     before = await run_set(story, has_rival=has_rival)
-    story.kubelets.keep("train-")
 
-    await story.delete(JOB_SETS, "train")
-    await story.is_absent(JOB_SETS, "train")
-    await story.create(JOB_SETS, job_set("train", 3, 1))
+    await story.make_anew(JOB_SETS, job_set("train", 3, 1))
     await story.goes_on(3)
     await story.kubelets.end_all()
 

@@ -90,10 +90,7 @@ async def test_a_job_of_all_nodes_waits_for_the_last_old_pod(story: Story) -> No
     await run_job(story, has_rival=False, pods=4)
     old = [each.name for each in story.pods()]
     before = story.generation(JOB)
-    story.kubelets.keep("train-")
-    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": True}})
-    await story.goes_on(3)
-    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": False}})
+    await story.suspend_and_resume(JOBS, "train")
     await story.made_anew(JOB, before)
     await story.told("nodes are available", story.name(JOB, "0"))
 
@@ -133,11 +130,8 @@ async def test_a_pod_fails(story: Story, has_rival: bool) -> None:
 @RIVAL
 async def test_a_job_is_suspended_and_resumed(story: Story, has_rival: bool) -> None:
     before = await run_job(story, has_rival=has_rival)
-    story.kubelets.keep("train-")
 
-    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": True}})
-    await story.goes_on(3)
-    await story.api.patch(f"{JOBS}/train", {"spec": {"suspend": False}})
+    await story.suspend_and_resume(JOBS, "train")
     await story.made_anew(JOB, before)
     await story.goes_on(3)
     await story.kubelets.end_all()
@@ -150,11 +144,8 @@ async def test_a_job_is_made_anew_while_old_pods_end(
     story: Story, has_rival: bool
 ) -> None:
     before = await run_job(story, has_rival=has_rival)
-    story.kubelets.keep("train-")
 
-    await story.delete(JOBS, "train")
-    await story.is_absent(JOBS, "train")
-    await story.create(JOBS, job("train", 3))
+    await story.make_anew(JOBS, job("train", 3))
     await story.made_anew(JOB, before)
     await story.goes_on(3)
     await story.kubelets.end_all()

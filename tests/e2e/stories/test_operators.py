@@ -29,8 +29,7 @@ class Kind:
     worker: str
     #: patches of its object
     scaled: Callable[[int], Object]
-    suspend: Object
-    resume: Object
+    suspended: Callable[[bool], Object]
 
     @property
     def path(self) -> str:
@@ -54,8 +53,7 @@ RAY = Kind(
             ]
         }
     },
-    suspend={"spec": {"suspend": True}},
-    resume={"spec": {"suspend": False}},
+    suspended=kinds.suspended,
 )
 TORCH = Kind(
     name="PyTorchJob",
@@ -65,8 +63,7 @@ TORCH = Kind(
     scaled=lambda workers: {
         "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": workers}}}
     },
-    suspend={"spec": {"runPolicy": {"suspend": True}}},
-    resume={"spec": {"runPolicy": {"suspend": False}}},
+    suspended=lambda is_suspended: {"spec": {"runPolicy": {"suspend": is_suspended}}},
 )
 EACH = pytest.mark.parametrize("kind", [RAY, TORCH], ids=lambda kind: kind.name)
 
@@ -156,11 +153,8 @@ async def test_a_job_is_suspended_and_resumed(
     story: Story, kind: Kind, has_rival: bool
 ) -> None:
     before = await run_job(story, kind, has_rival=has_rival)
-    story.kubelets.keep("train-")
 
-    await story.api.patch(f"{kind.path}/train", kind.suspend)
-    await story.goes_on(3)
-    await story.api.patch(f"{kind.path}/train", kind.resume)
+    await story.suspend_and_resume(kind.path, "train", kind.suspended)
     await story.goes_on(3)
     await story.kubelets.end_all()
 
@@ -174,11 +168,8 @@ async def test_a_job_is_made_anew_while_old_pods_end(
     story: Story, kind: Kind, has_rival: bool
 ) -> None:
     before = await run_job(story, kind, has_rival=has_rival)
-    story.kubelets.keep("train-")
 
-    await story.delete(kind.path, "train")
-    await story.is_absent(kind.path, "train")
-    await story.create(kind.path, kind.make("train", 2))
+    await story.make_anew(kind.path, kind.make("train", 2))
     await story.goes_on(3)
     await story.kubelets.end_all()
 

@@ -168,11 +168,8 @@ async def test_a_set_is_made_anew_while_old_pods_end(
 ) -> None:
     await run_group(story, has_rival=has_rival)
     before = story.generation(GROUP)
-    story.kubelets.keep("serve-")
 
-    await story.delete(WORKER_SETS, "serve")
-    await story.is_absent(WORKER_SETS, "serve")
-    await story.create(WORKER_SETS, worker_set("serve", 1, 3))
+    await story.make_anew(WORKER_SETS, worker_set("serve", 1, 3))
     await story.goes_on(3)
     await story.kubelets.end_all()
 
