@@ -55,7 +55,7 @@ async def wait_event(api: ApiClient, reason: str, name: str) -> None:
 
     async def is_there() -> bool:
         return any(
-            (each["reason"], each["involvedObject"]["name"]) == (reason, name)
+            (each["reason"], each["involvedObject"].get("name")) == (reason, name)
             for each in await api.items(EVENTS)
         )
 

@@ -248,7 +248,7 @@ async def _said(site: Site, group: str) -> str:
     told += [
         event["message"]
         for event in events
-        if event["involvedObject"]["name"].startswith(group)
+        if event["involvedObject"].get("name", "").startswith(group)
     ]
     return " | ".join(told)
 
