@@ -17,7 +17,7 @@ from tests.e2e import bare
 from tests.e2e.stages import CannotError
 
 PARTS = (
-    *("core", "products", "networks", "library", "replay", "regret"),
+    *("core", "products", "networks", "parts", "library", "replay", "regret"),
     *("allocate", "extender", "volcano", "start", "gang", "visible"),
     *("node", "crowd", "idle", "day", "hardware"),
 )

@@ -11,6 +11,7 @@ Source:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_core.parts.request import Cut
@@ -55,10 +56,10 @@ def best_chip(
     """
     templates = [cut.template, *([cut.downgrade] if cut.downgrade else ())]
     fits = (
-        ChipFit(_fit(room, after, downgraded=bool(index)), chip, template)
+        ChipFit(fit._replace(is_downgraded=bool(index)), chip, template)
         for chip, room in rooms
         for index, template in enumerate(templates)
-        if (after := join(kind, room, template)) is not None
+        if (fit := fit_of(kind, room, template)) is not None
     )
     return min(fits, key=lambda found: found[:2], default=None)
 
@@ -82,7 +83,16 @@ def choose(
     return best and PartChoice(best[1], best[2].chip, best[2].template)
 
 
-def _fit(room: Room, after: Room, *, downgraded: bool) -> Fit:
+@lru_cache(maxsize=8192)
+def fit_of(kind: ChipKind, room: Room, template: Template) -> Fit | None:
+    """Return how well a chip takes a part, as no downgrade; None if it does not."""
+    after = join(kind, room, template)
+    if after is None:
+        return None
+    left = after.left
     return Fit(
-        downgraded, after.left.cores, after.left.ai_cpus, after.groups < room.groups
+        is_downgraded=False,
+        cores_left=left.cores,
+        ai_cpus_left=left.ai_cpus,
+        opens_vgroup=after.groups < room.groups,
     )

@@ -11,6 +11,7 @@ Source:
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from scheduler_core.errors import SchedulerCoreError
 from scheduler_core.parts.templates import ChipKind, Dvpp, Template
@@ -29,13 +30,12 @@ class PartRequestError(SchedulerCoreError, ValueError):
     """Request that a chip has no template for; says what may be asked instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """AI cores and labels of a pod, as they stand on it."""
 
     cores: int
     level: str = _LOW
-    dvpp: str = Dvpp.SHARE
+    dvpp: str = Dvpp.SHARE.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Cut:
 def wish_of(cores: int, labels: Mapping[str, str]) -> Wish:
     """Return what a pod wishes by its AI cores and its labels."""
     level = _HIGH if labels.get(LEVEL) == _HIGH else _LOW
-    return Wish(cores, level, labels.get(DVPP, Dvpp.SHARE))
+    return Wish(cores, level, labels.get(DVPP, Dvpp.SHARE.value))
 
 
 def templates_for(chip: ChipKind, wish: Wish) -> tuple[Template, ...]:

@@ -53,9 +53,9 @@ _NAME = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """One cut of a chip."""
+    """One cut of a chip; compared by identity."""
 
     name: str
     amounts: Amounts
@@ -82,9 +82,9 @@ class Template:
         return (match[group] or "") if match else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChipKind:
-    """One row: a chip that can be cut."""
+    """One row: a chip that can be cut; compared by identity."""
 
     #: name in messages and files; unique
     key: str
