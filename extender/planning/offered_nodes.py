@@ -5,11 +5,13 @@ pods that it can do without, is planned all the same (`OfferedNodes.leave_out`,
 `OfferedNodes.with_followers`).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from extender.cache.cache import Cache
 from extender.gang.gang import Gang
 from extender.gang.membership import Member
+from extender.scheduling.node_demands import admits
 from scheduler_core.node.decision import Placement
 from scheduler_core.placement.siblings import (
     NOTHING_LEARNT,
@@ -153,6 +155,22 @@ def complete_lists(
                 own = completed.get(kind, frozenset())
                 completed[kind] = own.union(*offered)
     return completed
+
+
+def nodes_left(cache: Cache, gang: Gang, uid: str) -> Iterator[str]:
+    """Yield the nodes that predecessors of a pod's kind leave and that it may have.
+
+    A node that was cordoned since, as by a drain, is not offered again.
+    """
+    kind, on_nodes = gang.kind_of(uid), gang.members[uid].demands.on_nodes
+    for before in gang.predecessors.values():
+        node = cache.nodes.get(gang.nodes[before])
+        if (
+            node is not None
+            and gang.kind_of(before) == kind
+            and admits(on_nodes, node.name, node.labels, node.taints)
+        ):
+            yield node.name
 
 
 def kinds_of(

@@ -35,7 +35,7 @@ from extender.planning.candidates import (
     exclude_names,
     make_question,
 )
-from extender.planning.offered_nodes import complete_lists
+from extender.planning.offered_nodes import complete_lists, nodes_left
 from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import READING, Refusal, kept_for_others, refuse_for_job
 from extender.scheduling import node_filter
@@ -142,8 +142,7 @@ class Planner:
         if gang.size is None or gang.missing > len(gang.predecessors):
             return
         if gang.predecessors:
-            leaving = (gang.nodes[before] for before in gang.predecessors.values())
-            names = [*dict.fromkeys((*names, *leaving))]
+            names = [*dict.fromkeys((*names, *nodes_left(self._cache, gang, uid)))]
             self._candidates.wait(gang.job)
         self._put_lists(gang, names, uid)
 

@@ -9,6 +9,7 @@ watch does.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -30,6 +31,7 @@ from tests.support.caches import apply, cluster, reservations
 from tests.support.clock import Time
 from tests.support.extender import World
 from tests.support.objects import container, pod
+from tests.support.watched import node as watched_node
 from tests.support.watched import report, served
 
 P = ParamSpec("P")
@@ -130,6 +132,18 @@ class GangWorld:
         """What the scheduler counts on nodes."""
         places = {**self.bound, **self.assumed}
         return {name: (self.pods[name], node) for name, node in places.items()}
+
+    def show_node(self, name: str) -> None:
+        """Let the watch show labels and taints of a node as the scheduler has them."""
+        seen = decode.node_change(msgspec.convert(self.nodes[name], objects.Node))
+        marks = {key: getattr(seen, key) for key in ("labels", "taints", "marks")}
+        self._run(self.world.learn, replace(watched_node(name), **marks))
+        self._settle()
+
+    def cordon(self, name: str) -> None:
+        taint = {"key": objects.UNSCHEDULABLE.key, "effect": "NoSchedule"}
+        self.nodes[name]["spec"]["taints"].append(taint)
+        self.show_node(name)
 
     def add(self, *pods: Object) -> None:
         for each in pods:
