@@ -258,6 +258,8 @@ class Row:
     #: labels or annotations with the pod's role, and with its indexes in order
     role: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    #: index of the pod of a Job without completion indexes; "" if it has several pods
+    lone_index: str = ""
     #: returns what tells pods from those that they replace as a whole
     generation: Callable[[_Facts], Generation]
     #: returns why no job can be read from the marks that the pod has; "" if one can
@@ -268,9 +270,8 @@ class Row:
 
 def _at(group_version: str, plural: str) -> Callable[[_Facts, str], str]:
     def path(facts: _Facts, name: str) -> str:
-        return (
-            f"/apis/{group_version}/namespaces/{facts.meta.namespace}/{plural}/{name}"
-        )
+        namespace = f"/apis/{group_version}/namespaces/{facts.meta.namespace}"
+        return f"{namespace}/{plural}/{name}"
 
     return path
 
@@ -416,6 +417,7 @@ ROWS: tuple[Row, ...] = (
         path=_operators_job,
         role=(f"{_KUBEFLOW}/replica-type", f"{_KUBEFLOW}/job-role"),
         numbers=(f"{_KUBEFLOW}/replica-index",),
+        lone_index="0",  # the launcher of an MPIJob
         generation=_of_controller,
         source="kubeflow/training-operator pkg/apis/kubeflow.org/v1/common_types.go; "
         "kubeflow/mpi-operator; MindCluster ascend-operator",
@@ -593,5 +595,5 @@ def _index(row: Row, facts: _Facts) -> str:
     """
     owner, of_job = facts.owner, f"{_BATCH}/job-completion-index"
     if owner and owner.api_version == "batch/v1" and not facts.text(of_job):
-        return ""
+        return row.lone_index
     return "/".join(number for key in row.numbers if (number := facts.text(key)))

@@ -291,7 +291,7 @@ def test_workers_of_an_mpi_job_are_found_though_their_launcher_is_a_jobs() -> No
     assert of_launcher == replace(
         found,
         order=(3, "launcher", 1, 0),
-        index="",
+        index="0",
         generation=Generation("of-resnet-launcher", "Job.batch/resnet-launcher"),
     )
     assert found.size_source is not None
