@@ -10,7 +10,8 @@ from extender.gang.generations import Generation, Lineage, next_line
 from extender.gang.job_plan import JobPlan, Phase
 from extender.gang.membership import AbsentMember, Member, Membership, SizeSource
 from extender.gang.needed_members import Needed
-from extender.gang.size import Number, Size
+from extender.gang.parts import Number
+from extender.gang.size import Size
 from extender.refusals import Refusal, describe_predecessor, refuse_for_job
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology.leaves import asks_leaves

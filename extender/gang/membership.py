@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from extender.gang.demands import read_demands
 from extender.gang.generations import UNKNOWN, Generation
-from extender.gang.size import MIN_AVAILABLE, RAY_HEAD, Number
+from extender.gang.parts import MIN_AVAILABLE, RAY_HEAD, Number
 from extender.refusals import describe_bad_size, describe_missing_job
 from kube.objects import OwnerReference, Pod
 from kube.workloads import VERSION

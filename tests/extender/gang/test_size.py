@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from extender.gang.membership import ROWS
-from extender.gang.size import Followers, Number, Size, Stage, size_of, whole
+from extender.gang.parts import Number
+from extender.gang.size import Followers, Size, Stage, size_of, whole
 
 NPU = "huawei.com/Ascend910"
 NONE: Mapping[str, Any] = {}
