@@ -207,16 +207,28 @@ def _ray(job: Object) -> Iterator[Part]:
 def _job(job: Object) -> Iterator[Part]:
     """Yield the pod template of a Job, and how many of its pods are planned together.
 
-    An Indexed Job with equal `completions` and `parallelism` is planned as a whole. The
-    pods of any other Job do not need each other, so the number is 1.
+    An Indexed Job with equal `completions` and `parallelism` is planned as a whole, as
+    is one of which several pods must be admitted. The pods of any other Job do not need
+    each other, so the number is 1.
+
+    Source:
+        kueue v0.18 `Job.RunWithPodSetsInfo`: with a least number, the parallelism of an
+        admitted Job is lowered, and `completions` only if both are to stay equal.
     """
     spec = inner(job, "spec")
-    pods = number_of(spec, "parallelism", 1)
-    is_one = (
-        spec.get("completionMode") == "Indexed"
-        and number_of(spec, "completions", 0) == pods
-    )
-    yield _part(inner(spec, "template"), pods if is_one else 1)
+    pods, completions = _parallelism(job), number_of(spec, "completions", 0)
+    is_indexed = spec.get("completionMode") == "Indexed"
+    is_one = is_indexed and (completions == pods or _admitted(job) > 1)
+    yield _part(inner(spec, "template"), completions if is_one else 1)
+
+
+def _parallelism(job: object) -> int:
+    return number_of(inner(job, "spec"), "parallelism", 1)
+
+
+def _admitted(job: object) -> int:
+    """Return how many pods of a Job Kueue must admit; 0 if it does not say so."""
+    return min(annotated(job, _MIN_PARALLELISM), _parallelism(job))
 
 
 def _set(job: Object) -> Iterator[Part]:
@@ -305,7 +317,7 @@ def _least_annotated(job: object, parts: Sequence[Part]) -> int:
 
 def _least_parallel(job: object, parts: Sequence[Part]) -> int:
     """Return how many pods of a Job Kueue must admit; without it, all its pods."""
-    return annotated(job, _MIN_PARALLELISM) or all_of(job, parts)
+    return _admitted(job) or all_of(job, parts)
 
 
 def _least_replicas(job: object) -> int:

@@ -5,7 +5,7 @@ do a part of their work at a time: a call may fail after any other.
 
 Source:
     ray-project/kuberay v1.7 `reconcilePods`, `reconcileMultiHostWorkerGroup`;
-    kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod;
+    kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod, pkg/controller/jobs/job;
     kubernetes v1.36 pkg/controller/job `manageJob`.
 """
 
@@ -360,7 +360,7 @@ class IndexedJob:
             least: Pods that Kueue must admit; 0 for all.
         """
         self.api = api
-        self.pods = pods
+        self.pods = self.parallelism = pods
         self.least = least
         self.is_suspended = False
         #: indexes whose pod has succeeded
@@ -369,8 +369,18 @@ class IndexedJob:
         self._serve()
 
     def scale(self, pods: int) -> None:
-        self.pods = pods
+        self.pods = self.parallelism = pods
         self.done &= set(range(pods))
+        self._serve()
+
+    def admit(self, pods: int, *, is_equal: bool) -> None:
+        """Kueue admits a part of a Job that waits for it.
+
+        Args:
+            is_equal: Whether `completions` are to stay equal to `parallelism`.
+        """
+        self.parallelism = pods
+        self.pods = pods if is_equal else self.pods
         self._serve()
 
     def make_anew(self) -> None:
@@ -388,7 +398,7 @@ class IndexedJob:
             "spec": {
                 "completionMode": "Indexed",
                 "completions": self.pods,
-                "parallelism": self.pods,
+                "parallelism": self.parallelism,
                 "template": _template(8),
             },
             "status": {"succeeded": len(self.done)},
@@ -432,7 +442,8 @@ class IndexedJob:
         for index, name in self.active.items():
             if index not in wanted:
                 self.api.delete(name)
-        for index in sorted(wanted - self.active.keys()):
+        free = min(self.parallelism, len(wanted)) - len(wanted & self.active.keys())
+        for index in sorted(wanted - self.active.keys())[: max(free, 0)]:
             self._create(index)
 
     def _create(self, index: int) -> None:

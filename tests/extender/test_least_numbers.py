@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -392,3 +392,23 @@ def test_d8_mindclusters_number_goes_before_that_of_volcano() -> None:
     found = volcano({}, shrinkable("3"), minAvailable=1).size()
 
     assert found == Size(count=4, least=3)
+
+
+@pytest.mark.parametrize(
+    ("completions", "parallelism", "least", "expected"),
+    [
+        (4, 3, "2", Size(count=4, least=2)),
+        (3, 3, "2", Size(count=3, least=2)),
+        (100, 8, "2", Size(count=100, least=2)),
+        (4, 1, "2", whole(1)),
+        (4, 3, "1", whole(1)),
+        (4, 3, "", whole(1)),
+    ],
+)
+def test_an_indexed_job_that_kueue_admits_in_part_is_one_job_as_before(
+    completions: int, parallelism: int, least: str, expected: Size
+) -> None:
+    source = job(**{PARALLEL: least})
+    counts = {"completions": completions, "parallelism": parallelism}
+
+    assert replace(source, spec={**source.spec, **counts}).size() == expected

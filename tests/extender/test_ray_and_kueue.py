@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.apiclient import Object
-from tests.extender.gangworld import GangWorld, sim_node
-from tests.extender.job_controllers import KubeRay, Kueue, PodsApi
+from tests.extender.gangworld import GangWorld, sim_node, sim_pod
+from tests.extender.job_controllers import IndexedJob, KubeRay, Kueue, PodsApi
 from tests.support.caches import known_pod, only_gang
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -199,3 +199,29 @@ def test_pods_beyond_the_number_of_a_group_keep_nobody_away(api: PodsApi) -> Non
 
     assert api.world.run(5, *kueue.active) is not None
     assert len(api.pods) == 3
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_a_job_that_kueue_admits_in_part_begins_with_its_least_number(
+    api: PodsApi, *, is_equal: bool
+) -> None:
+    """Kueue lowers `parallelism`, and `completions` only if it is told to."""
+    world = api.world
+    others = [f"alone-{number}" for number in range(3)]
+    world.add(*(sim_pod(name, job=name, size=1, npus=8) for name in others))
+    assert world.run(9, *others) is not None
+    let: list[set[str]] = []
+    world.on_let = let.append
+    job = IndexedJob(api, 4, least=2)
+    job.admit(3, is_equal=is_equal)
+    job.reconcile()
+
+    world.run(20)
+    assert not {*job.active.values()} & {*world.bound}
+
+    world.delete(others[0])
+    assert world.run(9, job.active[0], job.active[1]) is not None
+    assert let == [{job.active[0], job.active[1]}]
+
+    world.delete(others[1])
+    assert world.run(9, *job.active.values()) is not None
