@@ -112,6 +112,16 @@ def describe_missing_job(key: str) -> str:
     return f"annotation {key}: expected the name of the job, found none"
 
 
+def describe_lack(lacking: int, pods: int, unit: str) -> str:
+    """Return for how many pods of its unit, such as a replica, a pod waits."""
+    return f"waits for {lacking} of the {pods} pods of its {unit}"
+
+
+def describe_parts(count: int, least: int, unit: str) -> str:
+    """Return how many of the pods that a job needs are there with all of their unit."""
+    return f"{count} of {least} pods are of a whole {unit}"
+
+
 def describe_predecessor(name: str, index: str, node: str) -> str:
     """Return which pod must end before the next pod of its index may be bound.
 

@@ -8,7 +8,7 @@ programs: a missing or malformed field is no error.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler_core.wire.annotations import parse_count
 
@@ -39,6 +39,22 @@ _LISTED = 10_000
 Number = tuple[int, int]
 
 
+class Division(NamedTuple):
+    """How the pods of a role are divided into units: all of one hold chips, or none."""
+
+    role: str
+    #: of a unit, for sentences: "replica", "partition"
+    name: str
+    #: number of the pods of a unit
+    pods: int
+    #: number of the first numbers that its pods have
+    width: int
+
+    def unit_of(self, number: Number) -> int:
+        """Return the number of the unit of a pod with this number."""
+        return number[0] // self.width
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A pod template of a job's object, and how many pods are made from it."""
@@ -57,6 +73,8 @@ class Part:
     after: frozenset[str] = frozenset()
     #: names of the parts that must have completed before
     completed: frozenset[str] = frozenset()
+    #: None: each of its pods may hold chips by itself
+    division: Division | None = None
 
 
 def _training(spec: Object) -> Iterator[Part]:
@@ -165,28 +183,38 @@ def _volcano(job: Object) -> Iterator[Part]:
     A task without `minAvailable` needs all its pods, or the pods of so many partitions.
 
     Source:
-        volcano v1.14.1 `getMinTaskMember`, `waitDependsOnTaskMeetCondition`.
+        volcano v1.14.1 `getMinTaskMember`, `waitDependsOnTaskMeetCondition`,
+        `createJobPod`: the partition of a pod is its index through `partitionSize`.
     """
     for task in items_of(inner(job, "spec"), "tasks"):
         count = number_of(task, "replicas", 1)
         policy = inner(task, "partitionPolicy")
         partitions = number_of(policy, "minPartitions", 0)
-        default = partitions * number_of(policy, "partitionSize", 0) or count
+        pods = number_of(policy, "partitionSize", 0)
+        default = partitions * pods or count
         least = number_of(task, "minAvailable", default)
         names = inner(task, "dependsOn").get("name")
         after = frozenset(map(str, names)) if isinstance(names, list) else frozenset()
         part = _part(inner(task, "template"), count, name=task.get("name"))
-        yield replace(part, least=min(least, count), after=after)
+        is_divided = pods > 1 and count % pods == 0
+        division = Division(part.role, "partition", pods, width=pods)
+        yield replace(
+            part,
+            least=min(least, count),
+            after=after,
+            division=division if is_divided else None,
+        )
 
 
 def _ray(job: Object) -> Iterator[Part]:
     """Yield the pod template of the head and of each worker group of a RayCluster.
 
     With the autoscaler a group needs `minReplicas`, else all its replicas. A replica
-    is `numOfHosts` pods.
+    is `numOfHosts` pods, which the controller makes and deletes together.
 
     Source:
-        kuberay v1.7 `GetWorkerGroupDesiredReplicas`; `calculatePodGroupParams`.
+        kuberay v1.7 `GetWorkerGroupDesiredReplicas`; `calculatePodGroupParams`;
+        `reconcileMultiHostWorkerGroup`.
     """
     spec = inner(job, "spec")
     yield _part(inner(spec, "headGroupSpec", "template"), 1, name=RAY_HEAD)
@@ -201,7 +229,10 @@ def _ray(job: Object) -> Iterator[Part]:
         template, name = inner(group, "template"), group.get("groupName")
         part = _part(template, replicas, range(hosts), name)
         needed = min(least, replicas) if is_scaled else replicas
-        yield replace(part, least=needed * hosts)
+        division = Division(part.role, "replica", hosts, width=1)
+        yield replace(
+            part, least=needed * hosts, division=division if hosts > 1 else None
+        )
 
 
 def _job(job: Object) -> Iterator[Part]:

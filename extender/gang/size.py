@@ -18,6 +18,7 @@ from extender.gang.parts import (
     LEAST,
     LEAST_OF_PARTS,
     READERS,
+    Division,
     Number,
     Object,
     Part,
@@ -54,6 +55,8 @@ class Size:
     counts_all: bool = False
     #: pods that have succeeded, or failed for good, as the object counts them
     succeeded: int = 0
+    #: of each role whose pods are divided: those of a unit hold chips together
+    divisions: tuple[Division, ...] = ()
     #: pods of `count` that are made only when others are ready; all ask for NPUs
     followers: tuple[Followers, ...] = ()
     #: pods that are made when others have completed: jobs of their own, not in `count`
@@ -157,7 +160,8 @@ def _size_of_parts(
         for part in ours
         if part.name in later
     )
-    return replace(size, followers=followers)
+    divisions = tuple(part.division for part in ours if part.division)
+    return replace(size, followers=followers, divisions=divisions)
 
 
 def _split_stages(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.gang.gang import Gang
+from extender.planning.units import find_whole
 from extender.refusals import Refusal
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import Product
@@ -88,8 +89,8 @@ class CandidateNodes:
         #: {nodes: (the first equal set, their first list)}; the same nodes are offered
         #: in other orders
         self._lists: dict[frozenset[str], tuple[frozenset[str], tuple[str, ...]]] = {}
-        #: {job: version on which it was refused}
-        self._refused_at: dict[str, Version] = {}
+        #: {job: version on which it was refused, and UIDs of its whole units then}
+        self._refused_at: dict[str, tuple[Version, frozenset[str]]] = {}
         #: version of `_refusals`; none is used for another version
         self._version: Version = (-1, -1)
         #: {question: why the pod does not fit}, all on `_version`
@@ -144,7 +145,11 @@ class CandidateNodes:
         self._waiting.pop(job, None)
 
     def record_refusal(
-        self, job: str, question: Question | None, refusal: Refusal, version: Version
+        self,
+        gang: Gang,
+        question: Question | None,
+        refusal: Refusal,
+        version: Version,
     ) -> None:
         """Record that a job did not fit on a version of the cache.
 
@@ -152,16 +157,20 @@ class CandidateNodes:
             question: What a one-pod job asks for. `refusal` is stored as the answer to
                 all equal questions. None if no other job may get it.
         """
-        self._refused_at[job] = version
+        self._refused_at[gang.job] = version, find_whole(gang)
         if version != self._version:
             self._version = version
             self._refusals.clear()
         if question is not None:
             self._refusals[question] = refusal
 
-    def was_tried(self, job: str, version: Version) -> bool:
-        """Return whether the latest refusal of a job is for cache version `version`."""
-        return self._refused_at.get(job) == version
+    def was_tried(self, gang: Gang, version: Version) -> bool:
+        """Return whether the latest refusal of a job is for cache version `version`.
+
+        A pod that came since changes nothing, unless it makes a unit whole.
+        """
+        refused_at, whole = self._refused_at.get(gang.job, (None, frozenset()))
+        return refused_at == version and whole == find_whole(gang)
 
     def known_refusal(self, question: Question, version: Version) -> Refusal | None:
         """Return the refusal stored for an equal question; None if there is none."""

@@ -1,7 +1,8 @@
 """Plan an elastic job with as many of its pods as fit, and at least those it needs.
 
 The members that the job needs come first, then the others by rank. A plan has the first
-so many of them. A job of logical SuperPoDs gets whole ones only.
+so many of them. A job of logical SuperPoDs, or of replicas of several hosts, gets whole
+ones only.
 """
 
 from bisect import bisect_left
@@ -10,8 +11,10 @@ from itertools import accumulate
 
 from extender.cache.reservations import Reservation
 from extender.gang.gang import Gang
+from extender.gang.needed_members import Needed
 from extender.planning.followers import Follower
-from extender.refusals import Refusal
+from extender.planning.units import Unit, why_lacking
+from extender.refusals import Refusal, describe_parts, refuse_for_job
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.wire.annotations import parse_count
 from scheduler_core.wire.pods import NpuPod
@@ -30,6 +33,7 @@ def plan_most(  # noqa: PLR0913  # what a plan depends on
     plan_without: Callable[[Collection[str]], Outcome],
     *,
     without: Collection[str] = (),
+    units: Sequence[Unit] = (),
     may_be_smaller: bool = True,
     most: int | None = None,
 ) -> Outcome:
@@ -41,6 +45,7 @@ def plan_most(  # noqa: PLR0913  # what a plan depends on
         followers: {UID: member without a pod}, which the plan is to have as well.
         plan_without: Plans all unbound members but those with the given UIDs.
         without: UIDs of unbound members that it never plans.
+        units: Members of which it plans all of a unit or none.
         may_be_smaller: Whether a plan of fewer pods is wanted. It is not if there may
             be other nodes.
         most: Number of existing pods that a plan has at most. The job needs no more.
@@ -59,13 +64,12 @@ def plan_most(  # noqa: PLR0913  # what a plan depends on
         not isinstance(outcome, Refusal) or not gang.has_optional
     ):
         return outcome
-    roles = [(uid, follower.absent.role) for uid, follower in followers.items()]
-    need = gang.order_by_need(roles)
+    need = _order_by_need(gang, followers)
     chips = {uid: follower.pod.total for uid, follower in followers.items()}
     chips |= {uid: pods[uid].total for uid in gang.members if uid in pods}
     uids = [uid for uid in need.uids if uid not in without]
     if outcome is None:
-        outcome, uids = _plan_at_most(gang, chips, uids, most or 0, plan_without)
+        outcome, uids = _plan_at_most(gang, chips, uids, units, most or 0, plan_without)
         if not isinstance(outcome, Refusal):
             return outcome
 
@@ -74,7 +78,7 @@ def plan_most(  # noqa: PLR0913  # what a plan depends on
         others = set(need.uids).difference(some)
         counts = [
             count
-            for count in _legal_counts(gang, chips, some)
+            for count in _legal_counts(gang, chips, some, units)
             if least <= count < len(uids)
         ]
         return _most(counts, lambda count: plan_without({*some[count:], *others}))
@@ -89,10 +93,35 @@ def plan_most(  # noqa: PLR0913  # what a plan depends on
     return fewer
 
 
+def refuse_parts(
+    gang: Gang,
+    followers: Mapping[str, Follower],
+    units: Sequence[Unit],
+    without: Collection[str],
+) -> Refusal | None:
+    """Return that too few pods are there with all of their unit; None if enough are.
+
+    Args:
+        followers: {UID: member without a pod} that a plan is to have.
+        without: UIDs of unbound members that no plan has.
+    """
+    need = _order_by_need(gang, followers)
+    count = len({*need.uids}.difference(without))
+    least = 1 if gang.is_running else need.least
+    if count >= least:
+        return None
+    return refuse_for_job(describe_parts(count, least, units[0].division.name))
+
+
+def _order_by_need(gang: Gang, followers: Mapping[str, Follower]) -> Needed:
+    return gang.order_by_need([(uid, f.absent.role) for uid, f in followers.items()])
+
+
 def _plan_at_most(
     gang: Gang,
     chips: Mapping[str, int],
     uids: Sequence[str],
+    units: Sequence[Unit],
     most: int,
     plan_without: Callable[[Collection[str]], Outcome],
 ) -> tuple[Outcome, list[str]]:
@@ -105,7 +134,7 @@ def _plan_at_most(
     """
     existing = accumulate(uid in gang.members for uid in uids)
     few = [uid for uid, count in zip(uids, existing, strict=True) if count <= most]
-    counts = _legal_counts(gang, chips, few)
+    counts = _legal_counts(gang, chips, few, units)
     first = few[: counts[-1]] if counts else few
     return plan_without(set(uids).difference(first)), first
 
@@ -158,15 +187,19 @@ def _largest(counts: Sequence[int], fails: Callable[[int], bool], default: int) 
 
 
 def _legal_counts(
-    gang: Gang, chips: Mapping[str, int], uids: Sequence[str]
+    gang: Gang,
+    chips: Mapping[str, int],
+    uids: Sequence[str],
+    units: Sequence[Unit],
 ) -> list[int]:
-    """Return how many of these unbound members make whole logical SuperPoDs.
+    """Return how many of these unbound members make whole logical SuperPoDs and units.
 
-    Any number does for a job without logical SuperPoDs.
+    Any number does for a job without either.
 
     Args:
         chips: {UID of a member: number of its chips}.
     """
+    split = _split_counts(uids, units) if units else ()
     traits = next(iter(gang.members.values())).traits
     block = parse_count(traits.annotations.get(SP_BLOCK, "")) or 1
     placed = sum(chips.get(uid, 0) for uid in gang.placed)
@@ -174,5 +207,31 @@ def _legal_counts(
     return [
         count
         for count, total in enumerate(totals, start=1)
-        if not (placed + total) % block
+        if count not in split and not (placed + total) % block
     ]
+
+
+def _split_counts(uids: Sequence[str], units: Sequence[Unit]) -> set[int]:
+    """Return how many of these members, the first, have some of a unit but not all."""
+    position = {uid: at for at, uid in enumerate(uids, start=1)}
+    split: set[int] = set()
+    for unit in units:
+        positions = [position[uid] for uid in unit.uids if uid in position]
+        if positions:
+            is_cut = len(positions) < len(unit.uids)  # the others are not among these
+            last = len(uids) + 1 if is_cut else max(positions)
+            split.update(range(min(positions), last))
+    return split
+
+
+def why_unplanned(gang: Gang, uid: str) -> str:
+    """Return why a pod of a job has no planned node, as a sentence for people."""
+    if lacking := why_lacking(gang, uid):
+        return lacking
+    if not gang.lacks_members:
+        return f"its job runs with {gang.part_text}: no room for more"
+    if gang.plan.places:
+        return "its job starts with fewer pods: this one joins as room comes"
+    if gang.plan.text:
+        return f"its job does not fit: {gang.plan.text}"
+    return "its job waits"

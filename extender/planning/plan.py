@@ -14,6 +14,7 @@ from extender.planning import elastic, placing
 from extender.planning.followers import followers_of
 from extender.planning.offered_nodes import OfferedNodes
 from extender.planning.plan_input import PLAIN, PlanInput, TopologySnapshot, read_job
+from extender.planning.units import Unit, find_incomplete, read_units
 from extender.refusals import Refusal, refuse_for_job
 from extender.scheduling import claim
 from scheduler_core.node import chips
@@ -65,6 +66,15 @@ def plan(  # noqa: PLR0913  # what a plan depends on
     followers = followers_of(gang)
     offered = OfferedNodes(names=names, lists=lists or {}, learnt=learnt)
     without = offered.leave_out(gang)
+    units: Sequence[Unit] = ()
+    if gang.size is not None and gang.size.divisions:
+        units = read_units(gang, {uid: f.absent for uid, f in followers.items()})
+    if units:
+        without |= find_incomplete(units, without)
+        followers = {u: f for u, f in followers.items() if u not in without}
+        refusal = elastic.refuse_parts(gang, followers, units, without)
+        if refusal is not None:
+            return refusal
     if followers:
         offered = offered.with_followers([f.member for f in followers.values()])
 
@@ -86,6 +96,7 @@ def plan(  # noqa: PLR0913  # what a plan depends on
         followers,
         plan_without,
         without=without,
+        units=units,
         may_be_smaller=may_be_smaller,
         most=most,
     )

@@ -28,7 +28,7 @@ from extender.gang.gang import SETTLED_S, Gang
 from extender.gang.job_plan import Phase
 from extender.gang.size import Size
 from extender.metrics import RESERVATIONS, Metrics
-from extender.planning import plan, plan_input, reservation
+from extender.planning import elastic, plan, plan_input, reservation
 from extender.planning.candidates import (
     CandidateNodes,
     Question,
@@ -157,7 +157,7 @@ class Planner:
             return node_filter.filter_nodes(self._cache, pod, names, now_s)
         if unasked is not None:
             return node_filter.refuse_all(unasked, names)
-        why = node_filter.why_unplanned(gang)
+        why = elastic.why_unplanned(gang, pod.uid)
         return node_filter.refuse_unplanned(self._cache, pod, names, why)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
@@ -246,7 +246,7 @@ class Planner:
         before = dict(self._candidates.of_kinds(gang.job))
         self._put_lists(gang, names, uid)
         is_known = before == self._candidates.of_kinds(gang.job) and (
-            self._candidates.was_tried(gang.job, self._cache.version)
+            self._candidates.was_tried(gang, self._cache.version)
         )
         is_firm = self._is_all(gang, gang.kind_of(uid) if uid else "", names)
         if len(names) == 1 or not is_known or gang.lacks_members:
@@ -390,7 +390,7 @@ class Planner:
             if (turn := gang_ahead.queue_key(pods)) < own_key
         ]
         for _, gang_ahead in sorted(gangs_ahead, key=itemgetter(0)):
-            was_tried = self._candidates.was_tried(gang_ahead.job, self._cache.version)
+            was_tried = self._candidates.was_tried(gang_ahead, self._cache.version)
             if (
                 not was_tried
                 and self._is_due(gang_ahead)
@@ -451,7 +451,7 @@ class Planner:
         if gang.format_names(gang.members) in refusal.text:
             question = None  # the refusal names the pod, so no other pod can reuse it
         version = self._cache.version
-        self._candidates.record_refusal(gang.job, question, refusal, version)
+        self._candidates.record_refusal(gang, question, refusal, version)
 
     def _reserve_nodes(self, gang: Gang, names: tuple[str, ...]) -> None:
         node_reservation = reservation.reserve_nodes(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
 from extender.cache.reservations import Owner, Reservation
-from extender.gang.gang import Gang
 from extender.refusals import (
     ELSEWHERE,
     ENDING,
@@ -199,17 +198,6 @@ def score_nodes(
     return scores
 
 
-def why_unplanned(gang: Gang) -> str:
-    """Return why a pod of a job has no planned node, as a sentence for people."""
-    if not gang.lacks_members:
-        return f"its job runs with {gang.part_text}: no room for more"
-    if gang.plan.places:
-        return "its job starts with fewer pods: this one joins as room comes"
-    if gang.plan.text:
-        return f"its job does not fit: {gang.plan.text}"
-    return "its job waits"
-
-
 def refuse_unplanned(
     cache: Cache, pod: NpuPod, names: Sequence[str], why: str
 ) -> FilterResult:
@@ -219,7 +207,7 @@ def refuse_unplanned(
     nodes are refused with `why`.
 
     Args:
-        why: A sentence about the job, as `why_unplanned` returns it.
+        why: A sentence about the job, as `elastic.why_unplanned` returns it.
     """
     survey = cache.index.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)

@@ -23,6 +23,7 @@ from extender.dispatch import Apply
 from extender.gang import events as gang_events
 from extender.gang.gang import Gang
 from extender.gang.job_plan import Phase
+from extender.planning import elastic
 from extender.planning.planner import Planner
 from extender.refusals import ELSEWHERE, ExtenderReason, Refusal, kept_for_others
 from extender.scheduling import node_filter, reserve
@@ -198,7 +199,7 @@ class Sessions:
         because an eviction may help against it.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
-        text = node_filter.why_unplanned(gang)
+        text = elastic.why_unplanned(gang, pod.uid)
         return pod_refusal or Refusal(reason=ExtenderReason.JOB, text=text)
 
     # -- prioritize ------------------------------------------------------------

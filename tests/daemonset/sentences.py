@@ -50,6 +50,7 @@ SPEAKING = (
     "extender/gang/fault_policy.py",
     "extender/gang/permit.py",
     "extender/election/lease.py",
+    "extender/planning/elastic.py",
     "extender/planning/permits.py",
     "extender/planning/planner.py",
     "extender/refusals.py",

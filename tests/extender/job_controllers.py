@@ -22,6 +22,7 @@ from tests.support.watched import RESOURCE
 
 _ENDED = ("Failed", "Succeeded")
 _INDEX = "batch.kubernetes.io/job-completion-index"
+_REPLICA = "ray.io/worker-group-replica-name"
 #: Paths of the Job and of the RayCluster.
 JOB_PATH = "/apis/batch/v1/namespaces/default/jobs/train"
 RAY_PATH = "/apis/ray.io/v1/namespaces/default/rayclusters/llm"
@@ -159,7 +160,7 @@ class KubeRay:
         return [
             name
             for name, found in self.api.pods.items()
-            if found["metadata"]["labels"]["ray.io/group"] == group
+            if found["metadata"]["labels"].get("ray.io/group") == group
         ]
 
     def reconcile(self) -> None:
@@ -177,7 +178,7 @@ class KubeRay:
             if group.get("suspend"):
                 self._delete(names)
             elif group["numOfHosts"] > 1:
-                self._reconcile_replicas(group, names)
+                self._reconcile_replicas(group)
             elif self._delete_ended(names):
                 return
             else:
@@ -190,46 +191,64 @@ class KubeRay:
                 names.remove(name)
         diff = max(group["replicas"], group["minReplicas"]) - len(names)
         for _ in range(diff):
-            labels = {"ray.io/worker-group-replica-index": f"{self._index(group)}"}
+            labels = {"ray.io/worker-group-replica-index": f"{self._index(names)}"}
             self._create("worker", group, group["groupName"], labels)
+            names = [*names, [*self.api.pods][-1]]
         if not self.spec["enableInTreeAutoscaling"]:
             self._delete(names[: max(-diff, 0)])
 
-    def _reconcile_replicas(self, group: Object, names: list[str]) -> None:
-        """Make and delete replicas of several pods as a whole."""
-        key = "ray.io/worker-group-replica-name"
-        replicas: dict[str, list[str]] = {}
-        for name in names:
+    def replicas(self, group: str) -> dict[str, list[str]]:
+        """{name of a replica of several pods: these, also those that end}."""
+        found: dict[str, list[str]] = {}
+        for name in self.names(group):
             labels = self.api.pods[name]["metadata"]["labels"]
-            replicas.setdefault(labels[key], []).append(name)
-        unwanted = {*group.get("workersToDelete", ())}  # until the autoscaler edits it
+            if _REPLICA in labels:
+                found.setdefault(labels[_REPLICA], []).append(name)
+        return found
+
+    def _reconcile_replicas(self, group: Object) -> None:
+        """Make and delete replicas of several pods as a whole.
+
+        One of which a pod has ended is deleted, and at once the next one gets its
+        index.
+        """
+        replicas = self.replicas(group["groupName"])
         for pods in replicas.values():
-            is_whole = len(pods) >= group["numOfHosts"]
-            is_sound = is_whole and not any(map(self.api.has_ended, pods))
-            if not is_sound or unwanted & {*pods}:
+            if len(pods) < group["numOfHosts"]:
                 self._delete(pods)
                 return
+        for replica, pods in list(replicas.items()):
+            if any(map(self.api.has_ended, pods)):
+                self._delete(replicas.pop(replica))
+        unwanted = {*group.get("workersToDelete", ())}  # until the autoscaler edits it
+        if found := [pods for pods in replicas.values() if unwanted & {*pods}]:
+            self._delete([name for pods in found for name in pods])
+        else:
+            self._scale_replicas(group, list(replicas.values()))
+
+    def _scale_replicas(self, group: Object, replicas: list[list[str]]) -> None:
         diff = max(group["replicas"], group["minReplicas"]) - len(replicas)
+        used = [name for pods in replicas for name in pods]
         for _ in range(diff):
-            self._create_replica(group, key)
+            used += self._create_replica(group, self._index(used))
         if not self.spec["enableInTreeAutoscaling"]:
-            for pods in list(replicas.values())[: max(-diff, 0)]:
+            for pods in replicas[: max(-diff, 0)]:
                 self._delete(pods)
 
-    def _create_replica(self, group: Object, key: str) -> None:
-        replica, index = f"r{next(self._replicas)}", self._index(group)
+    def _create_replica(self, group: Object, index: int) -> list[str]:
+        replica = f"r{next(self._replicas)}"
         for host in range(group["numOfHosts"]):
             labels = {
-                key: replica,
+                _REPLICA: replica,
                 "ray.io/worker-group-replica-index": f"{index}",
                 "ray.io/replica-host-index": f"{host}",
             }
             self._create("worker", group, group["groupName"], labels)
+        return self.replicas(group["groupName"])[replica]
 
-    def _index(self, group: Object) -> int:
-        """The first number that no replica of a group has."""
+    def _index(self, names: Sequence[str]) -> int:
+        """The first number that none of these pods has."""
         key = "ray.io/worker-group-replica-index"
-        names = self.names(group["groupName"])
         used = {self.api.pods[name]["metadata"]["labels"][key] for name in names}
         return next(number for number in count() if f"{number}" not in used)
 

@@ -158,6 +158,8 @@ class RayCluster(JobOnNodes):
     def __init__(self) -> None:
         super().__init__()
         self.ray: KubeRay | None = None
+        #: replicas of several hosts of which a pod was bound
+        self.begun: set[str] = set()
 
     @initialize(
         data=st.data(), is_scaled=st.booleans(), head=st.sampled_from((0, 0, 8))
@@ -179,6 +181,19 @@ class RayCluster(JobOnNodes):
     def reconcile(self) -> None:
         assert self.ray is not None
         self.ray.reconcile()
+
+    def check_gate(self, let: set[str]) -> None:
+        """The first of a replica to be let through has chips for all of it."""
+        super().check_gate(let)
+        assert self.ray is not None
+        gang, pods = self.gang, self.world.pods
+        places = gang.plan.places if gang is not None else {}
+        for replica, names in self.ray.replicas("g0").items():
+            if let & {*names} and replica not in self.begun:
+                self.begun.add(replica)
+                planned = [n for n in names if pods[n]["metadata"]["uid"] in places]
+                hosts = self.ray.spec["workerGroupSpecs"][0]["numOfHosts"]
+                assert len(let.union(planned) & {*names}) == hosts
 
     @rule(replicas=st.integers(0, 3), least=st.integers(0, 1))
     def scale(self, replicas: int, least: int) -> None:

@@ -47,6 +47,8 @@ class Source:
     #: more of the spec of its pods
     pod: Mapping[str, Any] = field(default_factory=dict)
     least: int = 2
+    #: how many of them run where there is room for three
+    fitting: int = 3
 
     def pods(self) -> Iterator[Object]:
         version, kind = self.owner
@@ -154,8 +156,9 @@ SOURCES: dict[str, Source] = {
     ),
     "minAvailable of a Volcano Job": volcano({}, minAvailable=2),
     "minAvailable of a task": volcano({"minAvailable": 2}),
-    "partitions of a task": volcano(
-        {"partitionPolicy": {"minPartitions": 1, "partitionSize": 2}}
+    "partitions of a task": replace(
+        volcano({"partitionPolicy": {"minPartitions": 1, "partitionSize": 2}}),
+        fitting=2,
     ),
     "minReplicas of a Volcano Job": volcano(
         {}, shrinkable("2", **{"elastic-scheduling": "on"}), minAvailable=1
@@ -250,15 +253,16 @@ def running(source: Source) -> Iterator[GangWorld]:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_d8_a_job_that_may_run_with_two_runs_with_the_three_that_fit(name: str) -> None:
+    """Of partitions of two pods, one fits."""
     source = SOURCES[name]
     with running(source) as w:
-        assert len(w.bound) == 3
+        assert len(w.bound) == source.fitting
 
         text = (
-            f"the job runs with 3 of 4 pods, and needs at least {source.least}: the "
-            "others join as room comes"
+            f"the job runs with {source.fitting} of 4 pods, and needs at least "
+            f"{source.least}: the others join as room comes"
         )
-        (unbound,) = {*NAMES} - {*w.bound}
+        unbound = min({*NAMES} - {*w.bound})
         assert w.world.calls.told == [(unbound, "AscendGangSmaller", text)]
 
 
@@ -403,6 +407,7 @@ def test_d8_mindclusters_number_goes_before_that_of_volcano() -> None:
         (4, 1, "2", whole(1)),
         (4, 3, "1", whole(1)),
         (4, 3, "", whole(1)),
+        (100, 4, "", whole(1)),
     ],
 )
 def test_an_indexed_job_that_kueue_admits_in_part_is_one_job_as_before(

@@ -1,12 +1,19 @@
 """Jobs of KubeRay and Kueue from their creation to their binding."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from sandbox.apiclient import Object
 from tests.extender.gangworld import GangWorld, sim_node, sim_pod
-from tests.extender.job_controllers import IndexedJob, KubeRay, Kueue, PodsApi
+from tests.extender.job_controllers import (
+    ApiError,
+    IndexedJob,
+    KubeRay,
+    Kueue,
+    PodsApi,
+)
 from tests.support.caches import known_pod, only_gang
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -107,6 +114,85 @@ def test_a_ray_cluster_that_is_resumed_waits_for_pods_that_end(api: PodsApi) -> 
     cluster.reconcile()
     api.world.report()
     assert api.world.run(15, *cluster.names("g0")) is not None
+
+
+def hosts(api: PodsApi, replicas: int, *, head: int = 0) -> KubeRay:
+    """A RayCluster of replicas of two pods, of which it needs one replica."""
+    group = {"replicas": replicas, "minReplicas": 1, "numOfHosts": 2}
+    return ray(api, group, head=head, is_scaled=True)
+
+
+def fill(api: PodsApi, node: str) -> str:
+    """Let a pod that is a job by itself take a node; return its name."""
+    name = f"on-{node}"
+    selector = {"kubernetes.io/hostname": node}
+    api.world.add(sim_pod(name, job=name, size=1, npus=8, nodeSelector=selector))
+    assert api.world.run(9, name) is not None
+    return name
+
+
+def test_a_ray_cluster_begins_with_whole_replicas(api: PodsApi) -> None:
+    cluster = hosts(api, 2, head=8)
+    api.world.run(10)
+
+    first, _ = cluster.replicas("g0").values()
+    assert {*api.world.bound} == {*cluster.names("headgroup"), *first}
+
+
+def test_a_replica_joins_whole_as_room_comes(api: PodsApi) -> None:
+    other = fill(api, "n1")
+    cluster = hosts(api, 1)
+    assert api.world.run(9, *cluster.names("g0")) is not None
+
+    cluster.edit(replicas=2)
+    cluster.reconcile()
+    _, second = cluster.replicas("g0").values()
+    assert api.world.run(20, second[0]) is None
+    assert not {*second} & {*api.world.bound}
+
+    api.world.delete(other)
+    assert api.world.run(9, *second) is not None
+
+
+def test_the_first_host_of_a_replica_waits_for_the_others(api: PodsApi) -> None:
+    """A quota, say, is used up before all of them are made."""
+    cluster = hosts(api, 1)
+    assert api.world.run(9, *cluster.names("g0")) is not None
+    cluster.edit(replicas=2)
+    api.calls_left = 1
+    with suppress(ApiError):
+        cluster.reconcile()
+    (alone,) = [name for name in cluster.names("g0") if name not in api.world.bound]
+    assert api.world.run(20, alone) is None
+    texts = api.world.world.why(alone, NODES)
+    assert "waits for 1 of the 2 pods of its replica" in texts
+
+    api.calls_left = None
+    for _ in range(2):  # it deletes what is not whole first
+        cluster.reconcile()
+    assert api.world.run(9, *cluster.names("g0")) is not None
+
+
+def test_a_replica_that_is_made_again_waits_until_the_one_before_has_ended(
+    api: PodsApi,
+) -> None:
+    cluster = hosts(api, 2)
+    before = cluster.names("g0")
+    assert api.world.run(9, *before) is not None
+    late, soon, *_ = before
+    api.pods[soon]["status"] = {"phase": "Failed"}
+    api.world.show(soon)
+    cluster.reconcile()
+    api.world.report()
+    new = [name for name in cluster.names("g0") if name not in before]
+    assert len(new) == 2
+
+    assert api.world.run(20, new[1]) is None
+    assert not {*new} & {*api.world.bound}
+
+    api.end(late, "Failed")
+    api.world.report()
+    assert api.world.run(9, *new) is not None
 
 
 def admitted(api: PodsApi, total: int, *, is_fast: bool = False) -> Kueue:

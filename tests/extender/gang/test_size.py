@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.gang.membership import ROWS
-from extender.gang.parts import Number
+from extender.gang.parts import Division, Number
 from extender.gang.size import Followers, Size, Stage, size_of, whole
 
 NPU = "huawei.com/Ascend910"
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
     "each replica of a Ray group has so many hosts": (
         "RayCluster",
         ray({"replicas": 2, "numOfHosts": 4}, {"replicas": 1}),
-        whole(9),
+        replace(whole(9), divisions=(Division("g0", "replica", 4, 1),)),
     ),
     "replicas of a Ray group are within their bounds": (
         "RayCluster",
@@ -113,7 +113,12 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
             head=8,
             **SCALED,
         ),
-        Size(count=13, least=5, roles=(("headgroup", 1), ("g0", 2), ("g1", 2))),
+        Size(
+            count=13,
+            least=5,
+            roles=(("headgroup", 1), ("g0", 2), ("g1", 2)),
+            divisions=(Division("g0", "replica", 2, 1),),
+        ),
     ),
     "a RayCluster with the autoscaler that needs nobody": (
         "RayCluster",
@@ -250,7 +255,12 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
                 }
             ]
         ),
-        Size(count=8, least=4, roles=(("w", 4),)),
+        Size(
+            count=8,
+            least=4,
+            roles=(("w", 4),),
+            divisions=(Division("w", "partition", 2, 2),),
+        ),
     ),
     "an elastic training job": (
         "Training job",
@@ -310,11 +320,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
         group(minMember=5),
         Size(count=None, least=5, counts_all=True),
     ),
-    "an indexed Job whose pods all run at once": (
-        "Job",
-        indexed(4, 4),
-        whole(4),
-    ),
+    "an indexed Job whose pods all run at once": ("Job", indexed(4, 4), whole(4)),
     "a Job that counts pods that succeeded": (
         "Job",
         indexed(4, 4) | {"status": {"succeeded": 3}},
@@ -325,16 +331,14 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
         indexed(8, 8) | {"status": {"succeeded": 1, "failedIndexes": "0,2-4"}},
         replace(whole(8), succeeded=5),
     ),
-    "a Job with indexes that nobody can read": (
-        "Job",
-        indexed(2, 2) | {"status": {"failedIndexes": "0-x"}},
-        whole(2),
-    ),
-    "a Job with indexes that are longer than any number": (
-        "Job",
-        indexed(2, 2) | {"status": {"failedIndexes": "9" * 5_000}},
-        whole(2),
-    ),
+    **{
+        f"a Job with indexes that nobody can read: {text:.3}": (
+            "Job",
+            indexed(2, 2) | {"status": {"failedIndexes": text}},
+            whole(2),
+        )
+        for text in ("0-x", "9" * 5_000)
+    },
     "a JobSet whose jobs complete with fewer pods than may run": (
         "JobSet",
         group(
@@ -368,11 +372,6 @@ CASES: dict[str, tuple[str, dict[str, Any], Size | None]] = {
             ]
         ),
         whole(2_000_000_000),
-    ),
-    "an indexed Job that works through a list": (
-        "Job",
-        indexed(100, 4),
-        whole(1),
     ),
     "a StatefulSet whose pods come together": (
         "Minimum",
