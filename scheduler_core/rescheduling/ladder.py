@@ -43,6 +43,8 @@ class FaultJob:
     faulty: frozenset[str]
     #: the lowest first; at least one
     rungs: tuple[Rung, ...]
+    #: healthy pods that end with the fault pods, whatever the rung
+    followers: frozenset[str] = frozenset()
     #: whether the job goes on without its fault pods
     can_lose: bool = False
 
@@ -111,21 +113,18 @@ def choose(job: FaultJob, fit: Fit) -> Move | Loss | NoSpare:
 
 def _rungs(job: FaultJob) -> Sequence[Rung]:
     """Return the rungs to try; one, if they are the same pods."""
-    is_one = job.can_lose or job.faulty == job.homes.keys()
+    is_one = job.can_lose or _lowest(job) == job.homes.keys()
     return (Rung.PODS,) if is_one else job.rungs
 
 
 def _move(job: FaultJob, rung: Rung, fit: _FitPods) -> Move | str:
     """Return the move of a rung, or what is missing if all others are at home."""
     places = fit(job.faulty)
-    if rung is Rung.PODS:
-        leaving = job.faulty
-    else:
-        leaving = frozenset(job.homes)
-        if isinstance(places, str):
-            whole = fit(leaving)
-            if not isinstance(whole, str):
-                places = _keep_homes(job, whole, fit)
+    leaving = _lowest(job) if rung is Rung.PODS else frozenset(job.homes)
+    if isinstance(places, str) and leaving != job.faulty:
+        all_places = fit(leaving)
+        if not isinstance(all_places, str):
+            places = _keep_homes(job, leaving, all_places, fit)
     if isinstance(places, str):
         return places
     homes = {pod: job.homes[pod] for pod in leaving - places.keys()}
@@ -137,18 +136,26 @@ def _move(job: FaultJob, rung: Rung, fit: _FitPods) -> Move | str:
     )
 
 
+def _lowest(job: FaultJob) -> frozenset[str]:
+    """Return the fewest pods that go together."""
+    return job.faulty | job.followers
+
+
 def _keep_homes(
-    job: FaultJob, places: Mapping[str, Place], fit: _FitPods
+    job: FaultJob,
+    leaving: frozenset[str],
+    places: Mapping[str, Place],
+    fit: _FitPods,
 ) -> Mapping[str, Place]:
     """Return places in which as many healthy pods as can be found are at home.
 
     Halves of the pods are tried, then halves of the halves that do not fit.
 
     Args:
-        places: Places of all pods.
+        places: Places of all pods that leave.
     """
-    away = frozenset(job.homes)
-    healthy = [pod for pod in job.homes if pod not in job.faulty]
+    away = leaving
+    healthy = [pod for pod in job.homes if pod in leaving - job.faulty]
     middle = len(healthy) // 2
     groups = [healthy[middle:], healthy[:middle]]  # the lowest ranks are tried first
     tries = 0

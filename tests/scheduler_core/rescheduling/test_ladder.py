@@ -1,7 +1,7 @@
 """The choice of pods that go, against all choices there are in small clusters."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import pytest
@@ -200,6 +200,36 @@ def job(faulty: str, *rungs: Rung, can_lose: bool = False) -> FaultJob:
     return FaultJob(
         homes=homes, faulty=frozenset(faulty), rungs=rungs, can_lose=can_lose
     )
+
+
+def test_pods_that_end_with_the_fault_pod_go_on_the_lowest_rung_and_return() -> None:
+    def fit(_avoids: bool, pods: frozenset[str]) -> Mapping[str, Place] | str:
+        return {pod: Place("spare", 2) for pod in pods}
+
+    group = replace(job("b", Rung.PODS, Rung.JOB), followers=frozenset("bc"))
+    found = ladder.choose(group, fit)
+
+    assert found == Move(
+        rung=Rung.PODS,
+        leaving=("b", "c"),
+        places={"b": Place("spare", 2), "c": Place("home-c", 1)},
+        returning=frozenset("c"),
+    )
+
+
+def test_pods_that_end_with_the_fault_pod_make_room_for_it() -> None:
+    asked = []
+
+    def fit(_avoids: bool, pods: frozenset[str]) -> Mapping[str, Place] | str:
+        asked.append(pods)
+        return {pod: Place("spare", 2) for pod in pods} if len(pods) > 1 else "none"
+
+    group = replace(job("b", Rung.PODS), followers=frozenset("c"))
+    found = ladder.choose(group, fit)
+
+    assert isinstance(found, Move)
+    assert (found.leaving, found.returning) == (("b", "c"), frozenset())
+    assert asked == [frozenset("b"), frozenset("bc"), frozenset("b")]
 
 
 def test_a_whole_job_goes_and_its_healthy_pods_return() -> None:
