@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from extender.gang.fault_policy import Switch
+from extender.rescheduling.moves import KeptPlace
 from scheduler_core.rescheduling.ladder import Rung
 from scheduler_core.wire.chip_faults import ChipFault
 
@@ -55,6 +57,17 @@ class Assessment:
     places: Mapping[str, str] = field(default_factory=dict)
     #: what the job says to no effect, in sentences
     remarks: tuple[str, ...] = ()
+    #: whether pods go, with `--rescheduling evict`; else they only would
+    is_evicting: bool = False
+    #: how they end
+    switch: Switch = Switch.GRACE
+    #: controller of a pod that is a job by itself; "" for a job
+    owner: str = ""
+    #: pods that go, in that order, and places of their successors; if evicting
+    kept_places: tuple[KeptPlace, ...] = ()
+    #: UIDs of pods of which is to be read first what evicting them together does;
+    #: then nothing is decided yet
+    unread: frozenset[str] = frozenset()
 
     @property
     def news(self) -> tuple[object, ...]:
@@ -65,35 +78,73 @@ class Assessment:
     @property
     def text(self) -> str:
         """The assessment as sentences, for people; "" if the job does not ask."""
+        text = self._decision if self.is_evicting else self._proposal
+        return ". ".join((text, *self.remarks))
+
+    @property
+    def _proposal(self) -> str:
+        """What would be done, with `--rescheduling report`."""
         match self.word:
             case Word.MOVES:
-                text = f"{self._describe_move()}. {_NOTHING}"
-            case Word.SHRINKS:
                 text = (
+                    f"With evictions, {self.rung} would go ({_list(self.leaving)}). "
+                    f"Found places: {self._listed_places}"
+                )
+                if self._returning:
+                    text = (
+                        f"{text}; {self._returning} would return to their nodes and "
+                        "chips"
+                    )
+                return f"{text}. {_NOTHING}"
+            case Word.SHRINKS:
+                return (
                     f"With evictions, {_list(self.leaving)} would go, and its job go "
                     f"on without a replacement: {self.why}. {_NOTHING}"
                 )
             case Word.NO_SPARE:
-                text = (
+                return (
                     "Even with evictions no pod would go, for lack of a place: "
                     f"{self.why}. Free chips, or add a node. {_DELETE}"
                 )
             case Word.STAYS:
-                text = f"Even with evictions no pod would go: {self.why}. {_DELETE}"
+                return f"Even with evictions no pod would go: {self.why}. {_DELETE}"
             case _:
-                text = self.why
-        return ". ".join((text, *self.remarks))
+                return self.why
 
-    def _describe_move(self) -> str:
-        places = _list([f"{pod} on {place}" for pod, place in self.places.items()])
-        text = (
-            f"With evictions, {self.rung} would go ({_list(self.leaving)}). "
-            f"Found places: {places}"
-        )
-        returning = len(self.leaving) - len(self.places)
-        if not returning:
-            return text
-        return f"{text}; {returning} would return to their nodes and chips"
+    @property
+    def _decision(self) -> str:
+        """What is done, with `--rescheduling evict`."""
+        match self.word:
+            case Word.MOVES:
+                text = (
+                    f"By evictions {self.rung} go ({_list(self.leaving)}). Places: "
+                    f"{self._listed_places}"
+                )
+                if self._returning:
+                    text = f"{text}; {self._returning} return to their nodes and chips"
+                return text
+            case Word.SHRINKS:
+                return (
+                    f"By evictions {_list(self.leaving)} go, and the job goes on "
+                    f"without a replacement: {self.why}"
+                )
+            case Word.NO_SPARE:
+                return (
+                    f"No pod goes, for lack of a place: {self.why}. Free chips, or add "
+                    f"a node. {_DELETE}"
+                )
+            case Word.STAYS:
+                return f"No pod goes: {self.why}. {_DELETE}"
+            case _:
+                return self.why
+
+    @property
+    def _listed_places(self) -> str:
+        return _list([f"{pod} on {place}" for pod, place in self.places.items()])
+
+    @property
+    def _returning(self) -> int:
+        return len(self.leaving) - len(self.places)
 
 
 def describe_fault(fault: ChipFault) -> str:

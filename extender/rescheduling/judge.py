@@ -2,36 +2,43 @@
 
 It is pure. Places are planned on an overlay, as if the pods had gone: their chips count
 as free, but for those with faults. Nothing is reserved.
+
+With `--rescheduling evict` it also says which of the pods are evicted. A controller may
+end more pods than the evicted one: its group, or the whole job. Where the fault pods
+take all others with them, they alone are evicted. Otherwise all pods that have to go
+are, after it was read what all these evictions together do.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.cache.cache import Cache
 from extender.cache.node_state import Tenant
-from extender.cache.overlay import CacheOverlay, overlay_cache
 from extender.gang import fault_policy
 from extender.gang.fault_policy import FaultPolicy, Switch
 from extender.gang.gang import Gang
-from extender.gang.job_plan import JobPlan
 from extender.gang.size import whole
-from extender.planning import plan
 from extender.planning.plan_input import TopologySnapshot
-from extender.refusals import READING, Refusal
+from extender.refusals import READING
 from extender.rescheduling.assessment import Assessment, Word
-from extender.scheduling import node_demands
+from extender.rescheduling.ends import End, Reach
+from extender.rescheduling.moves import KeptPlace, MoveFacts
+from extender.rescheduling.trial import Trial
 from scheduler_core.node import chips
-from scheduler_core.node.decision import Placement
-from scheduler_core.placement.pod import place
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.rescheduling import ladder
-from scheduler_core.rescheduling.ladder import FaultJob, Loss, Move, NoSpare, Place
+from scheduler_core.rescheduling.ladder import (
+    FaultJob,
+    Loss,
+    Move,
+    NoSpare,
+    Place,
+    Rung,
+)
+from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.annotations import ALLOCATED_ON
-from scheduler_core.wire.pods import NpuPod
 
-#: Reasons of nodes that a sentence lists.
-_REASONS = 3
+_WITH_MARKS = "jobs in SuperPoDs or under leaf switches do not go as a whole yet"
 _UNASKED = Assessment(word=Word.UNASKED)
 
 
@@ -47,6 +54,8 @@ class Question:
     group: Mapping[str, str] | None = None
     #: why that cannot be read; "" if it can
     problem: str = ""
+    #: what has to be known of its move; None if pods are told only
+    facts: MoveFacts | None = None
 
 
 def judge(
@@ -72,8 +81,14 @@ def judge(
     elif gang.size is None and gang.size_source is not None:
         assessment = Assessment(word=Word.UNKNOWN, why=READING)
     else:
-        assessment = _judge_places(cache, gang, policy, question.faulty, topology(gang))
-    return replace(assessment, remarks=policy.remarks)
+        assessment = _judge_places(cache, gang, policy, question, topology(gang))
+    return replace(
+        assessment,
+        remarks=policy.remarks,
+        is_evicting=question.facts is not None,
+        switch=policy.switch,
+        owner="" if question.job in cache.gangs else cache.pods[question.job].owner,
+    )
 
 
 def find_gang(cache: Cache, job: str) -> Gang | None:
@@ -114,33 +129,103 @@ def _judge_places(
     cache: Cache,
     gang: Gang,
     policy: FaultPolicy,
-    faulty: Mapping[str, int],
+    question: Question,
     topology: TopologySnapshot,
 ) -> Assessment:
-    trial = _Trial(
+    faulty, facts = question.faulty, question.facts or MoveFacts()
+    trial = Trial(
         cache=cache,
         gang=gang,
         topology=topology,
-        tenants=dict(_running(cache, gang)),
+        tenants={
+            uid: tenant
+            for uid, tenant in _running(cache, gang)
+            if uid not in facts.asked
+        },
         faulty=faulty,
+        facts=facts,
     )
+    if not faulty.keys() <= trial.tenants.keys():
+        return _UNASKED  # a pod ends; it is seen in a moment
+    reach = reach_of(facts, faulty.keys(), policy.rungs)
+    if isinstance(reach, str):
+        return Assessment(word=Word.STAYS, why=reach)
     job = FaultJob(
         homes={
             uid: Place(tenant.pod.node, tenant.chips)
             for uid, tenant in trial.tenants.items()
         },
         faulty=frozenset(faulty),
-        rungs=policy.rungs,
-        can_lose=_can_lose(gang, next(iter(trial.tenants)), frozenset(faulty)),
+        rungs=reach.rungs,
+        followers=reach.followers & trial.tenants.keys(),
+        can_lose=reach.is_of_pods
+        and _can_lose(gang, next(iter(trial.tenants)), facts.asked.union(faulty)),
     )
-    choice = ladder.choose(job, trial.fit)
+    return _assess(
+        ladder.choose(job, trial.fit), trial, is_evicting=question.facts is not None
+    )
+
+
+def _assess(
+    choice: Move | Loss | NoSpare, trial: Trial, *, is_evicting: bool
+) -> Assessment:
     if isinstance(choice, NoSpare):
         return Assessment(word=Word.NO_SPARE, why=choice.missing)
     leaving = [trial.tenants[uid] for uid in choice.leaving]
     if any(tenant.is_unconfirmed for tenant in leaving):
         why = "the agents have not confirmed the chips of all its pods yet"
         return Assessment(word=Word.UNKNOWN, why=why)
-    return _describe(choice, trial.tenants)
+    assessment = _describe(choice, trial.tenants)
+    return _decide(assessment, choice, trial) if is_evicting else assessment
+
+
+def _decide(assessment: Assessment, choice: Move | Loss, trial: Trial) -> Assessment:
+    """Add to an assessment the pods that are evicted, and the places that are kept."""
+    evicted = evicted_of(trial.facts, trial.faulty.keys(), choice.leaving)
+    if isinstance(evicted, str):
+        return Assessment(word=Word.STAYS, why=evicted)
+    if evicted.unread:
+        return replace(assessment, unread=evicted.unread)
+    if isinstance(choice, Move) and choice.returning and _has_marks(trial.gang):
+        return Assessment(word=Word.STAYS, why=_WITH_MARKS)
+    return replace(
+        assessment,
+        kept_places=tuple(
+            _kept_place(trial, uid, choice, is_evicted=uid in evicted.uids)
+            for uid in choice.leaving
+        ),
+    )
+
+
+def _kept_place(
+    trial: Trial, uid: str, choice: Move | Loss, *, is_evicted: bool
+) -> KeptPlace:
+    pod, member = trial.tenants[uid].pod, trial.gang.members[uid]
+    kept_place = KeptPlace(
+        uid=uid,
+        name=pod.name,
+        namespace=pod.namespace,
+        slot=member.membership.place,
+        resource=pod.shape.resource,
+        home=pod.node,
+        is_evicted=is_evicted,
+    )
+    if isinstance(choice, Loss):
+        return kept_place
+    return replace(
+        kept_place,
+        node=choice.places[uid].node,
+        chips=choice.places[uid].chips,
+        annotations=trial.annotations_of(uid, returns=uid in choice.returning),
+    )
+
+
+def _has_marks(gang: Gang) -> bool:
+    """Whether pods of a job have annotations about SuperPoDs or leaf switches."""
+    return any(
+        SP_BLOCK in member.traits.annotations or asks_leaves(member.traits.labels)
+        for member in gang.members.values()
+    )
 
 
 def _describe(choice: Move | Loss, tenants: Mapping[str, Tenant]) -> Assessment:
@@ -189,109 +274,95 @@ def _can_lose(gang: Gang, first: str, faulty: Collection[str]) -> bool:
     return rest.has_bound and not rest.lacks_members
 
 
+# -- evictions -----------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trial:
-    """A job with fault pods, to be planned as if some of its pods had gone."""
+class Reached:
+    """Pods that end with the fault pods, by what was read of their controllers."""
 
-    cache: Cache
-    gang: Gang
-    topology: TopologySnapshot
-    #: {UID: pod and chips} of its running pods, by rank
-    tenants: Mapping[str, Tenant]
-    #: {UID of a fault pod: mask of its chips with faults}
-    faulty: Mapping[str, int]
-    #: {whether nodes with faults are left out: nodes that its pods may have}
-    _names: dict[bool, list[str]] = field(default_factory=dict)
-
-    def fit(self, avoids: bool, uids: frozenset[str]) -> Mapping[str, Place] | str:  # noqa: FBT001  # as `ladder.Fit`
-        """Return places of pods once they have gone; or what is missing.
-
-        All other running pods keep their chips. Pods without a node have plans of their
-        own.
-        """
-        gang = self.gang
-        waiting = gang.members.keys() - gang.bound
-        trial = replace(
-            gang,
-            bound=gang.bound - uids,
-            absent=gang.absent | waiting,
-            nodes={uid: node for uid, node in gang.nodes.items() if uid not in uids},
-            plan=JobPlan(),
-        )
-        view, names = self._without(uids), self._names_for(avoids=avoids)
-        planned = plan.plan(
-            self.cache, trial, names, 0, self.topology, view, may_be_smaller=False
-        )
-        if isinstance(planned, Refusal):
-            pod = self.tenants[min(uids)].pod
-            return f"{planned.text}{self._describe_nodes(view, pod, names)}"
-        return {
-            made.kept_for: Place(made.node, made.chips)
-            for made in planned
-            if isinstance(made.kept_for, str)
-        }
-
-    def _names_for(self, *, avoids: bool) -> list[str]:
-        """Return the nodes that pods of the job may have, as far as it is known."""
-        names = self._names.get(avoids)
-        if names is None:
-            first, cache = next(iter(self.tenants)), self.cache
-            closed = cache.closed_nodes(first)
-            if avoids:
-                closed |= {self.tenants[uid].pod.node for uid in self.faulty}
-            kinds = {member.demands.on_nodes for member in self.gang.members.values()}
-            names = self._names[avoids] = [
-                name
-                for name in cache.index.names
-                if name not in closed and all(self._admits(name, one) for one in kinds)
-            ]
-        return names
-
-    def _admits(self, name: str, on_nodes: str) -> bool:
-        node = self.cache.nodes[name]
-        return node_demands.admits(on_nodes, name, node.labels, node.taints)
-
-    def _without(self, uids: Collection[str]) -> CacheOverlay:
-        """Return the cache as if pods had gone, and no chip with a fault served."""
-        free: defaultdict[tuple[str, str], int] = defaultdict(int)
-        broken: defaultdict[tuple[str, str], int] = defaultdict(int)
-        for uid in uids:
-            tenant = self.tenants[uid]
-            free[_place_of(tenant.pod)] |= tenant.chips & ~self._nominated(tenant.pod)
-        for uid, mask in self.faulty.items():
-            broken[_place_of(self.tenants[uid].pod)] |= mask
-        states = []
-        for node, resource in dict.fromkeys((*free, *broken)):
-            state = self.cache.index.nodes(resource).get(node)
-            if state is not None:
-                healthy = state.healthy & ~broken[node, resource]
-                now_free = (state.free | free[node, resource]) & healthy
-                states.append(replace(state, healthy=healthy, free=now_free))
-        return overlay_cache(self.cache, states, gone_uids=uids)
-
-    def _nominated(self, pod: NpuPod) -> int:
-        """Return the mask of chips of a pod's node that are freed for other pods."""
-        return chips.union(
-            reservation.chips
-            for reservation in self.cache.reserved.get(pod.node, ())
-            if reservation.claim is None and reservation.resource == pod.shape.resource
-        )
-
-    def _describe_nodes(
-        self, view: CacheOverlay, pod: NpuPod, names: Collection[str]
-    ) -> str:
-        """Return why no node takes a pod; "" if one does, and too few for all pods."""
-        wanted = self.cache.row_asked_for(pod.uid) or pod.shape.resource
-        in_network = not self.gang.is_one
-        answer = place(
-            wanted, pod.total, view.index, names=names, in_network=in_network
-        )
-        if isinstance(answer, Placement):
-            return ""
-        first = answer.reasons[:_REASONS]
-        listed = ", ".join(f"{count} {text}" for text, count in first)
-        return f" ({listed})" if listed else ""
+    #: rungs that are left
+    rungs: tuple[Rung, ...]
+    #: UIDs of other pods that end with the fault pods
+    followers: frozenset[str] = field(default_factory=frozenset)
+    #: whether no other pod ends with the fault pods
+    is_of_pods: bool = True
 
 
-def _place_of(pod: NpuPod) -> tuple[str, str]:
-    return pod.node, pod.shape.resource
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted:
+    """Pods to evict; or those of which it is to be read first what that does."""
+
+    uids: frozenset[str] = field(default_factory=frozenset)
+    unread: frozenset[str] = field(default_factory=frozenset)
+
+
+def reach_of(
+    facts: MoveFacts, faulty: Collection[str], rungs: tuple[Rung, ...]
+) -> Reached | str:
+    """Return the pods that end if fault pods are evicted; or why none may be.
+
+    Args:
+        faulty: UIDs of the fault pods.
+        rungs: Those that the job allows. Pods that have just come again stay if a
+            fault strikes one of them.
+    """
+    if facts.is_gathering:
+        rungs = (Rung.PODS, Rung.JOB)
+    ends = [facts.ends[uid] for uid in faulty if uid in facts.ends]
+    if len(ends) < len(faulty):
+        return Reached(rungs=rungs)  # not read yet
+    reason = _find_reason(ends)
+    if reason:
+        return reason
+    reach = max(end.reach for end in ends)
+    if reach is not Reach.JOB:
+        followers = frozenset(_with_groups(facts, faulty)).difference(faulty)
+        is_of_pods = reach is Reach.POD
+        return Reached(rungs=rungs, followers=followers, is_of_pods=is_of_pods)
+    if Rung.JOB not in rungs:
+        return "an eviction ends all pods of the job, which allows its fault pods only"
+    return Reached(rungs=(Rung.JOB,), is_of_pods=False)
+
+
+def evicted_of(
+    facts: MoveFacts, faulty: Collection[str], leaving: Collection[str]
+) -> Evicted | str:
+    """Return the pods to evict so that others leave; or why none may be.
+
+    Args:
+        faulty: UIDs of the fault pods.
+        leaving: UIDs of all pods that are to leave, the fault pods among them.
+    """
+    pods, broken = frozenset(leaving), frozenset(faulty)
+    if not facts.ends.keys() >= broken:
+        return Evicted(unread=broken)
+    if pods == broken or pods <= _covered(facts, broken, pods):
+        return Evicted(uids=broken)
+    if not facts.ends.keys() >= pods:
+        return Evicted(unread=pods)
+    return _find_reason(facts.ends.values()) or Evicted(uids=pods)
+
+
+def _find_reason(ends: Iterable[End]) -> str:
+    """Return why pods must not be evicted; "" if their job survives it."""
+    reasons = (end.reason for end in ends if not end.can_evict)
+    return min(reasons, default="")
+
+
+def _covered(
+    facts: MoveFacts, broken: frozenset[str], pods: frozenset[str]
+) -> frozenset[str]:
+    """Return the pods that end if the fault pods alone are evicted, as far as known."""
+    if facts.ends.keys() != broken:
+        return frozenset()  # what more evictions do says nothing of fewer
+    if any(facts.ends[uid].reach is Reach.JOB for uid in broken):
+        return pods
+    return frozenset(_with_groups(facts, broken))
+
+
+def _with_groups(facts: MoveFacts, uids: Collection[str]) -> Iterator[str]:
+    for uid in uids:
+        yield uid
+        if facts.ends[uid].reach is Reach.GROUP:
+            yield from facts.groups.get(uid, ())

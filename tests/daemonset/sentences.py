@@ -58,6 +58,7 @@ SPEAKING = (
     "extender/rescheduling/ends.py",
     "extender/rescheduling/judge.py",
     "extender/rescheduling/rescheduler.py",
+    "extender/rescheduling/trial.py",
     "extender/planning/placing.py",
     "extender/planning/plan.py",
     "extender/planning/plan_input.py",
