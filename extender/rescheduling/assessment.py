@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from extender.gang.fault_policy import Switch
 from extender.rescheduling.moves import KeptPlace
+from scheduler_core.node import chips
 from scheduler_core.rescheduling.ladder import Rung
 from scheduler_core.wire.chip_faults import ChipFault
 
@@ -152,6 +153,23 @@ def describe_fault(fault: ChipFault) -> str:
     codes = ",".join(fault.codes)
     words = " ".join(filter(None, (fault.level or "level unknown", codes)))
     return f"chip {fault.chip} of this pod is broken ({words})"
+
+
+def describe_eviction(place: KeptPlace, cause: str) -> str:
+    """Return why a pod is evicted, and where its successor goes.
+
+    Args:
+        cause: Which chip of the pod is broken; "" if none, or if it is not known.
+    """
+    why = cause or "a chip of its job is broken"
+    if not place.is_kept:
+        return f"evicted: {why}. Its job goes on without a replacement"
+    return f"evicted: {why}. {describe_chips(place)} are kept for its successor"
+
+
+def describe_chips(place: KeptPlace) -> str:
+    """Return node and chips of a kept place."""
+    return f"chips {','.join(map(str, chips.ids_of(place.chips)))} of {place.node}"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The way of faults through time: when a job is judged, and when its pods are told.
+"""The way of faults through time: when a job is judged, told, and moved.
 
 Faults are seen, node by node. A fault that moves a pod settles first: the pod counts as
 a fault pod only after so long. Then its job is judged, and judged again when something
@@ -15,287 +15,441 @@ has changed, with pauses. Pods are told what is new only.
                                  fault                  other chips are broken
     due                          Changed                the job is judged again, in the
                                                         next tick after the pause
-    due                          Judged                 told, if there is news
+    due                          Judged                 told, if there is news; where
+                                                        pods are evicted and have
+                                                        places, its move begins, or
+                                                        waits: see below
 
 A second fault of a job joins the first: the assessment is of all its fault pods that
 are due. A job without fault pods is forgotten.
 
-`step` is pure. `rescheduler` carries the effects out. Evictions will be effects, too.
+The move of a job goes through the stages of `stages`, its pods through the steps of
+`departures`. A second fault is judged beside what goes already, and joins the move. A
+job whose pods all have places of a move is not judged again.
+
+    what keeps a move from beginning         also keeps pods of a move from being asked
+    ---------------------------------------  ------------------------------------------
+    people hold the job, or all              yes; what has gone is brought back
+    faults on very many nodes (the brake)    yes
+    three moves for one chip, or one just    no
+    now
+
+Pods of a move that has not begun stay if the faults are over.
+
+`step` is pure. `rescheduler` carries the effects out.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypeVar, assert_never
+from dataclasses import replace
 
-from extender.rescheduling.assessment import REASONS, Assessment, describe_fault
-from scheduler_core.wire.chip_faults import ChipFault
+from extender.rescheduling import departures, fault_jobs, stages
+from extender.rescheduling.assessment import describe_fault
+from extender.rescheduling.moves import (
+    Answered,
+    Bound,
+    DeleteRecord,
+    EndsRead,
+    Held,
+    JobGone,
+    Limits,
+    Move,
+    MoveEffect,
+    MoveEvent,
+    PlaceLost,
+    PlacesKept,
+    PodEnded,
+    Recovered,
+    ReleasePlaces,
+    Stage,
+    TellJob,
+    WriteRecord,
+    Written,
+)
+from extender.rescheduling.state import (
+    After,
+    Changed,
+    Effect,
+    Event,
+    FaultJob,
+    Judged,
+    Seen,
+    State,
+    Ticked,
+    with_job,
+    with_move,
+)
 
-#: Chips of a resource of a node.
-Place = tuple[str, str]
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Pauses, in seconds, and a number."""
-
-    #: between two assessments of a job that changes; doubles without news
-    first_pause_s: float = 1.0
-    longest_pause_s: float = 30.0
-    #: jobs that are judged in one tick; each may cost some hundred milliseconds
-    at_once: int = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
-    """A pod with a fault that moves it, and the worst of such faults."""
-
-    #: key of its job, or its own UID
-    job: str
-    fault: ChipFault
-    #: mask of its chips with such faults
-    chips: int
-    #: how long the fault must last
-    settle_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultPod:
-    """A pod with a fault that moves it once it is due."""
-
-    place: Place
-    fault: ChipFault
-    chips: int
-    due_s: float
-    #: as `Assessment.news`, of the assessment that it was told
-    news: tuple[object, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultJob:
-    """A job with fault pods, and the last assessment of it."""
-
-    #: {UID: pod}
-    pods: Mapping[str, FaultPod] = field(default_factory=dict)
-    #: None until the first pod is due
-    assessment: Assessment | None = None
-    #: {UID: mask of chips with faults} of the pods that it is about
-    judged: Mapping[str, int] = field(default_factory=dict)
-    #: whether something has changed since that assessment
-    is_changed: bool = False
-    #: earliest time of the next assessment, and how long it then waits at least
-    again_s: float = 0.0
-    pause_s: float = 0.0
-
-    def due(self, now_s: float) -> dict[str, int]:
-        """Return {UID: mask of the chips with faults} of its pods that are due."""
-        return {uid: p.chips for uid, p in self.pods.items() if p.due_s <= now_s}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """All jobs with fault pods; empty while nothing is broken."""
-
-    #: {key of a job, or UID of a pod that is a job by itself: job}
-    jobs: Mapping[str, FaultJob] = field(default_factory=dict)
-    #: {place: {UID of each of its fault pods: job}}
-    places: Mapping[Place, Mapping[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """The event that the pods of a place were looked at."""
-
-    place: Place
-    #: {UID of each pod there that has a fault: sighting}
-    pods: Mapping[str, Sighting]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
-    """The event that something has changed by which an assessment may change."""
-
-    job: str
-    #: whether the last assessment waits for it, so that no pause holds
-    is_awaited: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """The event that a job was judged, with these fault pods."""
-
-    job: str
-    faulty: Mapping[str, int]
-    assessment: Assessment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
-    """The event that time has passed, so that pods may be due and pauses over."""
-
-
-Event = Seen | Changed | Judged | Ticked
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
-    """The effect that a job is judged; the event `Judged` answers it."""
-
-    job: str
-    #: {UID of a fault pod: mask of its chips with faults}
-    faulty: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
-    """The effect that a fault pod is told the assessment of its job, as an event."""
-
-    uid: str
-    reason: str
-    text: str
-
-
-Effect = Judge | Tell
+_UNKNOWN = "what evictions do to its job is not known"
+#: Events of a pod that goes, and of one move.
+_OfPod = Answered | PodEnded | Bound | PlaceLost
+_OfMove = EndsRead | PlacesKept | Written | JobGone | _OfPod
+#: Pods are told, and not evicted.
+_REPORTING = Limits()
+#: A move after a step, and the effects of that.
+_Moved = tuple[Move, tuple[MoveEffect, ...]]
 
 
 def step(
     state: State,
     event: Event,
     now_s: float,
-    limits: Limits = Limits(),  # a frozen value
-) -> tuple[State, tuple[Effect, ...]]:
+    limits: Limits = _REPORTING,
+) -> After:
     """Return the state after an event, and the effects to carry out, in order.
 
     Args:
-        now_s: Seconds since the epoch.
+        now_s: Seconds since the epoch, by a clock that is not set meanwhile.
 
     Cost:
-        A step for each job with fault pods. Nothing for most events, while there are
-        none.
+        A step for each job with fault pods, and for each pod of a move that an event is
+        about. Nothing for most events, while there are none.
     """
     match event:
         case Seen():
-            state, touched = _see(state, event, now_s)
-            return state, _judge(state, touched, now_s)
-        case Changed(job=key):
-            job = state.jobs.get(key)
-            if job is None:
-                return state, ()
-            again_s = now_s if event.is_awaited else job.again_s
-            return _with(state, key, replace(job, is_changed=True, again_s=again_s)), ()
+            return _see(state, event, now_s, limits)
+        case Changed():
+            return fault_jobs.change(state, event, now_s), ()
         case Judged():
             return _take(state, event, now_s, limits)
         case Ticked():
-            return state, _judge(state, state.jobs, now_s)[: limits.at_once]
+            return _tick(state, event, now_s, limits)
         case _:
-            assert_never(event)
+            return _step_moves(state, event, now_s, limits)
 
 
-def _see(state: State, event: Seen, now_s: float) -> tuple[State, set[str]]:
-    """Return the state after a look at a place, and the jobs in which pods differ."""
-    before, touched = state.places.get(event.place, {}), set[str]()
-    if not before and not event.pods:
-        return state, touched
-    for uid, key in before.items():
-        if uid not in event.pods or event.pods[uid].job != key:
-            state = _forget(state, key, uid)
-            touched.add(key)
-    for uid, sighting in event.pods.items():
-        key = sighting.job
-        job = state.jobs.get(key, FaultJob())
-        known = job.pods.get(uid)
-        pod = _pod(event.place, sighting, known, now_s)
-        if pod != known:
-            pods = {**job.pods, uid: pod}
-            state = _with(state, key, replace(job, pods=pods, is_changed=True))
-            touched.add(key)
-    jobs = {uid: sighting.job for uid, sighting in event.pods.items()}
-    return replace(state, places=_put(state.places, event.place, jobs or None)), touched
+def _step_moves(state: State, event: MoveEvent, now_s: float, limits: Limits) -> After:
+    match event:
+        case Held():
+            return _ask(replace(state, held=event), now_s, limits)
+        case Recovered():
+            return _recover(state, event, now_s, limits)
+        case _:
+            move = state.moves.get(event.job)
+            if move is None:
+                return state, ()
+            return _step_move(state, move, event, now_s, limits)
 
 
-def _pod(
-    place: Place, sighting: Sighting, known: FaultPod | None, now_s: float
-) -> FaultPod:
-    """Return a fault pod; one that was due, or would have been sooner, stays so."""
-    due_s = now_s + sighting.settle_s
-    if known is None:
-        return FaultPod(
-            place=place, fault=sighting.fault, chips=sighting.chips, due_s=due_s
-        )
-    return replace(
-        known,
-        place=place,
-        fault=sighting.fault,
-        chips=sighting.chips,
-        due_s=min(known.due_s, due_s),
-    )
-
-
-def _forget(state: State, key: str, uid: str) -> State:
-    """Return the state without a fault pod, and without its job if it was the last."""
-    job = state.jobs.get(key)
-    if job is None:
-        return state
-    pods = _put(job.pods, uid, None)
-    return _with(state, key, replace(job, pods=pods) if pods else None)
-
-
-def _judge(state: State, keys: Iterable[str], now_s: float) -> tuple[Judge, ...]:
-    """Return those of the jobs that are to be judged, the first of them first.
-
-    At once if other pods are due than those of the last assessment, or other chips are
-    broken; else if something has changed, after the pause.
-    """
-    wanting: list[tuple[bool, float, Judge]] = []
-    for key in keys:
-        job = state.jobs.get(key)
-        faulty = {} if job is None else job.due(now_s)
-        if job is None or not faulty:
+def _see(state: State, event: Seen, now_s: float, limits: Limits) -> After:
+    """Look at a place; let pods stay whose faults are over before they were asked."""
+    state, touched = fault_jobs.see(state, event, now_s)
+    effects: tuple[Effect, ...] = ()
+    for key in sorted(touched & state.moves.keys()):
+        move, job = state.moves[key], state.jobs.get(key)
+        broken = job.pods.keys() if job is not None else set[str]()
+        over = {uid for uid in move.causes if uid not in broken}
+        if not broken and not move.has_begun:
+            over = {place.uid for place in move.unasked}
+        elif move.is_whole:
             continue
-        is_new = faulty != job.judged
-        if is_new or (job.is_changed and job.again_s <= now_s):
-            wanting.append((not is_new, job.again_s, Judge(job=key, faulty=faulty)))
-    wanting.sort(key=lambda item: (*item[:2], item[2].job))
-    return tuple(judge for _, _, judge in wanting)
+        state, more = _advance(
+            state, key, departures.withdraw(move, over, now_s), now_s, limits
+        )
+        effects += more
+    return state, (*effects, *fault_jobs.judge(state, touched, now_s, limits))
 
 
-def _take(
-    state: State, event: Judged, now_s: float, limits: Limits
-) -> tuple[State, tuple[Effect, ...]]:
-    job, assessment = state.jobs.get(event.job), event.assessment
+def _take(state: State, event: Judged, now_s: float, limits: Limits) -> After:
+    """Take an assessment: tell it, or begin what it says."""
+    key, job = event.job, state.jobs.get(event.job)
     if job is None:
         return state, ()
-    pause_s = limits.first_pause_s
-    if job.assessment is not None and job.assessment.news == assessment.news:
-        pause_s = min(max(2 * job.pause_s, pause_s), limits.longest_pause_s)
-    pods, effects = dict(job.pods), []
-    reason = REASONS.get(assessment.word)
-    for uid in event.faulty:
-        pod = pods.get(uid)
-        if reason is not None and pod is not None and pod.news != assessment.news:
-            pods[uid] = replace(pod, news=assessment.news)
-            text = f"{describe_fault(pod.fault)}. {assessment.text}"
-            effects.append(Tell(uid=uid, reason=reason, text=text))
-    judged = replace(
-        job,
-        pods=pods,
-        assessment=assessment,
-        judged=event.faulty,
-        is_changed=False,
-        again_s=now_s + pause_s,
-        pause_s=pause_s,
+    if not limits.is_evicting:
+        return fault_jobs.tell(state, event, now_s, limits)
+    faults = fault_jobs.faults_of(job, event.faulty)
+    if fault_jobs.is_wanting(event):
+        state = fault_jobs.want(state, (node for node, _, _ in faults), now_s)
+    waits = ""
+    if event.assessment.word in fault_jobs.MOVING:
+        waits = fault_jobs.why_waits(state, key, faults, now_s, limits)
+        if not waits:
+            return _begin(state, job, event, now_s, limits)
+    move = state.moves.get(key)
+    if move is not None:
+        state = _put_back(state, move)
+    return fault_jobs.tell(state, event, now_s, limits, waits)
+
+
+def _begin(
+    state: State, job: FaultJob, event: Judged, now_s: float, limits: Limits
+) -> After:
+    """Begin a move, or add to it: first with what its evictions do."""
+    key, assessment = event.job, event.assessment
+    move = state.moves.get(key) or Move(job=key, progress_s=now_s)
+    unread = assessment.unread
+    if unread and unread <= move.ends.keys():
+        return fault_jobs.put_off(_put_back(state, move), key, _UNKNOWN, now_s, limits)
+    if unread:
+        asked = replace(job, judged=event.faulty, is_changed=False, waits="")
+        moved, effects = stages.read_ends(move, unread, now_s)
+        return with_move(with_job(state, key, asked), key, moved), effects
+    state, _ = fault_jobs.tell(state, event, now_s, limits)
+    causes = {
+        uid: describe_fault(job.pods[uid].fault)
+        for uid in event.faulty
+        if uid in job.pods
+    }
+    faults = fault_jobs.faults_of(job, event.faulty)
+    after = stages.keep(move, assessment, causes, faults, now_s)
+    return _advance(state, key, after, now_s, limits)
+
+
+def _step_move(
+    state: State, move: Move, event: _OfMove, now_s: float, limits: Limits
+) -> After:
+    match event:
+        case EndsRead():
+            return _take_ends(state, move, event, now_s, limits)
+        case PlacesKept():
+            return _take_kept(state, move, event, now_s, limits)
+        case Written():
+            return _take_written(state, move, event, now_s, limits)
+        case JobGone():
+            deleted = (DeleteRecord(job=move.job),) if move.is_recorded else ()
+            released = ReleasePlaces(job=move.job)
+            return with_move(state, move.job, None), (released, *deleted)
+        case _:
+            return _step_pod(state, move, event, now_s, limits)
+
+
+def _step_pod(
+    state: State, move: Move, event: _OfPod, now_s: float, limits: Limits
+) -> After:
+    """Step one pod that goes, or its place."""
+    match event:
+        case Answered():
+            after = departures.answer(move, event, now_s, limits)
+        case PodEnded():
+            after = departures.go(move, event.uid, now_s)
+        case Bound():
+            after = departures.bind(move, event, now_s)
+            if move.owner and after[0] is not move:
+                return _succeed(state, after, event.successor, now_s, limits)
+        case _:
+            after = departures.lose(move, event, now_s)
+            if after[0] is not move and not move.is_gone(event.uid):
+                state = fault_jobs.judge_anew(state, event.job)
+    return _advance(state, event.job, after, now_s, limits)
+
+
+def _take_ends(
+    state: State, move: Move, event: EndsRead, now_s: float, limits: Limits
+) -> After:
+    """Have a job judged with what evictions do to it; evict what is late."""
+    key = event.job
+    if move.stage is not Stage.ENDS or event.uids != move.reading:
+        return state, ()
+    can_evict = all(end.can_evict for end in event.ends.values())
+    is_read = not event.problem and event.ends.keys() >= event.uids
+    if move.is_late:
+        back = stages.step_back(move)
+        if is_read and can_evict:
+            late = departures.evict_late(back, event.uids, now_s)
+            return _advance(state, key, (late, ()), now_s, limits)
+        return _advance(
+            state, key, departures.leave_late(back, event.uids, now_s), now_s, limits
+        )
+    if not is_read:
+        why = event.problem or _UNKNOWN
+        return fault_jobs.put_off(_put_back(state, move), key, why, now_s, limits)
+    moved = replace(move, ends=event.ends, groups=event.groups)
+    state = fault_jobs.judge_anew(with_move(state, key, moved), key)
+    judged = fault_jobs.judge(state, (key,), now_s, limits)
+    return (state, judged) if judged else (_put_back(state, move), ())
+
+
+def _take_kept(
+    state: State, move: Move, event: PlacesKept, now_s: float, limits: Limits
+) -> After:
+    key = event.job
+    if move.stage is not Stage.KEEPING:
+        return state, ()
+    if move.past is None:  # after a restart; its record is there
+        moved = replace(move, stage=Stage.MOVING, stage_s=now_s)
+        return _advance(state, key, (moved, ()), now_s, limits)
+    if event.is_kept:
+        after = stages.record_next(move, now_s), ()
+        return _advance(state, key, after, now_s, limits)
+    why = event.why or "its places were taken meanwhile"
+    return fault_jobs.put_off(_put_back(state, move), key, why, now_s, limits)
+
+
+def _take_written(
+    state: State, move: Move, event: Written, now_s: float, limits: Limits
+) -> After:
+    key = event.job
+    if not move.write or event.number != move.write:
+        return state, ()
+    answered = replace(move, write=0)
+    if event.is_written:
+        answered = replace(answered, failures=0)
+        if move.stage is Stage.WRITING:
+            answered = stages.set_off(answered, now_s)
+        state, effects = _advance(state, key, (answered, ()), now_s, limits)
+        return state, (*effects, *fault_jobs.judge(state, (key,), now_s, limits))
+    failures = move.failures + 1
+    if move.stage is Stage.WRITING and failures >= limits.most_writes:
+        state, effects = _advance(state, key, stages.abandon(answered), now_s, limits)
+        why = "its record cannot be written"
+        state, messages = fault_jobs.put_off(state, key, why, now_s, limits)
+        return state, (*effects, *messages)
+    pause_s = min(limits.first_pause_s * 2.0**failures, limits.longest_ask_s)
+    later = replace(answered, failures=failures, write_again_s=now_s + pause_s)
+    return with_move(state, key, later), ()
+
+
+def _succeed(
+    state: State, after: _Moved, successor: str, now_s: float, limits: Limits
+) -> After:
+    """Let what is remembered of a pod that is a job by itself be its successor's."""
+    moved, effects = after
+    state = with_move(state, moved.job, None)
+    heir = replace(moved, job=successor, stage=Stage.MOVING)
+    state, more = _advance(state, successor, (heir, ()), now_s, limits)
+    return state, (*effects, *more, DeleteRecord(job=moved.job))
+
+
+def _recover(state: State, event: Recovered, now_s: float, limits: Limits) -> After:
+    key = event.record.job
+    if key in state.moves:
+        return state, ()
+    after = stages.recover(event, now_s, limits)
+    return _advance(state, key, after, now_s, limits)
+
+
+def _put_back(state: State, move: Move) -> State:
+    """Return the state with a move as it was before something was to be added."""
+    back = stages.step_back(move)
+    is_empty = not (back.is_open or back.history or back.is_recorded)
+    return with_move(state, move.job, None if is_empty else back)
+
+
+def _advance(
+    state: State, key: str, after: _Moved, now_s: float, limits: Limits
+) -> After:
+    """Take a move over: write its record, end it, or ask its next pods to go."""
+    move, effects = after
+    if move is state.moves.get(key):
+        return state, effects
+    state = with_move(state, key, move)
+    if move.stage is Stage.WRITING and not move.write and not move.write_again_s:
+        state, written = _write(state, move, now_s)
+        return state, (*effects, *written)
+    if move.stage is Stage.MOVING and not move.departures:
+        state, ended = _end(state, move, now_s, limits)
+        return state, (*effects, *ended)
+    state, asked = _ask(state, now_s, limits)
+    return state, (*effects, *asked)
+
+
+def _write(state: State, move: Move, now_s: float) -> After:
+    number = state.writes + 1
+    written = replace(
+        move, write=number, write_again_s=0.0, stage_s=now_s, is_recorded=True
     )
-    return _with(state, event.job, judged), tuple(effects)
+    state = replace(with_move(state, move.job, written), writes=number)
+    return state, (WriteRecord(job=move.job, number=number, record=move.record),)
 
 
-def _with(state: State, key: str, job: FaultJob | None) -> State:
-    return replace(state, jobs=_put(state.jobs, key, job))
+def _end(state: State, move: Move, now_s: float, limits: Limits) -> After:
+    """End a move; its record keeps what is remembered of it, until that is old."""
+    rests = replace(
+        stages.step_back(move),
+        causes={},
+        is_whole=False,
+        news="",
+        failures=0,
+        write=0,
+        history=stages.recent(move.history, now_s, limits),
+    )
+    if rests.history:
+        return _write(state, rests, now_s)
+    deleted = (DeleteRecord(job=move.job),) if move.is_recorded else ()
+    return with_move(state, move.job, None), deleted
 
 
-def _put(
-    entries: Mapping[_Key, _Value], key: _Key, value: _Value | None
-) -> Mapping[_Key, _Value]:
-    """Return entries with another value; without the key for None."""
-    rest = {known: entry for known, entry in entries.items() if known != key}
-    return rest if value is None else rest | {key: value}
+def _ask(state: State, now_s: float, limits: Limits) -> After:
+    """Ask as many pods to go as may be asked, of all moves that nothing stops."""
+    effects: tuple[Effect, ...] = ()
+    for key, move in state.moves.items():
+        room = limits.most_asks - sum(len(m.asking) for m in state.moves.values())
+        may_ask = bool(move.queue) and not move.is_being_written
+        if may_ask and not fault_jobs.why_stopped(state, key, limits):
+            moved, asked = departures.ask(move, now_s, room)
+            state, effects = with_move(state, key, moved), (*effects, *asked)
+    return state, effects
+
+
+def _tick(state: State, event: Ticked, now_s: float, limits: Limits) -> After:
+    effects: tuple[Effect, ...] = ()
+    if event.npu_nodes != state.npu_nodes:
+        state = replace(state, npu_nodes=event.npu_nodes)
+    if limits.is_evicting:
+        state = fault_jobs.want_still(state, now_s, limits)
+        for key in list(state.moves):
+            state, more = _tick_move(state, key, now_s, limits)
+            effects += more
+        state, asked = _ask(state, now_s, limits)
+        effects += asked
+    judged = fault_jobs.judge(state, state.jobs, now_s, limits)[: limits.at_once]
+    return state, (*effects, *judged)
+
+
+def _tick_move(state: State, key: str, now_s: float, limits: Limits) -> After:
+    """Let time pass for a move: answers are late, pauses over, or it is stuck."""
+    move = state.moves[key]
+    is_late = now_s >= move.stage_s + limits.answer_s
+    match move.stage:
+        case Stage.RESTING:
+            return _tick_resting(state, move, now_s, limits)
+        case Stage.ENDS if is_late:
+            unread = EndsRead(job=key, uids=move.reading)
+            return _take_ends(state, move, unread, now_s, limits)
+        case Stage.WRITING if move.write and is_late:
+            unwritten = Written(job=key, number=move.write, is_written=False)
+            return _take_written(state, move, unwritten, now_s, limits)
+        case Stage.WRITING if move.is_to_be_written(now_s):
+            return _write(state, move, now_s)
+    return _tick_departures(state, move, now_s, limits)
+
+
+def _tick_resting(state: State, move: Move, now_s: float, limits: Limits) -> After:
+    """Forget what is old, and try again to write what is remembered."""
+    history = stages.recent(move.history, now_s, limits)
+    if not history:
+        deleted = (DeleteRecord(job=move.job),) if move.is_recorded else ()
+        return with_move(state, move.job, None), deleted
+    if move.is_to_be_written(now_s):
+        return _write(state, move, now_s)
+    return state, ()
+
+
+def _tick_departures(state: State, move: Move, now_s: float, limits: Limits) -> After:
+    """Give up a move that is stuck, or tell why it is stopped; else ask again."""
+    key = move.job
+    if not move.departures:
+        return state, ()
+    if departures.is_stuck(move, now_s, limits):
+        state = fault_jobs.judge_anew(state, key)
+        return _advance(state, key, departures.give_up(move), now_s, limits)
+    stopped = fault_jobs.why_stopped(state, key, limits)
+    effects: tuple[Effect, ...] = ()
+    if stopped and stopped != move.news and move.has_waiting:
+        text = f"pods of its move are not evicted now: {stopped}"
+        effects = (TellJob(job=key, reason=departures.WAITS, text=text),)
+        move = replace(move, news=stopped)
+    elif not stopped:
+        room = limits.most_asks - sum(len(m.asking) for m in state.moves.values())
+        started = replace(move, news="") if move.news else move
+        move, effects = _ask_late(started, now_s, limits, room)
+    return (state if move is state.moves[key] else with_move(state, key, move)), effects
+
+
+def _ask_late(move: Move, now_s: float, limits: Limits, room: int) -> _Moved:
+    """Ask those again whose pause is over, and after those that stay without reason."""
+    late = frozenset[str]()
+    if move.stage is Stage.MOVING:
+        late = departures.find_late(move, now_s, limits)
+    if not late:
+        return departures.ask_again(move, now_s, limits, room)
+    moved, effects = stages.read_ends(move, late, now_s)
+    return replace(moved, is_late=True), effects

@@ -8,7 +8,7 @@ nothing is broken, nothing is done.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, assert_never
+from typing import Any, Protocol
 
 from extender.cache.cache import Cache
 from extender.cache.events import Effect, FaultsChanged
@@ -20,7 +20,19 @@ from extender.planning.plan_input import TopologySnapshot
 from extender.rescheduling import machine
 from extender.rescheduling.assessment import Assessment, Word
 from extender.rescheduling.judge import Question, find_gang, judge
-from extender.rescheduling.machine import FaultJob, Place, Sighting
+from extender.rescheduling.moves import Tell
+from extender.rescheduling.state import (
+    Changed,
+    Event,
+    FaultJob,
+    Judge,
+    Judged,
+    Place,
+    Seen,
+    Sighting,
+    State,
+    Ticked,
+)
 from scheduler_core.node import chips
 from scheduler_core.wire import chip_faults
 from scheduler_core.wire.pods import NpuPod
@@ -82,7 +94,7 @@ class Rescheduler:
         self._why_not_ready = why_not_ready
         self._topology = topology
         #: jobs with fault pods, and the assessments on them
-        self._state = machine.State()
+        self._state = State()
         #: places that report faults by which pods move, to be looked at each second
         self._places: dict[Place, None] = {}
         #: {job: facts by which its assessment may change, when it was judged last}
@@ -111,9 +123,9 @@ class Rescheduler:
         self._facts = {job: facts for job, facts in self._facts.items() if job in jobs}
         for job in jobs:
             if self._facts.get(job) != self._facts_of(job):
-                self._apply(machine.Changed(job=job))
+                self._apply(Changed(job=job))
         if jobs:
-            self._apply(machine.Ticked())
+            self._apply(Ticked())
 
     async def stop(self) -> None:
         """Cancel open requests."""
@@ -146,9 +158,7 @@ class Rescheduler:
         faults = () if resource_state is None else resource_state.faults()
         if all(chip_faults.settle_s(fault) is None for fault in faults):
             self._places.pop((node, resource), None)
-        seen = machine.Seen(
-            place=(node, resource), pods=dict(self._sightings(node, resource))
-        )
+        seen = Seen(place=(node, resource), pods=dict(self._sightings(node, resource)))
         self._apply(seen)
 
     def _sightings(self, node: str, resource: str) -> Iterator[tuple[str, Sighting]]:
@@ -187,23 +197,20 @@ class Rescheduler:
 
     # -- effects ---------------------------------------------------------------------
 
-    def _apply(self, event: machine.Event) -> None:
+    def _apply(self, event: Event) -> None:
         now_s = self._clock.now_s()
         self._state, effects = machine.step(self._state, event, now_s)
         for effect in effects:
             match effect:
-                case machine.Judge(job=job, faulty=faulty):
+                case Judge(job=job, faulty=faulty):
                     assessment = self._judge(job, faulty)
-                    judged = machine.Judged(
-                        job=job, faulty=faulty, assessment=assessment
-                    )
-                    self._apply(judged)
-                case machine.Tell(uid=uid, reason=reason, text=text):
+                    self._apply(Judged(job=job, faulty=faulty, assessment=assessment))
+                case Tell(uid=uid, reason=reason, text=text):
                     pod = self._cache.pods.get(uid)
                     if pod is not None:
                         self._api.tell_fault(pod, reason, text)
-                case _:
-                    assert_never(effect)
+                case _:  # without evictions no move begins
+                    raise TypeError(effect)
 
     def _judge(self, job: str, faulty: Mapping[str, int]) -> Assessment:
         """Judge a job, or begin to read what is not known of it."""
@@ -235,8 +242,8 @@ class Rescheduler:
             group = _Group(wishes=wishes, problem=problem, at_s=self._clock.now_s())
             before, self._groups[job] = self._groups.get(job), group
             if before is None or replace(before, at_s=group.at_s) != group:
-                self._apply(machine.Changed(job=job, is_awaited=True))
-                self._apply(machine.Ticked())
+                self._apply(Changed(job=job, is_awaited=True))
+                self._apply(Ticked())
 
         if job not in self._reads:
             self._reads.add(job)

@@ -32,6 +32,8 @@ PARTS = {
     ", which … must leave",
     "… and … more",
     "… of …",
+    # Node and chips of a kept place.
+    "chips … of …",
     # Node and chips of a pod, behind `Found places: `.
     "… (chips …)",
     "… on …",

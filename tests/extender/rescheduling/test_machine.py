@@ -15,17 +15,16 @@ from hypothesis.stateful import (
 
 from extender.rescheduling import machine
 from extender.rescheduling.assessment import Assessment, Word
-from extender.rescheduling.machine import (
+from extender.rescheduling.moves import Limits, Tell
+from extender.rescheduling.state import (
     Changed,
     Effect,
     Event,
     Judge,
     Judged,
-    Limits,
     Seen,
     Sighting,
     State,
-    Tell,
     Ticked,
 )
 from scheduler_core.rescheduling.ladder import Rung

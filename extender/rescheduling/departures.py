@@ -1,0 +1,312 @@
+"""Pods of a move on their way: asked to go, gone, and replaced.
+
+The steps of one move, which `machine` puts together. All are pure: a move goes in, the
+move after it comes out, with effects to carry out in order.
+
+    a pod that goes   event                    result
+    ----------------  -----------------------  -----------------------------------------
+    STAYS             its turn                 ASKED: its end is asked for
+    STAYS             its controller is late   it is asked, if its job survives that
+    ASKED             Answered YES             LEAVING
+    ASKED             BUDGET or FAILED         asked again after 1, 2, 4 ... 60 s
+    ASKED or LEAVING  after `grace_s`          asked with grace 0, again each 60 s
+    not GONE          PodEnded, or GONE        GONE; over if no place is kept
+    GONE              Bound                    over: the chips are the successor's
+    any               PlaceLost                over: told, and the chips are released
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from extender.gang.fault_policy import Switch
+from extender.preemption.attempt import Outcome
+from extender.rescheduling import assessment
+from extender.rescheduling.moves import (
+    Answered,
+    Bound,
+    Departure,
+    EndPod,
+    KeptPlace,
+    Limits,
+    Move,
+    MoveEffect,
+    PlaceLost,
+    ReleasePlaces,
+    Stage,
+    Step,
+    Tell,
+    TellJob,
+)
+
+#: A move after something has happened, and the effects of that.
+After = tuple[Move, tuple[MoveEffect, ...]]
+
+#: Reasons of events on pods that go, and on their jobs.
+EVICTED = "AscendFaultEvicted"
+WAITS = "AscendMoveWaits"
+LOST = "AscendPlaceLost"
+
+
+def begin(places: Collection[KeptPlace]) -> dict[str, Departure]:
+    """Return {UID: pod that goes} for places."""
+    return {place.uid: Departure(place=place) for place in places}
+
+
+def line_up(departures: Mapping[str, Departure]) -> tuple[str, ...]:
+    """Return the UIDs of the pods that are to be asked first, in that order."""
+    return tuple(
+        uid
+        for uid, departure in departures.items()
+        if departure.place.is_evicted and not departure.has_begun
+    )
+
+
+def ask(move: Move, now_s: float, room: int) -> After:
+    """Ask the next pods of a move to go.
+
+    Args:
+        room: Number of pods that may be asked.
+    """
+    if not move.queue or room <= 0:
+        return move, ()
+    departures, effects = dict(move.departures), list[MoveEffect]()
+    asked, turn = set[str](), 0
+    while turn < len(move.queue) and len(asked) < room:
+        uid = move.queue[turn]
+        turn += 1
+        departure = departures.get(uid)
+        if departure is None or departure.has_begun:
+            continue  # it has gone by itself
+        departures[uid] = replace(departure, step=Step.ASKED, first_ask_s=now_s)
+        if uid in move.asking:
+            continue  # its place was lost, and it has another one
+        asked.add(uid)
+        text = assessment.describe_eviction(departure.place, move.causes.get(uid, ""))
+        effects.append(Tell(uid=uid, reason=EVICTED, text=text))
+        effects.append(_end(move, departure, is_forced=move.switch is Switch.FORCE))
+    moved = replace(
+        move,
+        departures=departures,
+        queue=move.queue[turn:],
+        asking=move.asking | asked,
+        progress_s=now_s if asked else move.progress_s,
+    )
+    return moved, tuple(effects)
+
+
+def ask_again(move: Move, now_s: float, limits: Limits, room: int) -> After:
+    """Ask those pods again whose pause is over, and those late with grace 0."""
+    effects, asked = list[MoveEffect](), set[str]()
+    for uid, departure in move.departures.items():
+        if len(asked) >= room:
+            break
+        is_due = departure.step in (Step.ASKED, Step.LEAVING) and (
+            departure.again_s <= now_s
+        )
+        if is_due and uid not in move.asking:
+            is_late = now_s >= departure.first_ask_s + limits.grace_s
+            is_forced = is_late or move.switch is Switch.FORCE
+            effects.append(_end(move, departure, is_forced=is_forced))
+            asked.add(uid)
+    if not asked:
+        return move, ()
+    return replace(move, asking=move.asking | asked), tuple(effects)
+
+
+def _end(move: Move, departure: Departure, *, is_forced: bool) -> EndPod:
+    place = departure.place
+    return EndPod(
+        job=move.job,
+        uid=place.uid,
+        name=place.name,
+        namespace=place.namespace,
+        is_forced=is_forced,
+    )
+
+
+def answer(move: Move, event: Answered, now_s: float, limits: Limits) -> After:
+    """Take the answer to an eviction."""
+    if event.uid not in move.asking:
+        return move, ()
+    move = replace(move, asking=move.asking - {event.uid})
+    departure = move.departures.get(event.uid)
+    if departure is None or departure.step is Step.GONE:
+        return move, ()
+    match event.outcome:
+        case Outcome.GONE:
+            return go(move, event.uid, now_s)
+        case Outcome.YES:
+            is_new = departure.step is not Step.LEAVING
+            left = replace(
+                departure,
+                step=Step.LEAVING,
+                again_s=_forced_s(move, departure, now_s, limits),
+            )
+            progress_s = now_s if is_new else move.progress_s
+            return replace(_put(move, left), progress_s=progress_s), ()
+        case _:
+            return _refuse(move, departure, event, now_s, limits)
+
+
+def _forced_s(move: Move, departure: Departure, now_s: float, limits: Limits) -> float:
+    """Return when a pod that is leaving is asked again, with grace 0."""
+    late_s = departure.first_ask_s + limits.grace_s
+    if move.switch is Switch.FORCE or now_s >= late_s:
+        return now_s + limits.longest_ask_s
+    return late_s
+
+
+def _refuse(
+    move: Move, departure: Departure, event: Answered, now_s: float, limits: Limits
+) -> After:
+    """Let a pod whose eviction was refused, or has failed, be asked again."""
+    late_s = departure.first_ask_s + limits.grace_s
+    pause_s = max(2 * departure.pause_s, limits.first_pause_s)
+    pause_s = min(pause_s, limits.longest_ask_s)
+    again_s = now_s + pause_s
+    waits = replace(
+        departure,
+        pause_s=pause_s,
+        again_s=min(again_s, late_s) if now_s < late_s else again_s,
+        news=event.text,
+    )
+    if event.text == departure.news:
+        return _put(move, waits), ()
+    text = f"its eviction is refused, and asked for again: {event.text}"
+    return _put(move, waits), (Tell(uid=event.uid, reason=WAITS, text=text),)
+
+
+def go(move: Move, uid: str, now_s: float) -> After:
+    """Note that a pod is gone; it is over with one that has no kept place."""
+    departure = move.departures.get(uid)
+    if departure is None or departure.step is Step.GONE:
+        return move, ()
+    if departure.place.is_kept:
+        moved = _put(move, replace(departure, step=Step.GONE))
+    else:
+        moved = _without(move, {uid})
+    return replace(moved, progress_s=now_s), ()
+
+
+def bind(move: Move, event: Bound, now_s: float) -> After:
+    """Note that a successor is bound: the place of the pod that went is over."""
+    departure = move.departures.get(event.uid)
+    if departure is None or departure.step is not Step.GONE:
+        return move, ()
+    place, effects = departure.place, list[MoveEffect]()
+    effects.append(ReleasePlaces(job=move.job, uids=frozenset({event.uid})))
+    if event.node != place.node:
+        text = (
+            f"{assessment.describe_chips(place)} were kept for this pod, and it is "
+            "bound elsewhere"
+        )
+        effects.append(Tell(uid=event.successor, reason=LOST, text=text))
+    return replace(_without(move, {event.uid}), progress_s=now_s), tuple(effects)
+
+
+def lose(move: Move, event: PlaceLost, now_s: float) -> After:
+    """Give back a place that cannot be used; its pod is planned as any other."""
+    departure = move.departures.get(event.uid)
+    added = [place for place in move.addition if place.uid == event.uid]
+    if departure is None and not added:
+        return move, ()
+    place = added[0] if departure is None else departure.place
+    rest = tuple(other for other in move.addition if other.uid != event.uid)
+    moved = replace(_without(move, {event.uid}), addition=rest, progress_s=now_s)
+    text = (
+        f"{assessment.describe_chips(place)} are kept for the successor of "
+        f"{place.name} no more: {event.why}"
+    )
+    return moved, (
+        ReleasePlaces(job=move.job, uids=frozenset({event.uid})),
+        TellJob(job=move.job, reason=LOST, text=text),
+    )
+
+
+def withdraw(move: Move, uids: Collection[str], now_s: float) -> After:
+    """Let pods stay that have not been asked; their places are released."""
+    places = [place for place in move.unasked if place.uid in uids]
+    if not places:
+        return move, ()
+    gone = {place.uid for place in places}
+    rest = tuple(other for other in move.addition if other.uid not in gone)
+    moved = replace(_without(move, gone), addition=rest, progress_s=now_s)
+    effects: tuple[MoveEffect, ...] = ()
+    if any(place.is_kept for place in places):
+        effects = (ReleasePlaces(job=move.job, uids=frozenset(gone)),)
+    return moved, effects
+
+
+def evict_late(move: Move, uids: Collection[str], now_s: float) -> Move:
+    """Have pods asked that their controller was to end."""
+    departures = dict(move.departures)
+    for uid in uids:
+        departure = departures.get(uid)
+        if departure is not None and not departure.has_begun:
+            place = replace(departure.place, is_evicted=True)
+            departures[uid] = replace(departure, place=place)
+    return replace(
+        move,
+        departures=departures,
+        queue=line_up(departures),
+        stage=Stage.MOVING,
+        progress_s=now_s,
+    )
+
+
+def leave_late(move: Move, uids: Collection[str], now_s: float) -> After:
+    """Let pods stay that their controller was to end, and whose eviction is unsafe."""
+    moved, effects = withdraw(move, uids, now_s)
+    text = (
+        f"{len(uids)} pods stay that were to go with the others: their controller has "
+        "not ended them, and evicting them may end the job"
+    )
+    return moved, (*effects, TellJob(job=move.job, reason=LOST, text=text))
+
+
+def find_late(move: Move, now_s: float, limits: Limits) -> frozenset[str]:
+    """Return UIDs of pods that stay though all that are evicted have gone for long."""
+    if now_s < move.progress_s + limits.controller_s:
+        return frozenset()
+    late = set[str]()
+    for uid, departure in move.departures.items():
+        if departure.place.is_evicted and departure.step is not Step.GONE:
+            return frozenset()
+        if not departure.has_begun:
+            late.add(uid)
+    return frozenset(late)
+
+
+def is_stuck(move: Move, now_s: float, limits: Limits) -> bool:
+    """Whether nothing of a move has happened for so long that it is given up."""
+    leaving = (Step.ASKED, Step.LEAVING)
+    is_leaving = any(d.step in leaving for d in move.departures.values())
+    grace_s = limits.grace_s if is_leaving and move.switch is Switch.GRACE else 0.0
+    return now_s >= move.progress_s + limits.keep_s + grace_s
+
+
+def give_up(move: Move) -> After:
+    """End a move that does not get on: pods stay, and places are given back."""
+    staying = sum(d.step is not Step.GONE for d in move.departures.values())
+    awaited = len(move.departures) - staying
+    text = (
+        f"the move after a fault is given up: {staying} pods have not gone, and "
+        f"{awaited} that went have no successor on its kept place"
+    )
+    moved = replace(move, departures={}, queue=(), addition=())
+    return moved, (
+        ReleasePlaces(job=move.job),
+        TellJob(job=move.job, reason=LOST, text=text),
+    )
+
+
+def _put(move: Move, departure: Departure) -> Move:
+    departures = dict(move.departures)
+    departures[departure.place.uid] = departure  # keeps its turn
+    return replace(move, departures=departures)
+
+
+def _without(move: Move, uids: Collection[str]) -> Move:
+    departures = {u: d for u, d in move.departures.items() if u not in uids}
+    queue = tuple(uid for uid in move.queue if uid not in uids)
+    return replace(move, departures=departures, queue=queue)
