@@ -6,111 +6,36 @@ import pytest
 
 from extender.gang.fault_policy import Switch
 from extender.preemption.attempt import Outcome
+from extender.rescheduling import stages
 from extender.rescheduling.ends import Reach
 from extender.rescheduling.moves import (
-    DeleteRecord,
+    Bound,
     EndPod,
     Held,
     PlaceLost,
-    ReadEnds,
+    PodEnded,
     Stage,
     Step,
-    Tell,
-    TellJob,
     WriteRecord,
 )
-from extender.rescheduling.state import Effect
 from scheduler_core.rescheduling.ladder import Rung
-from tests.extender.rescheduling.moveworld import LIMITS, NODES, Job, World
-
-BY_POD = (Rung.PODS, Rung.JOB)
-
-
-def world(*jobs: Job, **limits: object) -> World:
-    chosen = jobs or (Job(name="a", count=3),)
-    return World(
-        {job.name: job for job in chosen},
-        limits=replace(LIMITS, **limits),  # type: ignore[arg-type]  # limits by name
-    )
-
-
-def breaks(story: World, uid: str) -> None:
-    pod = story.pods[uid]
-    story.broken.add((pod.node, pod.chip))
-    story.look()
-
-
-def orders(story: World) -> list[tuple[str, object]]:
-    """What is ordered and not answered, in short."""
-    return [(type(each).__name__, short(each)) for each in story.open]
-
-
-def short(effect: Effect) -> object:
-    match effect:
-        case ReadEnds(uids=uids):
-            return sorted(uids)
-        case WriteRecord(record=record):
-            return [place.uid for place in record.places]
-        case DeleteRecord(job=job):
-            return job
-        case EndPod(uid=uid, is_forced=is_forced):
-            return uid, is_forced
-        case _:
-            return effect
-
-
-def yes(story: World, times: int = 1) -> None:
-    for _ in range(times):
-        story.answer(0, Outcome.YES)
-
-
-def kept(story: World, key: str = "a") -> list[str]:
-    """UIDs of the pods for whose successors chips are reserved."""
-    return [place.uid for place in story.kept.get(key, ())]
-
-
-def wait(story: World) -> None:
-    """Let time pass until something is ordered."""
-    while not story.open:
-        story.tick(1)
-
-
-def reasons(story: World) -> list[tuple[str, str]]:
-    return [
-        (each.uid if isinstance(each, Tell) else each.job, each.reason)
-        for each in story.events
-    ]
-
-
-def texts(story: World) -> list[str]:
-    return [each.text for each in story.events]
-
-
-def moving(*jobs: Job, **limits: object) -> World:
-    """A world in which the last pod of the first job has a fault, and is asked."""
-    story = world(*jobs, **limits)
-    breaks(story, min(uid for uid in story.pods if uid.startswith("a-")))
-    while not any(isinstance(each, EndPod) for each in story.open):
-        yes(story)
-    return story
-
-
-def steps(story: World, key: str = "a") -> dict[str, Step]:
-    move = story.state.moves[key]
-    return {uid: departure.step for uid, departure in move.departures.items()}
-
-
-def finish(story: World, rounds: int = 20) -> None:
-    """Let all go well until nothing more happens."""
-    for _ in range(rounds):
-        yes(story, 5)
-        for uid in list(story.pods):
-            story.end(uid)
-        for name in story.jobs:
-            story.make_again(name, early=False, double=False)
-        story.look()
-        story.schedule()
-        story.tick(1)
+from tests.extender.rescheduling.movestories import (
+    BY_POD,
+    breaks,
+    finish,
+    kept,
+    moving,
+    orders,
+    reasons,
+    short,
+    spread,
+    steps,
+    texts,
+    wait,
+    world,
+    yes,
+)
+from tests.extender.rescheduling.moveworld import NODES, Job
 
 
 def test_a_job_moves_in_steps_and_nobody_goes_before_the_record_is_there() -> None:
@@ -258,11 +183,6 @@ def test_a_job_that_is_held_begins_no_move_and_begins_it_when_it_is_let_go() -> 
     assert orders(story) == [("ReadEnds", ["a-0-1"])]
 
 
-def spread(count: int) -> tuple[Job, ...]:
-    """Jobs of one pod, each on a node of its own but for its neighbour."""
-    return tuple(Job(name=name, count=1) for name in "abcdefghijklmnop"[:count])
-
-
 def test_faults_on_many_nodes_stop_all_evictions_until_there_are_fewer() -> None:
     story = world(*spread(10))
     for name in "acegi":
@@ -338,6 +258,69 @@ def test_an_answer_to_an_earlier_record_counts_for_nothing() -> None:
     assert [each for each in story.open if isinstance(each, EndPod)] == []
 
 
+def test_the_record_of_the_move_before_is_not_taken_for_that_of_the_next() -> None:
+    story = moving(Job(name="a", count=1), first_move_s=0.0)
+    yes(story)
+    story.end("a-0-1")
+    story.look()
+    story.make_again("a", early=False, double=False)
+    story.schedule()
+    story.look()
+    assert orders(story) == [("WriteRecord", [])]
+    (uid,) = story.pods
+    breaks(story, uid)
+    story.answer(1, Outcome.YES)
+    assert orders(story) == [("WriteRecord", []), ("WriteRecord", [uid])]
+
+    yes(story)
+    assert orders(story) == [("WriteRecord", [uid])]
+    yes(story)
+    assert orders(story) == [("EndPod", (uid, False))]
+
+
+def test_a_successor_counts_once_the_pod_before_it_is_gone() -> None:
+    story = moving(Job(name="a", count=1))
+    yes(story)
+    bound = Bound(job="a", uid="a-0-1", successor="a-0-9", node="n0")
+    story.apply(bound)
+    assert steps(story) == {"a-0-1": Step.LEAVING}
+    assert kept(story) == ["a-0-1"]
+
+    story.apply(PodEnded(job="a", uid="a-0-1"))
+    story.apply(bound)
+
+    assert kept(story) == []
+    assert story.state.moves["a"].stage is Stage.RESTING
+
+
+def test_a_successor_that_is_bound_elsewhere_is_told() -> None:
+    story = moving(Job(name="a", count=1))
+    story.apply(PodEnded(job="a", uid="a-0-1"))
+    story.apply(Bound(job="a", uid="a-0-1", successor="a-0-9", node="n7"))
+
+    assert texts(story)[-1] == (
+        "chips 0 of n1 were kept for this pod, and it is bound elsewhere"
+    )
+
+
+def test_what_may_still_stay_makes_room_for_what_is_added() -> None:
+    """A pod that was not asked has its place among those that are added, or stays."""
+    story = moving(Job(name="a", count=3, rungs=BY_POD), most_asks=1)
+    breaks(story, "a-1-2")
+    story.answer(1, Outcome.YES)
+    story.answer(1, Outcome.YES)
+    assert steps(story) == {"a-1-2": Step.STAYS, "a-0-1": Step.ASKED}
+    before = story.state.moves["a"]
+    facts = stages.facts_of(before, story.now_s, story.limits)
+    assert (set(facts.asked), set(facts.avoid)) == ({"a-0-1"}, {"n0"})
+    assert [place.uid for place in facts.kept_places] == ["a-1-2"]
+    added = replace(
+        before, addition=(replace(before.unasked[0], uid="a-2-3"),), is_whole=False
+    )
+
+    assert list(stages.record_next(added, 1.0).departures) == ["a-0-1"]
+
+
 def test_a_place_that_is_lost_is_told_and_its_pod_is_planned_as_any_other() -> None:
     story = moving(Job(name="a", count=2, rungs=BY_POD))
     yes(story)
@@ -357,12 +340,18 @@ def test_a_pod_that_loses_its_place_before_it_goes_is_not_asked_without_another(
     None
 ):
     story = world(Job(name="a", count=2, rungs=BY_POD))
-    story.apply(Held())
     breaks(story, "a-0-1")
     yes(story)
     (place,) = story.kept["a"]
-    story.broken.add((place.node, place.chips))
+    story.apply(Held(is_all=True))
     yes(story)
+    story.broken.add((place.node, place.chips))
+    story.look()
+    assert kept(story) == []
+    story.apply(Held())
+    assert [each for each in story.open if isinstance(each, EndPod)] == []
+    story.tick(1)
+    yes(story, 2)
 
     places = [each.place for each in story.state.moves["a"].departures.values()]
     assert all((p.node, p.chips) not in story.broken for p in places)
@@ -406,6 +395,31 @@ def test_a_second_fault_of_a_job_that_goes_whole_takes_one_pod_that_has_come() -
     assert story.evicted == {"a-0-1", "a-1-2", "a-2-3", come[0]}
     finish(story)
     assert story.evicted == {"a-0-1", "a-1-2", "a-2-3", come[0]}
+
+
+def test_a_second_fault_leaves_places_to_pods_that_are_still_to_go() -> None:
+    """`a-1-2` goes with the others, and was not asked yet: its home is kept for it."""
+    story = moving(Job(name="a", count=3), most_asks=1)
+    yes(story)
+    story.end("a-0-1")
+    story.look()
+    story.make_again("a", early=False, double=False)
+    story.schedule()
+    story.look()
+    (come,) = (uid for uid in story.pods if uid.startswith("a-0-"))
+    home = next(p for p in story.kept["a"] if p.uid == "a-1-2")
+    assert steps(story) == {"a-2-3": Step.ASKED, "a-1-2": Step.STAYS}
+
+    breaks(story, come)
+    story.answer(1, Outcome.YES)
+    story.answer(1, Outcome.YES)
+
+    assert steps(story) == {
+        come: Step.STAYS,
+        "a-2-3": Step.ASKED,
+        "a-1-2": Step.STAYS,
+    }
+    assert home in story.kept["a"]
 
 
 def test_what_goes_for_a_fault_that_is_over_before_it_was_asked_stays() -> None:
@@ -515,68 +529,3 @@ def test_a_move_whose_successors_do_not_come_gives_its_places_back() -> None:
         "the move after a fault is given up: 0 pods have not gone, and 1 that went "
         "have no successor on its kept place"
     )
-
-
-def test_a_new_leader_goes_on_with_what_has_begun() -> None:
-    story = moving(Job(name="a", count=3))
-    yes(story)
-    story.restart(is_sent=True, after_s=20)
-
-    assert steps(story)["a-0-1"] is Step.LEAVING
-    assert len(kept(story)) == 3
-    finish(story)
-    assert story.evicted == {"a-0-1", "a-1-2", "a-2-3"}
-    assert story.state.moves["a"].stage is Stage.RESTING
-
-
-@pytest.mark.parametrize("is_over", [True, False])
-def test_a_new_leader_judges_a_job_anew_whose_move_had_not_begun(
-    *, is_over: bool
-) -> None:
-    story = world()
-    breaks(story, "a-0-1")
-    yes(story, 3)
-    if is_over:
-        story.broken.clear()
-    story.open.clear()
-    story.restart(is_sent=False, after_s=5)
-    assert kept(story) == []
-
-    finish(story)
-
-    assert story.evicted == (set() if is_over else {"a-0-1", "a-1-2", "a-2-3"})
-    assert (story.records == {}) is is_over
-
-
-def test_a_new_leader_remembers_how_often_a_job_has_moved() -> None:
-    story = moving(Job(name="a", count=1))
-    finish(story)
-    assert len(story.records["a"].history) == 1
-    story.restart(is_sent=True, after_s=0)
-    (pod,) = story.pods.values()
-    breaks(story, pod.uid)
-
-    assert orders(story) == []
-    assert reasons(story)[-1] == (pod.uid, "AscendMoveWaits")
-
-
-def test_a_record_without_anything_left_is_deleted_at_the_start() -> None:
-    story = moving(Job(name="a", count=1))
-    finish(story)
-    story.restart(is_sent=True, after_s=5000)
-
-    assert orders(story) == [("DeleteRecord", "a")]
-
-
-def test_a_new_leader_tells_which_places_are_lost() -> None:
-    story = moving(Job(name="a", count=1))
-    yes(story)
-    (place,) = story.kept["a"]
-    story.end("a-0-1")
-    story.foreign.add((place.node, place.chips))
-    story.restart(is_sent=True, after_s=0)
-
-    assert [each.reason for each in story.events if isinstance(each, TellJob)] == [
-        "AscendPlaceLost"
-    ]
-    assert kept(story) == []
