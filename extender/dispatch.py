@@ -93,11 +93,13 @@ class Router:
                 self.job_calls(effect)
             case gang_events.Unreserve():
                 self.owners[Owner.PLAN](effect)
+                self.rescheduler(effect)
             case events.ReservationEnded() | events.ReservationDue():
                 self.owners[effect.reservation.owner](effect)
+                self.rescheduler(effect)
             case events.ReportJudged() | events.ClockJudged():
                 self.announcer(effect)
-            case events.FaultsChanged():
+            case events.FaultsChanged() | events.PlaceCleared():
                 self.rescheduler(effect)
             case _:
                 assert_never(effect)

@@ -32,6 +32,7 @@ _CACHE = {
     "sent_binds": "Binds that the pod watch does not show yet.",
     "planned_pods": "Pods of planned jobs with reserved chips.",
     "nominations": "Pods and jobs for which chips are being freed.",
+    "moving_jobs": "Jobs with chips that are kept for successors of their pods.",
     "cached_nodes": "Nodes with NPUs.",
     "cached_pods": "Pods that ask for NPUs.",
     "unconfirmed_shapes": "Shapes of pods with unconfirmed claims.",

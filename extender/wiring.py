@@ -202,6 +202,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
                 Owner.BIND: binder.carry_out,
                 Owner.VOLCANO: volcano.carry_out,
                 Owner.PREEMPTION: preemptor.carry_out if preemptor else ignore,
+                Owner.RESCHEDULING: ignore,
             },
         ).carry_out
     )

@@ -97,6 +97,8 @@ def test_the_head_of_reservations_has_the_times_of_the_source() -> None:
             UNBOUND_S,
             limits.longest_s,
             limits.ready_s,
+            reservations.REVIEW_S,
+            reservations.REVIEW_S,
         )
     ]
 

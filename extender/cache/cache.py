@@ -245,15 +245,17 @@ class Cache:
         """
         state = self._state
         kinds = Counter(map(_kind, state.reservations))
-        freed = {
-            reservation.kept_for
+        waiting = {
+            (_kind(reservation), reservation.kept_for)
             for reservation in state.reservations
             if reservation.claim is None
         }
+        beneficiaries = Counter(kind for kind, _ in waiting)
         return {
             "sent_binds": kinds["sent"],
             "planned_pods": kinds["planned"],
-            "nominations": len(freed),
+            "nominations": beneficiaries["freed"],
+            "moving_jobs": beneficiaries["moving"],
             "cached_nodes": len(state.index),
             "cached_pods": len(state.facts.pods),
             "unconfirmed_shapes": len(state.unconfirmed),
@@ -263,5 +265,5 @@ class Cache:
 
 def _kind(reservation: Reservation) -> str:
     if reservation.claim is None:
-        return "freed"
+        return "moving" if reservation.is_of_move else "freed"
     return "sent" if reservation.is_sent else "planned"

@@ -288,6 +288,17 @@ class FaultsChanged:
     resource: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceCleared:
+    """The effect that nothing occupies chips that are kept for successors of pods.
+
+    It comes each time that the node changes, while it is so.
+    """
+
+    #: key of the job, or UID of a pod that was a job by itself
+    kept_for: Beneficiary
+
+
 Effect = (
     gang_events.Effect
     | ReservationEnded
@@ -296,4 +307,5 @@ Effect = (
     | ReportJudged
     | ClockJudged
     | FaultsChanged
+    | PlaceCleared
 )

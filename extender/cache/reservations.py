@@ -23,6 +23,14 @@ end. All reservations are made, confirmed, released and expired here:
   `Preemptor.reserve_freed_chips`, or by `step._void_bind` when a bind with them has not
   happened; ends when a bind takes the chips over, or the pod is bound or gone, or turns
   out to be of a job. After 60 s ended; the pod gets no new attempt for 5 min.
+* RESCHEDULING without a claim, for a job some of whose pods move because of a fault:
+  the chips that their successors get. Made by `Returns.keep` before a pod is evicted,
+  renewed by `Returns.tick`; ended by `Returns.give` when a plan or a pod takes them
+  over, or by `Returns.release`. It outlives the pods of its job. After 60 s ended.
+* RESCHEDULING with a claim, for the successor of a pod that is a job by itself. Made by
+  `Returns.give` once the chips are free, or by `step._void_bind` when a bind with them
+  has not happened; ends as one of PREEMPTION. After 60 s ended, and kept again for the
+  job.
 * No owner, but a job that has waited long: whole nodes (`NodeReservation`). Made by
   `reservation.reserve_nodes`; ended by `step._review_nodes`, once a second, when the
   job is planned, bound or gone. After 30 min ended.
@@ -57,6 +65,7 @@ class Owner(StrEnum):
     BIND = "bind"
     VOLCANO = "volcano"
     PREEMPTION = "preemption"
+    RESCHEDULING = "rescheduling"
 
 
 #: Seconds until a renewed reservation is looked at again.
@@ -97,9 +106,10 @@ class Reservation(NamedTuple):
     claim: Claim | None = None
     #: why this node and these chips, for people
     text: str = ""
-    #: Until then a bind that fails leaves them to PREEMPTION: pods were evicted for
+    #: Until then a bind that fails leaves them to `freed_by`: pods were evicted for
     #: these chips. Seconds since the epoch.
     freed_until_s: float = 0.0
+    freed_by: Owner = Owner.PREEMPTION
     #: what the member asks for besides chips, if it has no pod yet
     ask: Resources = NOTHING
 
@@ -108,11 +118,29 @@ class Reservation(NamedTuple):
         """Whether a bind, or an allocation of Volcano, may have been sent with it."""
         return self.owner in SENT
 
+    @property
+    def is_of_move(self) -> bool:
+        """Whether it waits for successors: the end of its pods does not end it."""
+        return self.claim is None and self.owner is Owner.RESCHEDULING
+
+    @property
+    def is_of_successor(self) -> bool:
+        """Whether it was kept for this pod when a fault sent its predecessor away."""
+        return self.freed_by is Owner.RESCHEDULING
+
+    def excludes(self, existing: "Reservation") -> bool:
+        """Whether a chip may not have both: they are for two, or wait for two ends."""
+        if existing.kept_for != self.kept_for:
+            return True
+        are_waiting = existing.claim is None and self.claim is None
+        return are_waiting and existing.owner is not self.owner
+
     def replaces(self, existing: "Reservation") -> bool:
         """Whether it takes the place of another one of the same beneficiary."""
         if (existing.claim is None) is not (self.claim is None):
             return False
         is_same = existing.owner is self.owner and existing.node == self.node
+        is_same = is_same and existing.resource == self.resource
         return self.claim is not None or is_same
 
 
@@ -142,12 +170,12 @@ class NodeReservation:
 class Reservations:
     """All reservations: by whom they are kept for, and by node.
 
-    Invariant: no chip has two reservations for different beneficiaries. A pod has at
-    most one assigned reservation.
+    Invariant: no chip has two reservations for different beneficiaries, nor two that
+    wait without a claim. A pod has at most one assigned reservation.
     """
 
     def __init__(self) -> None:
-        #: {beneficiary: its reservations, one for each node and owner}
+        #: {beneficiary: its reservations, one for each owner, node and resource}
         self._kept_for: dict[Beneficiary, tuple[Reservation, ...]] = {}
         #: {node: reservations of its chips}. Others only read it.
         self.by_node: dict[str, tuple[Reservation, ...]] = {}
@@ -162,13 +190,13 @@ class Reservations:
         """Keep chips; return the reservations that end thereby, or what is in the way.
 
         An assigned reservation takes the place of the assigned one of its pod. Any
-        other takes the place of that of the same beneficiary, owner and node.
+        other takes the place of that of the same beneficiary, owner, node and resource.
         """
         for existing in self.by_node.get(wanted.node, ()):
             if (
                 existing.chips & wanted.chips
                 and existing.resource == wanted.resource
-                and existing.kept_for != wanted.kept_for
+                and wanted.excludes(existing)
             ):
                 return Conflict(wanted, existing)
         own = self._kept_for.get(wanted.kept_for, ())

@@ -117,7 +117,7 @@ def step(state: State, change: Change, now_s: float) -> Outcome:
         _tick(state, change, now_s, draft)
     else:
         _step_gangs(state, change, now_s, draft)
-    _compute(state, draft.touched, draft.improved)
+    _compute(state, draft.touched, draft)
     if isinstance(change, events.NodeFact | events.Ticked):
         _judge_reports(state, draft)
     if draft.improved:
@@ -428,7 +428,7 @@ def _void_bind(
         state.reservations.change(reservation, Owner.PLAN, now_s + REVIEW_S)
     elif reservation.freed_until_s > now_s:
         until_s = reservation.freed_until_s
-        state.reservations.change(reservation, Owner.PREEMPTION, until_s)
+        state.reservations.change(reservation, reservation.freed_by, until_s)
     else:  # chips that are still being freed for the pod stay its own
         state.reservations.end(reservation)
     draft.touch_places([reservation])
@@ -452,9 +452,14 @@ def _swap(state: State, change: events.ReservationsSwapped, draft: _Draft) -> No
 
 
 def _end_all(state: State, beneficiary: str, why: Ended, draft: _Draft) -> None:
-    """End all reservations of a pod that is bound, or of a pod or job that is gone."""
-    for reservation in state.reservations.release(beneficiary):
-        _end(reservation, why, draft)
+    """End all reservations of a pod that is bound, or of a pod or job that is gone.
+
+    Those that wait for successors stay.
+    """
+    for reservation in state.reservations.kept_for(beneficiary):
+        if not reservation.is_of_move:
+            state.reservations.end(reservation)
+            _end(reservation, why, draft)
 
 
 def _end(reservation: Reservation, why: Ended, draft: _Draft) -> None:
@@ -523,16 +528,15 @@ def _tick(state: State, change: events.Ticked, now_s: float, draft: _Draft) -> N
     draft.touch(state.facts.expire(now_s))
 
 
-def _compute(
-    state: State, touched: Collection[tuple[str, str]], improved: set[str]
-) -> None:
+def _compute(state: State, touched: Collection[tuple[str, str]], draft: _Draft) -> None:
     """Compute the free chips of resources of nodes, and update the index.
 
     A resource without product, pods and reservations is removed.
 
     Args:
         touched: Each (node, resource) once.
-        improved: Gets the names of nodes that may take more pods than before.
+        draft: Gets the names of nodes that may take more pods than before, and the
+            effects of kept chips that nothing occupies.
     """
     computed = []
     for name, resource in touched:
@@ -540,7 +544,7 @@ def _compute(
         resource_state = state.facts.resource_state(name, resource)
         if resource_state is None:
             continue
-        node_state = _compute_resource(state, resource_state, improved)
+        node_state = _compute_resource(state, resource_state, draft)
         if node_state is not None:
             computed.append(node_state)
         else:
@@ -552,7 +556,7 @@ def _compute(
 
 
 def _compute_resource(
-    state: State, resource_state: ResourceState, improved: set[str]
+    state: State, resource_state: ResourceState, draft: _Draft
 ) -> NodeState | None:
     """Compute the free chips of one resource; None if the node has no such chips."""
     name, resource = resource_state.node_info.name, resource_state.resource
@@ -564,11 +568,15 @@ def _compute_resource(
         mask |= reservation.chips
         if reservation.claim is not None:
             shapes.add(reservation.claim.shape)
+        elif reservation.is_of_move and resource_state.are_released(
+            reservation.chips, reserved=0
+        ):
+            draft.effects.append(events.PlaceCleared(kept_for=reservation.kept_for))
     has_gone_on = state.unconfirmed.put(
         name, resource, resource_state.unconfirmed(shapes)
     )
     before = state.index.nodes(resource).get(name)
     after = resource_state.state(reserved=mask, self_maintain=state.self_maintain)
     if has_gone_on or offers_more(before, after):
-        improved.add(name)
+        draft.improved.add(name)
     return after

@@ -4,6 +4,7 @@ If a verb fails, `http.endpoint` turns the error into an answer of that verb.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from aiohttp import web
 
@@ -19,7 +20,8 @@ from extender.metrics import Metrics
 from extender.planning.planner import Planner
 from extender.preemption import victims
 from extender.preemption.preemptor import Preemptor
-from extender.refusals import UNSEEN
+from extender.refusals import UNSEEN, Refusal
+from extender.rescheduling.returns import Returns
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecisions
 from extender.scheduling.node_filter import FilterResult
@@ -48,6 +50,7 @@ class KubeSchedulerVerbs:
         why_not_ready: Callable[[], str | None],
         on_refused: Callable[[], None],
         preemptor: Preemptor | None = None,
+        returns: Returns | None = None,
     ) -> None:
         """Connect the handlers to the objects that make the decisions.
 
@@ -63,8 +66,10 @@ class KubeSchedulerVerbs:
             on_refused: Called when filter refuses a pod on all nodes.
             preemptor: Evicts pods to make room for refused pods. If None, only
                 kube-scheduler does so.
+            returns: Has the places of pods that move after faults. None: none move.
         """
         self._preemptor = preemptor
+        self._returns = returns
         self._on_refused = on_refused
         self._handlers = VerbHandlers(metrics, why_not_ready)
         self._cache = cache
@@ -94,7 +99,7 @@ class KubeSchedulerVerbs:
             filter_result = FilterResult(fitting=names)
         else:
             filter_result = self._filter_nodes(args.pod, pod, names)
-            if self._preemptor is not None:
+            if self._preemptor is not None and not self._is_held(pod):
                 filter_result = self._apply_preemption(
                     self._preemptor, args.pod, pod, filter_result
                 )
@@ -110,6 +115,10 @@ class KubeSchedulerVerbs:
             failed=filter_result.texts(is_resolvable=True),
             unresolvable=filter_result.texts(is_resolvable=False),
         )
+
+    def _is_held(self, pod: NpuPod) -> bool:
+        """Return whether a pod has a kept place, so that nobody is evicted for it."""
+        return self._returns is not None and self._returns.has_place(pod)
 
     def _npu_pod(self, pod_object: objects.Pod) -> NpuPod | None:
         """Return the pod of a request; None if it asks for no NPU.
@@ -150,17 +159,29 @@ class KubeSchedulerVerbs:
         A pod of a job of several pods may go only to the node that is planned for it.
         All nodes refuse such a pod until the pod watch has delivered it.
 
-        Reserves in two cases: chips that preemption has freed for the pod are taken up,
-        and the job of the pod is planned. Everything else is a pure judgement.
+        Reserves in three cases: chips that preemption has freed for the pod are taken
+        up, so are those that are kept for it after a fault, and the job of the pod is
+        planned. Everything else is a pure judgement.
         """
         if pod.uid not in self._cache.pods and self._is_one_of_several(pod_object):
             return FilterResult(fitting=(), refused=((UNSEEN, names),))
+        if self._returns is not None:
+            held = self._take_place(self._returns, pod, names)
+            if held is not None:
+                return node_filter.refuse_all(held, names)
         if self._preemptor is not None:
             self._preemptor.reserve_freed_chips(pod, names)
         job_result = self._planner.filter_nodes(pod, names)
         if job_result is not None:
             return job_result
         return node_filter.filter_nodes(self._cache, pod, names, self._clock.now_s())
+
+    def _take_place(
+        self, returns: Returns, pod: NpuPod, names: Sequence[str]
+    ) -> Refusal | None:
+        """Let a pod take its kept place; return why it must wait, None if not."""
+        find_obstacle = partial(self._planner.find_obstacle, has_places=True)
+        return returns.give(pod, names, find_obstacle)
 
     async def _prioritize(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.nodes_args(body)

@@ -68,6 +68,7 @@ class Planner:
         clock: Clock,
         request_size: Callable[[Gang], None],
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan_input.PLAIN,
+        why_held: Callable[[Gang], str] | None = None,
         metrics: Metrics,
         open_files: int,
     ) -> None:
@@ -78,12 +79,15 @@ class Planner:
             request_size: Starts to read the size of a job from the API server.
             topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
                 each time a job is planned, or nodes are to be reserved for a job.
+            why_held: Returns why a job must be left alone, because places are kept for
+                it; "" if it may be planned. None: no places are kept.
         """
         self._cache = cache
         self._apply = apply
         self._clock = clock
         self._request_size = request_size
         self._topology = topology
+        self._why_held = why_held
         self._metrics = metrics
         self._open_files = open_files
         self._candidates = CandidateNodes()
@@ -170,7 +174,7 @@ class Planner:
         """
         planned = self._cache.reservation(pod.uid)
         if planned is not None and planned.node not in names:
-            if self._swap(gang, pod, names):
+            if not planned.is_of_successor and self._swap(gang, pod, names):
                 return
             kind, offered = gang.kind_of(pod.uid), frozenset(names)
             before = self._candidates.of_kinds(gang.job).get(kind, offered)
@@ -197,7 +201,7 @@ class Planner:
         The member is of the same kind and shape, and gets the node of the pod. Where a
         spread is demanded, over zones perhaps, the order in which the scheduler asks
         decides which node it offers. Under leaf switches and in SuperPoDs, the rank of
-        a pod decides.
+        a pod decides; of the successor of a pod, that pod.
         """
         member = gang.members[pod.uid]
         if gang.plan.phase is not Phase.RESERVED or (
@@ -211,8 +215,11 @@ class Planner:
         offered = set(names)
         ask = self._cache.requests.ask
         for uid, node in gang.plan.places.items():
+            reservation = self._cache.reservation(uid)
+            is_kept = reservation is not None and reservation.is_of_successor
             if (
                 node in offered
+                and not is_kept
                 and uid not in gang.plan.accepted
                 and uid not in gang.plan.waiting_calls
                 and gang.kind_of(uid) == member.demands.kind
@@ -331,9 +338,10 @@ class Planner:
         """
         if gang.size is None:
             self._request_size(gang)
-        return self._obstacle(gang)
+        return self.find_obstacle(gang)
 
-    def _obstacle(self, gang: Gang) -> Refusal | None:
+    def find_obstacle(self, gang: Gang, *, has_places: bool = False) -> Refusal | None:
+        """Return why a job, or one with places, must not be planned now; or None."""
         if gang.size is None:
             text = gang.problem or READING
         elif gang.missing:
@@ -350,6 +358,8 @@ class Planner:
             )
         elif self._clock.now_s() < gang.plan.again_s:
             text = gang.plan.text
+        elif not has_places and self._why_held and (held := self._why_held(gang)):
+            text = held
         else:
             return None
         return refuse_for_job(text)
@@ -404,7 +414,7 @@ class Planner:
         return (
             gang.plan.phase is Phase.GATHERING
             and gang.unbound_count > 0
-            and self._obstacle(gang) is None
+            and self.find_obstacle(gang) is None
         )
 
     def _plan(self, gang: Gang, *, is_firm: bool = True) -> None:

@@ -63,6 +63,7 @@ SPEAKING = (
     "extender/rescheduling/rescheduler.py",
     "extender/rescheduling/stages.py",
     "extender/rescheduling/trial.py",
+    "extender/rescheduling/returns.py",
     "extender/planning/placing.py",
     "extender/planning/plan.py",
     "extender/planning/plan_input.py",

@@ -264,7 +264,7 @@ def conflicts(cache: Cache, shape: Shape) -> frozenset[str]:
 def recompute(cache: Cache, state: ResourceState) -> None:
     """Compute the free chips again, after a test has damaged the state."""
     place = state.node_info.name, state.resource
-    steps._compute(cache._state, [place], set())
+    steps._compute(cache._state, [place], steps._Draft())
 
 
 def all_reservations(cache: Cache) -> list[Reservation]:

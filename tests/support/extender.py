@@ -31,6 +31,9 @@ from extender.planning.planner import Planner
 from extender.preemption.attempt import Outcome, Victim
 from extender.preemption.preemptor import EvictionApi, Preemptor
 from extender.queries import explain
+from extender.rescheduling.moves import Bound as SuccessorBound
+from extender.rescheduling.moves import PlaceLost
+from extender.rescheduling.returns import Returns
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecisions
 from extender.scheduling.reserve import Choice
@@ -110,6 +113,7 @@ class World:
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan_input.PLAIN,
         metrics: Metrics | None = None,
         waits: str | None = None,
+        moves: bool = False,
         open_files: int = 1 << 20,
         **binding: Any,
     ) -> None:
@@ -124,6 +128,7 @@ class World:
             topology: What jobs are planned with.
             metrics: Where the parts count.
             waits: Why no verb may be answered.
+            moves: Whether places are kept for successors of pods.
             open_files: How many the extender may have open.
             binding: Further arguments of the binder.
         """
@@ -143,12 +148,27 @@ class World:
         self.permits = BindPermits(
             cache, self.apply, clock=self.clock, metrics=self.metrics
         )
+        #: what became of kept places
+        self.reported: list[SuccessorBound | PlaceLost] = []
+        self._returns = (
+            Returns(
+                cache,
+                self.apply,
+                clock=self.clock,
+                topology=topology,
+                wake=self.calls.wake,
+                report=self._end_place,
+            )
+            if moves
+            else None
+        )
         self.planner = Planner(
             cache,
             self.apply,
             clock=self.clock,
             request_size=self.job_calls.request_size,
             topology=topology,
+            why_held=None if self._returns is None else self._returns.why_held,
             metrics=self.metrics,
             open_files=open_files,
         )
@@ -180,6 +200,7 @@ class World:
             Owner.BIND: ignore if pods is None else self.binder.carry_out,
             Owner.VOLCANO: ignore,
             Owner.PREEMPTION: ignore if preemptor is None else preemptor.carry_out,
+            Owner.RESCHEDULING: ignore,
         }
         self.dispatcher.connect(
             Router(
@@ -187,6 +208,9 @@ class World:
                 job_calls=self.job_calls.carry_out,
                 waker=self._carry_out,
                 owners=self.owners,
+                rescheduler=ignore
+                if self._returns is None
+                else self._returns.carry_out,
             ).carry_out
         )
         self.verbs = KubeSchedulerVerbs(
@@ -199,7 +223,18 @@ class World:
             why_not_ready=lambda: waits,
             on_refused=lambda: None,
             preemptor=self._preemptor,
+            returns=self._returns,
         )
+
+    @property
+    def returns(self) -> Returns:
+        assert self._returns is not None
+        return self._returns
+
+    def _end_place(self, event: SuccessorBound | PlaceLost) -> None:
+        """Release a place that has come to its end, as the machine of moves does."""
+        self.reported.append(event)
+        self.returns.release(event.job, frozenset({event.uid}))
 
     @property
     def preemptor(self) -> Preemptor:
@@ -233,6 +268,8 @@ class World:
             self.calls.wake()
         if self._preemptor is not None:
             self._preemptor.tick()
+        if self._returns is not None:
+            self._returns.tick()
 
     async def tick(self, seconds: float = 1.0) -> None:
         """Let time pass, and requests that were begun come to their end."""
@@ -256,6 +293,10 @@ class World:
 
     def _filter(self, name: str, names: Sequence[str]) -> node_filter.FilterResult:
         wanting = known_pod(self.cache, name)
+        if self._returns is not None:
+            held = self.verbs._take_place(self._returns, wanting, names)
+            if held is not None:
+                return node_filter.refuse_all(held, names)
         if self._preemptor is not None:
             self._preemptor.reserve_freed_chips(wanting, names)
         result = self.planner.filter_nodes(wanting, names)

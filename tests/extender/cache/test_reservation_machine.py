@@ -2,9 +2,9 @@
 
 The machine is every part that reserves chips, the scheduler, the API server and time:
 it binds, plans, allocates as Volcano does, frees chips, keeps chips for members without
-a pod, hears of things late, and lets another extender take over. Whatever it does: no
-chip is kept for two, each reservation has an owner that answers for it and an end, and
-once nobody wants anything nothing is kept.
+a pod and for successors of pods, hears of things late, and lets another extender take
+over. Whatever it does: no chip is kept for two, each reservation has an owner that
+answers for it and an end, and once nobody wants anything nothing is kept.
 """
 
 from collections import defaultdict
@@ -61,14 +61,17 @@ LONGEST_S = {
     Owner.BIND: 65.0,
     Owner.VOLCANO: 660.0,
     Owner.PREEMPTION: 380.0,
+    Owner.RESCHEDULING: REVIEW_S,
 }
+#: Owners that keep chips before a bind is sent, and end them after their time.
+WAITING = (Owner.PREEMPTION, Owner.RESCHEDULING)
 
 #: under which pods of a job may have any number of chips
 PER_POD = plan_input.TopologySnapshot(profile=Profile.PER_POD)
 
 pods = st.sampled_from(PODS)
 places = st.sampled_from(NODES)
-owners = st.sampled_from((Owner.BIND, Owner.BIND, Owner.VOLCANO, Owner.PREEMPTION))
+owners = st.sampled_from((Owner.BIND, Owner.BIND, Owner.VOLCANO, *WAITING))
 
 
 @dataclass(slots=True)
@@ -95,6 +98,8 @@ class Owners(RuleBasedStateMachine):
         self.sent: dict[str, Sent] = {}
         #: {pod or job: chips that are being freed for it}
         self.freeing: set[Beneficiary] = set()
+        #: {(job, or UID of a pod that may have gone; node): chips kept for successors}
+        self.moving: dict[tuple[Beneficiary, str], int] = {}
         self.absent: set[AbsentMember] = set()
         for name in PODS:
             self.step(self.seen(name))
@@ -122,8 +127,11 @@ class Owners(RuleBasedStateMachine):
             if isinstance(effect, events.ReservationEnded):
                 ended = effect.reservation
                 if effect.why is events.Ended.EXPIRED:
-                    assert ended.owner is Owner.PREEMPTION, ended
-                if ended.claim is not None:
+                    assert ended.owner in WAITING, ended
+                if ended.is_of_move:
+                    assert effect.why is events.Ended.EXPIRED, "it outlives its pods"
+                    del self.moving[ended.kept_for, ended.node]
+                elif ended.claim is not None:
                     self.sent.pop(str(ended.kept_for), None)
                 else:
                     self.freeing.discard(ended.kept_for)
@@ -158,7 +166,7 @@ class Owners(RuleBasedStateMachine):
         if existing is not None and existing.is_sent and existing.owner is not owner:
             return
         job = next((job for job, names in JOBS.items() if name in names), None)
-        if job is not None and (existing is None or owner is Owner.PREEMPTION):
+        if job is not None and (existing is None or owner in WAITING):
             return  # who is of a job is planned first
         made = reserve.choose_chips(
             self.cache,
@@ -171,7 +179,7 @@ class Owners(RuleBasedStateMachine):
         if isinstance(made, Refusal):
             return
         assert self.step(made.reservation)  # chosen chips are nobody's
-        if owner is not Owner.PREEMPTION:
+        if owner not in WAITING:
             self.sent[uid] = Sent(made.reservation)
             if job is not None:
                 self.step(gang_events.Allocated(uid=uid))
@@ -213,6 +221,23 @@ class Owners(RuleBasedStateMachine):
         wants = data.draw(st.sampled_from(sorted(map(str, self.freeing))))
         self.freeing.discard(wants)
         self.step(events.Released(kept_for=wants, owner=Owner.PREEMPTION))
+
+    @rule(
+        moving=st.sampled_from((*ALONE, *JOBS)), where=places, mask=st.integers(1, 255)
+    )
+    def keep_for_successors(self, moving: str, where: str, mask: int) -> None:
+        """A job moves because of a fault, and its chips may be in use."""
+        job = f"Job of pods/default/{moving}"
+        wants = job if moving in JOBS else f"uid-{moving}"
+        if self.step(self.kept(wants, where, mask, Owner.RESCHEDULING)):
+            self.moving[wants, where] = mask
+
+    @precondition(lambda self: self.moving)
+    @rule(data=st.data())
+    def end_a_move(self, data: st.DataObject) -> None:
+        wants = data.draw(st.sampled_from(sorted(str(w) for w, _ in self.moving)))
+        self.moving = {key: m for key, m in self.moving.items() if key[0] != wants}
+        self.step(events.Released(kept_for=wants, owner=Owner.RESCHEDULING))
 
     @rule(
         name=st.sampled_from(JOBS["j"] + JOBS["k"]), where=places, first=st.booleans()
@@ -328,6 +353,7 @@ class Owners(RuleBasedStateMachine):
         for name in NODES:
             self.step(report(name, update_time=self.time.now_s))
         self.freeing.clear()
+        self.moving.clear()
         self.absent.clear()
         self.unheard.clear()
         for uid in there:
@@ -369,14 +395,22 @@ class Owners(RuleBasedStateMachine):
             uid = each.kept_for
             if each.owner is Owner.PLAN:
                 assert places[str(uid)] == each.node
+            elif each.is_of_move:
+                assert self.moving[uid, each.node] == each.chips
             elif each.claim is None:
                 assert uid in self.freeing or uid in self.absent, each
-            elif each.owner is not Owner.PREEMPTION:
+            elif each.owner not in WAITING:
                 assert uid in self.sent or uid in self.bound, each
-            if isinstance(uid, str):
+            if isinstance(uid, str) and not each.is_of_move:
                 assert uid in self.cache.pods or uid in self.cache.gangs, each
         for uid, node in places.items():
             assert reservations(self.cache)[uid].node == node
+
+    @invariant()
+    def a_move_keeps_its_chips(self) -> None:
+        kept = [each for each in all_reservations(self.cache) if each.is_of_move]
+        assert {(each.kept_for, each.node) for each in kept} == self.moving.keys()
+        assert self.cache.counts()["moving_jobs"] == len({w for w, _ in self.moving})
 
     @invariant()
     def a_pod_has_one_place(self) -> None:

@@ -1,0 +1,181 @@
+"""Find the pods that take the place of those which a fault sent away.
+
+A pod of a job of several is known by its role and number, or by its order if its
+controller numbers none; a pod that is a job by itself by its controller.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extender.cache.cache import Cache
+from extender.gang.gang import Gang
+from extender.gang.membership import Membership
+from extender.gang.size import Size
+from extender.rescheduling.moves import KeptPlace, Slot
+from scheduler_core.wire.pods import NpuPod
+
+
+@dataclass(slots=True, kw_only=True)
+class Awaited:
+    """A kept place, and the pod that is to have it."""
+
+    place: KeptPlace
+    #: UID of that pod; "" while none has come
+    successor: str = ""
+    #: {why the place is of no use: since when, in seconds since the epoch}
+    lacks: dict[str, float] = field(default_factory=dict)
+
+    def note(self, why: str, now_s: float, *, is_so: bool) -> None:
+        """Record whether something keeps a successor from the place."""
+        if is_so:
+            self.lacks.setdefault(why, now_s)
+        else:
+            self.lacks.pop(why, None)
+
+
+@dataclass(slots=True, kw_only=True)
+class PlacesOfMove:
+    """The kept places of one job."""
+
+    #: its key, or the UID of a pod that was a job by itself
+    job: str
+    #: "kind/namespace/name" of the controller of such a pod
+    owner: str
+    #: UIDs of the pods that go
+    leaving: frozenset[str]
+    #: {UID of a pod that goes: the place of its successor}
+    awaited: dict[str, Awaited] = field(default_factory=dict)
+    #: of the job when places were kept; None if it was not known
+    size: Size | None = None
+    #: whether schedulers were woken since all places are clear
+    is_woken: bool = False
+    #: UID of a pod whose place was found occupied last
+    unclear: str = ""
+    #: why pods of the job without a kept place have no other
+    text: str = ""
+
+    def has(self, cache: Cache, pod: NpuPod) -> bool:
+        """Whether a pod is of the job, or was made by the controller of the pod."""
+        return (
+            pod.uid in self.leaving
+            or cache.job_of(pod.uid) == self.job
+            or (bool(self.owner) and pod.owner == self.owner)
+        )
+
+
+def holds(cache: Cache, awaited: Awaited) -> bool:
+    """Return whether a successor has chips of its own, or has been bound."""
+    uid = awaited.successor
+    if uid and cache.reservation(uid) is not None:
+        return True  # perhaps no watch has shown the pod yet
+    pod = cache.pods.get(uid)
+    return pod is not None and bool(pod.node) and not pod.terminal
+
+
+def find_sitter(cache: Cache, move: PlacesOfMove, place: KeptPlace) -> str:
+    """Return the UID of the successor that has exactly these chips; "" if none has."""
+    for uid, pod, mask in _tenants(cache, place):
+        if uid not in move.leaving and mask == place.chips and move.has(cache, pod):
+            return uid
+    return ""
+
+
+def has_user(cache: Cache, move: PlacesOfMove, place: KeptPlace) -> bool:
+    """Return whether a pod of others has chips of a place."""
+    return any(
+        mask & place.chips and not move.has(cache, pod)
+        for _, pod, mask in _tenants(cache, place)
+    )
+
+
+def _tenants(cache: Cache, place: KeptPlace) -> Iterable[tuple[str, NpuPod, int]]:
+    """Return (UID, pod, its chips) of the pods on the node of a place."""
+    state = cache.resource_state(place.node, place.resource)
+    tenants = {} if state is None else state.tenants
+    return [(uid, tenant.pod, tenant.chips) for uid, tenant in tenants.items()]
+
+
+def bound_by_slot(cache: Cache, move: PlacesOfMove) -> Mapping[Slot, str]:
+    """Return {slot: UID} of bound and numbered pods of a job that do not go."""
+    gang = cache.gangs.get(move.job)
+    if gang is None:
+        return {}
+    uids = gang.nodes.keys() - gang.ending - move.leaving
+    memberships = {uid: gang.members[uid].membership for uid in uids}
+    return {m.place: uid for uid, m in memberships.items() if _has_number(m)}
+
+
+def _has_number(membership: Membership) -> bool:
+    """Whether a pod shares its slot with no other."""
+    return bool(membership.index) or membership.rank is not None
+
+
+def assign(cache: Cache, move: PlacesOfMove, gang: Gang) -> dict[str, Awaited]:
+    """Return {UID: place} of the members without a node that get kept places.
+
+    By role and number. Members that no controller numbers get places in their order.
+    Only a member that asks for as many chips gets a place.
+    """
+    places: defaultdict[Slot, list[Awaited]] = defaultdict(list)
+    for awaited in sorted(move.awaited.values(), key=_order):
+        if not holds(cache, awaited):
+            places[awaited.place.slot].append(awaited)
+    assigned: dict[str, Awaited] = {}
+    unmatched = []
+    for uid in gang.unbound:
+        membership = gang.members[uid].membership
+        slot = membership.place
+        if _fits(cache, uid, places.get(slot, ())):
+            assigned[uid] = places[slot].pop(0)
+        elif not _has_number(membership):
+            unmatched.append((uid, membership.role))
+    for uid, role in unmatched:  # the bind before may have given the pod its number
+        slots = (slot for slot in sorted(places) if slot[0] == role)
+        fitting = next((s for s in slots if _fits(cache, uid, places[s])), None)
+        if fitting is not None:
+            assigned[uid] = places[fitting].pop(0)
+    return assigned
+
+
+def _order(awaited: Awaited) -> tuple[Slot, str]:
+    return awaited.place.slot, awaited.place.name
+
+
+def _fits(cache: Cache, uid: str, places: Sequence[Awaited]) -> bool:
+    pod = cache.pods.get(uid)
+    return bool(places) and pod is not None and is_like(pod, places[0].place)
+
+
+def find_alone(
+    cache: Cache, moves: Iterable[PlacesOfMove], pod: NpuPod
+) -> tuple[PlacesOfMove, Awaited] | None:
+    """Return the place that a pod gets which is a job by itself; None if none.
+
+    Of several pods of a controller the first that is asked about gets it.
+    """
+    if pod.node:
+        return None
+    job = cache.job_of(pod.uid)
+    for move in moves:
+        is_of = move.job == job if job else move.owner == pod.owner != ""
+        if not is_of or pod.uid in move.leaving:
+            continue
+        for awaited in move.awaited.values():
+            is_open = awaited.successor == pod.uid or not has_come(cache, awaited)
+            if is_open and is_like(pod, awaited.place):
+                return move, awaited
+    return None
+
+
+def has_come(cache: Cache, awaited: Awaited) -> bool:
+    """Return whether a pod has come for a place, and has it or may take it."""
+    pod = cache.pods.get(awaited.successor)
+    is_there = pod is not None and not pod.terminal and not pod.deleting
+    return is_there or holds(cache, awaited)
+
+
+def is_like(pod: NpuPod, place: KeptPlace) -> bool:
+    """Return whether a pod asks for as many chips as a place has."""
+    is_of_resource = pod.shape.resource == place.resource
+    return is_of_resource and pod.total == place.chips.bit_count()
