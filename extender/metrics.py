@@ -100,6 +100,11 @@ class Metrics(Collector):
             "Evictions for pods of higher priority, by result.",
             result=("evicted", "gone", "budget", "failed"),
         )
+        self.fault_evictions = self._counter(
+            "fault_evictions",
+            "Evictions and deletions of pods after faults, by result.",
+            result=("evicted", "gone", "budget", "failed"),
+        )
         self.shadow = self._counter(
             "shadow_comparisons",
             "Decisions of another scheduler, by rule of the comparison with ours.",

@@ -62,6 +62,7 @@ class ApiError(KubeError):
         reason: str = "",
         message: str = "",
         *,
+        cause: str = "",
         retry_after_s: float = 0.0,
         request_line: str = "",
     ) -> None:
@@ -71,6 +72,7 @@ class ApiError(KubeError):
             status: HTTP status, or the code inside a watch's ERROR event.
             reason: One word, such as `AlreadyExists`; may be empty.
             message: A sentence; may be empty.
+            cause: Message of its first cause: a disruption budget, perhaps.
             retry_after_s: Seconds of the Retry-After header; 0 without one.
             request_line: Method and path, such as `PATCH /api/v1/nodes/n1`.
         """
@@ -79,6 +81,7 @@ class ApiError(KubeError):
         self.status = status
         self.reason = reason
         self.message = message
+        self.cause = cause
         self.retry_after_s = retry_after_s
 
 
@@ -125,12 +128,27 @@ _MESSAGE_CHARACTERS = 500
 _REASON_CHARACTERS = 100
 
 
+class _Cause(msgspec.Struct, frozen=True, kw_only=True):
+    message: str | None = None
+
+
+class _Details(msgspec.Struct, frozen=True, kw_only=True):
+    causes: list[_Cause] | None = None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Body of an error answer, and object of a watch's ERROR event."""
 
     code: int | None = None
     reason: str | None = None
     message: str | None = None
+    details: _Details | None = None
+
+    @property
+    def cause(self) -> str:
+        """Message of the first cause; "" without one."""
+        causes = (self.details and self.details.causes) or []
+        return (causes[0].message or "") if causes else ""
 
 
 def api_error(
@@ -155,6 +173,7 @@ def api_error(
         code,
         (body_status.reason or "")[:_REASON_CHARACTERS],
         (body_status.message or "")[:_MESSAGE_CHARACTERS],
+        cause=body_status.cause[:_MESSAGE_CHARACTERS],
         retry_after_s=retry_after_s,
         request_line=request_line,
     )

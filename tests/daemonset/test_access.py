@@ -28,6 +28,9 @@ PROGRAMS = ("agent", "extender")
 #: What each use of `kube` asks of the API server: verbs, and the resource.
 ASKS = {
     "configmaps.create": ("create", "configmaps"),
+    "configmaps.delete": ("delete", "configmaps"),
+    "configmaps.find": ("list", "configmaps"),
+    "configmaps.get": ("get", "configmaps"),
     "configmaps.patch": ("patch", "configmaps"),
     "events.Recorder": ("create patch", "events"),
     "kubelet_pods.pods": ("", "the kubelet's own API, only with --kubelet-url"),
@@ -36,9 +39,11 @@ ASKS = {
     "nodes.patch": ("patch", "nodes"),
     "podgroups.PodGroupRequests": ("", "Volcano's own, whose overlay has the right"),
     "pods.bind": ("create", "pods/binding"),
+    "pods.delete": ("delete", "pods"),
     "pods.evict": ("create", "pods/eviction"),
     "pods.get": ("get", "pods"),
     "pods.patch_annotations": ("patch", "pods"),
+    "pods.patch_disruption_target": ("patch", "pods/status"),
     "reflector.ListWatch(ConfigMap)": ("list watch", "configmaps"),
     "reflector.ListWatch(ManagedNode)": ("list watch", "nodes"),
     "reflector.ListWatch(Node)": ("list watch", "nodes"),
@@ -66,6 +71,8 @@ USES = {
         "reflector.ListWatch(Node)",
         *("leases.LeaseRequests", "workloads.WorkloadRequests"),
         *("podgroups.PodGroupRequests", "pods.bind", "pods.evict"),
+        *("configmaps.delete", "configmaps.find", "configmaps.get"),
+        *("pods.delete", "pods.patch_disruption_target"),
     },
 }
 #: API groups of what `kube` asks for by functions of its own; of others it reads jobs.
@@ -83,10 +90,15 @@ IDLE = {
     # An event is patched when it is told again; that a pod was placed is told once.
     # A pod is patched for Volcano only, whose overlay has the right.
     # What jobs make of leaf switches is written with the component `tor-share` only.
-    # Pods are evicted with the component `preemption` only, which has the right.
+    # Pods are evicted with the components `preemption` and `rescheduling` only, which
+    # have the right; records of moves are kept with the latter.
     "extender": {
         ("create", "configmaps"),
         ("create", "pods/eviction"),
+        ("delete", "configmaps"),
+        ("delete", "pods"),
+        ("get", "configmaps"),
+        ("patch", "pods/status"),
         ("patch", "configmaps"),
         ("patch", "events"),
         ("patch", "pods"),
