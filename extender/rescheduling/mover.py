@@ -1,0 +1,337 @@
+"""Carry out what the moves of jobs after faults order, and see how far their pods are.
+
+`machine` decides; here chips are reserved, pods ended, controllers read and records
+written. No request is awaited by a caller: each is answered by an event.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Protocol, assert_never
+
+from extender.cache.cache import Cache
+from extender.clocks import Clock
+from extender.dispatch import Apply
+from extender.gang.gang import Gang
+from extender.gang.membership import Member
+from extender.planning.plan_input import TopologySnapshot
+from extender.preemption.attempt import Outcome, Victim
+from extender.rescheduling import record
+from extender.rescheduling.ends import End, Reach
+from extender.rescheduling.moves import (
+    Answered,
+    DeleteRecord,
+    EndPod,
+    EndsRead,
+    Held,
+    KeepPlaces,
+    Move,
+    MoveEffect,
+    MoveEvent,
+    PlacesKept,
+    PodEnded,
+    ReadEnds,
+    Recovered,
+    ReleasePlaces,
+    Step,
+    Tell,
+    TellJob,
+    WriteRecord,
+    Written,
+)
+from extender.rescheduling.returns import Returns
+from kube.errors import KubeError
+from kube.objects import Meta
+from scheduler_core.documents.reader import DocumentError
+from scheduler_core.wire.pods import NpuPod
+
+log = logging.getLogger(__name__)
+
+#: Annotation of a pod with which people keep its job from being evicted.
+HOLD = "ascend-affinity/hold"
+#: Seconds until the records are read again, if they cannot be read at the start, and
+#: attempts after which the extender goes on without them.
+_READ_AGAIN_S = 5.0
+_ATTEMPTS = 3
+
+
+class MovesApi(Protocol):
+    """Calls to the API server for moves."""
+
+    async def end_pod(self, pod: Victim, *, is_forced: bool) -> tuple[Outcome, str]:
+        """End a pod; return the outcome, and why the API server refused."""
+
+    async def read_ends(
+        self, leaving: Mapping[str, tuple[str, Meta]]
+    ) -> Mapping[str, End] | str:
+        """Return {UID: what ending it with all these does}, or why it is not known."""
+
+    async def find_records(self) -> list[tuple[str, Mapping[str, str]]]:
+        """Return (name, data) of all records."""
+
+    async def write_record(self, job: str, data: Mapping[str, str]) -> bool:
+        """Write the record of a job; return whether it is written."""
+
+    async def delete_record(self, job: str) -> None:
+        """Delete the record of a job."""
+
+
+class Mover:
+    """Hands of the machine: requests that are open, and places that are kept."""
+
+    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
+        self,
+        cache: Cache,
+        apply: Apply,
+        api: MovesApi,
+        *,
+        clock: Clock,
+        topology: Callable[[Gang], TopologySnapshot],
+        wake: Callable[[], None],
+        tell: Callable[[NpuPod, str, str], None],
+        report: Callable[[MoveEvent], None],
+    ) -> None:
+        """Start without moves.
+
+        Args:
+            apply: Applies an event to the cache. Chips are reserved by it.
+            api: Ends pods, reads controllers, keeps records.
+            clock: Source of all times.
+            topology: Returns leaf switches, SuperPoDs and job rules for a job.
+            wake: Makes schedulers try all refused pods again.
+            tell: Emits an event on a pod: reason and text.
+            report: Learns what has become of effects and pods.
+        """
+        self._cache = cache
+        self._api = api
+        self._clock = clock
+        self._tell = tell
+        self._report = report
+        self.returns = Returns(
+            cache, apply, clock=clock, topology=topology, wake=wake, report=report
+        )
+        #: whether the records of earlier leaders are read
+        self.is_recovered = False
+        #: how often they could not be read
+        self._failures = 0
+        #: earliest time of the next attempt to read them
+        self._read_again_s = 0.0
+        #: whether the settings hold all evictions
+        self.holds_all = False
+        #: what was reported of holds last
+        self._held = Held()
+        #: {job: the last write of its record}
+        self._writes: dict[str, asyncio.Task[None]] = {}
+        #: open requests; each ends by itself
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Cancel open requests."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- start -----------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Begin to read the records of earlier leaders, unless they are read."""
+        now_s = self._clock.now_s()
+        if not self.is_recovered and now_s >= self._read_again_s:
+            self._read_again_s = now_s + _READ_AGAIN_S
+            _ = self._start(self._recover())
+
+    async def _recover(self) -> None:
+        try:
+            found = await self._api.find_records()
+        except KubeError as error:
+            log.warning("records of moves not read", extra={"error": str(error)})
+            self._failures += 1
+            self.is_recovered = self._failures >= _ATTEMPTS
+            return
+        if self.is_recovered:
+            return  # an earlier request was late
+        for name, data in found:
+            try:
+                known = record.parse(data)
+            except DocumentError as error:
+                extra = {"record": name, "error": str(error)}
+                log.warning("record of a move not understood", extra=extra)
+                continue
+            pods = [self._cache.pods.get(place.uid) for place in known.places]
+            living = [pod for pod in pods if pod is not None and not pod.terminal]
+            ending = frozenset(pod.uid for pod in living if pod.deleting)
+            running = frozenset(pod.uid for pod in living) - ending
+            self._report(Recovered(record=known, running=running, ending=ending))
+        self.is_recovered = True
+
+    # -- what is seen ------------------------------------------------------------------
+
+    def observe(self, jobs: Iterable[str], moves: Mapping[str, Move]) -> None:
+        """Report which pods of moves are gone, what is held, and how places are.
+
+        Args:
+            jobs: Keys of jobs with faults.
+            moves: {key of a job: its move}.
+        """
+        self._see_holds({*jobs, *moves})
+        for job, move in list(moves.items()):
+            for uid, departure in move.departures.items():
+                pod = self._cache.pods.get(uid)
+                is_gone = pod is None or pod.terminal
+                if is_gone and departure.step is not Step.GONE:
+                    self._report(PodEnded(job=job, uid=uid))
+        self.returns.tick()
+
+    def _see_holds(self, jobs: Iterable[str]) -> None:
+        held = Held(jobs=frozenset(filter(self._is_held, jobs)), is_all=self.holds_all)
+        if held != self._held:
+            self._held = held
+            self._report(held)
+
+    def _is_held(self, job: str) -> bool:
+        return any(
+            member.traits.annotations.get(HOLD, "false") != "false"
+            for member in self._members(job).values()
+        )
+
+    def _members(self, job: str) -> Mapping[str, Member]:
+        """Return {UID: member} of a job, or of a pod that is a job by itself."""
+        gang = self._cache.gangs.get(job)
+        if gang is not None:
+            return gang.members
+        wishes = self._cache.wishes(job)
+        alone = wishes.alone if wishes is not None else None
+        return {} if alone is None else {job: alone}
+
+    # -- effects -----------------------------------------------------------------------
+
+    def carry_out(self, effect: MoveEffect, owner: str = "") -> None:
+        """Carry an effect out, or begin to; an event answers it.
+
+        Args:
+            owner: As `Record.owner`, of the move.
+        """
+        match effect:
+            case ReadEnds():
+                _ = self._start(self._read_ends(effect))
+            case KeepPlaces(job=job, places=places, is_partial=is_partial):
+                why = self.returns.keep(job, places, owner=owner, is_partial=is_partial)
+                self._report(PlacesKept(job=job, is_kept=not why, why=why))
+            case ReleasePlaces(job=job, uids=uids):
+                self.returns.release(job, uids)
+            case WriteRecord(job=job):
+                self._write_next(job, partial(self._write, effect))
+            case DeleteRecord(job=job):
+                self._write_next(job, partial(self._api.delete_record, job))
+            case EndPod():
+                _ = self._start(self._end(effect))
+            case Tell() | TellJob():
+                self._tell_pods(effect)
+            case _:
+                assert_never(effect)
+
+    def _start(self, request: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(request)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _read_ends(self, effect: ReadEnds) -> None:
+        members = self._members(effect.job)
+        leaving = {
+            uid: (
+                pod.owner,
+                Meta(
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    uid=uid,
+                    labels=dict(members[uid].traits.labels),
+                    annotations=dict(members[uid].traits.annotations),
+                ),
+            )
+            for uid in sorted(effect.uids)
+            if (pod := self._cache.pods.get(uid)) is not None and uid in members
+        }
+        if leaving.keys() != effect.uids:
+            found: Mapping[str, End] | str = "a pod of the job has gone meanwhile"
+        else:
+            found = await self._api.read_ends(leaving)
+        if isinstance(found, str):
+            answer = EndsRead(job=effect.job, uids=effect.uids, problem=found)
+        else:
+            answer = EndsRead(
+                job=effect.job,
+                uids=effect.uids,
+                ends=found,
+                groups=self._groups(effect.job, found),
+            )
+        self._report(answer)
+
+    def _groups(
+        self, job: str, ends: Mapping[str, End]
+    ) -> Mapping[str, frozenset[str]]:
+        """Return {UID: UIDs of the bound pods of its job that end with it}."""
+        gang, members = self._cache.gangs.get(job), self._members(job)
+        nodes = gang.nodes if gang is not None else members
+        groups: dict[str, frozenset[str]] = {}
+        for uid, end in ends.items():
+            if end.reach is Reach.GROUP and uid in members:
+                labels = members[uid].traits.labels
+                alike = {
+                    other
+                    for other in nodes
+                    if all(
+                        members[other].traits.labels.get(key) == labels.get(key)
+                        for key in end.group
+                    )
+                }
+                groups[uid] = frozenset(alike | {uid})
+        return groups
+
+    async def _end(self, effect: EndPod) -> None:
+        pod = Victim(uid=effect.uid, namespace=effect.namespace, name=effect.name)
+        outcome, text = await self._api.end_pod(pod, is_forced=effect.is_forced)
+        self._report(
+            Answered(job=effect.job, uid=effect.uid, outcome=outcome, text=text)
+        )
+
+    async def _write(self, effect: WriteRecord) -> None:
+        data = record.render(effect.record)
+        is_written = await self._api.write_record(effect.job, data)
+        self._report(
+            Written(job=effect.job, number=effect.number, is_written=is_written)
+        )
+
+    def _write_next(self, job: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Write a record, or delete it, after all earlier writes of it."""
+        before = self._writes.get(job)
+
+        async def follow() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await write()
+
+        task = self._writes[job] = self._start(follow())
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._writes.get(job) is done:
+                del self._writes[job]
+
+        task.add_done_callback(forget)
+
+    def _listeners(self, job: str) -> list[str]:
+        """Return the pods that are told of a job: those that wait, else one that runs.
+
+        A pod that is a job by itself, and its successors, are told themselves.
+        """
+        gang = self._cache.gangs.get(job)
+        if gang is None:
+            return [job, *self.returns.successors_of(job)]
+        running = sorted(gang.nodes, key=gang.rank_key)[:1]
+        return gang.unbound or running
+
+    def _tell_pods(self, effect: Tell | TellJob) -> None:
+        uids = [effect.uid] if isinstance(effect, Tell) else self._listeners(effect.job)
+        for pod in filter(None, map(self._cache.pods.get, uids)):
+            self._tell(pod, effect.reason, effect.text)

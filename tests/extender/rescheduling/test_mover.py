@@ -1,0 +1,380 @@
+"""Effects of moves are carried out and answered, and what is seen is reported."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from extender.cache import events
+from extender.dispatch import Dispatcher, Router, ignore
+from extender.planning import plan_input
+from extender.preemption.attempt import Outcome, Victim
+from extender.rescheduling import record
+from extender.rescheduling.ends import End, Reach
+from extender.rescheduling.mover import HOLD, Mover
+from extender.rescheduling.moves import (
+    Answered,
+    DeleteRecord,
+    Departure,
+    EndPod,
+    EndsRead,
+    Held,
+    KeepPlaces,
+    KeptPlace,
+    Move,
+    MoveEvent,
+    MoveRecord,
+    PlacesKept,
+    PodEnded,
+    ReadEnds,
+    Recovered,
+    ReleasePlaces,
+    Tell,
+    TellJob,
+    WriteRecord,
+    Written,
+)
+from kube.errors import UnreachableError
+from kube.objects import Meta
+from scheduler_core.products.lookup import Traits
+from scheduler_core.wire.pods import NpuPod
+from tests.extender.rescheduling.jobs import JOB, lone, of_job
+from tests.support.caches import all_reservations, cluster
+from tests.support.clock import Time
+from tests.support.extender import clock_of
+from tests.support.watched import ALL, RESOURCE, gone, tenant
+
+NAMES = ("n1", "n2", "n3")
+
+
+@dataclass(slots=True)
+class Api:
+    """What is asked of the API server, answered at once unless it is slow."""
+
+    ends: Mapping[str, End] | str = "not now"
+    outcome: tuple[Outcome, str] = (Outcome.YES, "")
+    records: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    is_down: bool = False
+    #: until when writes wait; None: they do not
+    gate: asyncio.Event | None = None
+    #: what was asked, in order
+    asked: list[Any] = field(default_factory=list)
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+
+    async def end_pod(self, pod: Victim, *, is_forced: bool) -> tuple[Outcome, str]:
+        self.asked.append((pod, is_forced))
+        return self.outcome
+
+    async def read_ends(
+        self, leaving: Mapping[str, tuple[str, Meta]]
+    ) -> Mapping[str, End] | str:
+        self.asked.append(dict(leaving))
+        return self.ends
+
+    async def find_records(self) -> list[tuple[str, Mapping[str, str]]]:
+        self.asked.append("records")
+        if self.is_down:
+            raise UnreachableError("no answer")
+        return self.records
+
+    async def write_record(self, job: str, data: Mapping[str, str]) -> bool:
+        if self.gate is not None:
+            await self.gate.wait()
+        self.asked.append((job, record.parse(data).owner))
+        return not self.is_down
+
+    async def delete_record(self, job: str) -> None:
+        self.asked.append(f"delete {job}")
+
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        self.told.append((pod.name, reason, text))
+
+
+class World:
+    """A cache and a mover, in simulated time."""
+
+    def __init__(self, *seen: events.Change) -> None:
+        self.cache, self.time, self.api = cluster(*seen, nodes=NAMES), Time(), Api()
+        clock = clock_of(self.time)
+        dispatcher = Dispatcher(self.cache, clock)
+        self.reported: list[MoveEvent] = []
+        self.mover = Mover(
+            self.cache,
+            dispatcher.apply,
+            self.api,
+            clock=clock,
+            topology=lambda _gang: plan_input.PLAIN,
+            wake=lambda: None,
+            tell=self.api.tell,
+            report=self.reported.append,
+        )
+        router = Router(
+            permits=ignore,
+            job_calls=ignore,
+            waker=ignore,
+            owners={},
+            rescheduler=self.mover.returns.carry_out,
+        )
+        dispatcher.connect(
+            lambda effect: (
+                router.carry_out(effect)
+                if isinstance(effect, events.PlaceCleared)
+                else None
+            )
+        )
+        self.learn = dispatcher.apply
+
+    async def settled(self) -> None:
+        while self.mover._tasks:
+            await asyncio.gather(*self.mover._tasks)
+
+
+@asynccontextmanager
+async def world(*seen: events.Change) -> AsyncIterator[World]:
+    found = World(*seen)
+    try:
+        yield found
+    finally:
+        await found.mover.stop()
+
+
+def pair(**labels: str) -> list[events.PodUpdated]:
+    """A job of two whose pods have these labels, and the label `number`."""
+    return [
+        marked(of_job("a", "n1", ALL), number="0", **labels),
+        marked(of_job("b", "n2", ALL), number="1", **labels),
+    ]
+
+
+def marked(found: events.PodUpdated, **labels: str) -> events.PodUpdated:
+    assert found.member is not None
+    traits = Traits(labels=labels, annotations={})
+    return replace(found, member=replace(found.member, traits=traits))
+
+
+def place(name: str, where: str) -> KeptPlace:
+    return KeptPlace(
+        uid=f"uid-{name}",
+        name=name,
+        namespace="default",
+        slot=("", (0, 0)),
+        resource=RESOURCE,
+        node=where,
+        chips=255,
+    )
+
+
+async def test_places_are_kept_and_released_at_once() -> None:
+    async with world(*pair()) as w:
+        w.mover.carry_out(KeepPlaces(job=JOB, places=(place("a", "n3"),)))
+        assert w.reported == [PlacesKept(job=JOB, is_kept=True)]
+        assert [each.node for each in all_reservations(w.cache)] == ["n3"]
+
+        w.mover.carry_out(ReleasePlaces(job=JOB))
+        assert all_reservations(w.cache) == []
+
+
+async def test_places_of_others_are_not_kept() -> None:
+    async with world(*pair(), tenant("x", "n3", (0,))) as w:
+        w.mover.carry_out(KeepPlaces(job=JOB, places=(place("a", "n3"),)))
+
+        why = "chips of n3 are kept for others"
+        assert w.reported == [PlacesKept(job=JOB, is_kept=False, why=why)]
+
+
+async def test_ends_are_read_with_labels_and_groups() -> None:
+    async with world(*pair(group="g")) as w:
+        group = End(reach=Reach.GROUP, group=("group",))
+        w.api.ends = {"uid-a": group}
+        uids = frozenset({"uid-a"})
+        w.mover.carry_out(ReadEnds(job=JOB, uids=uids))
+        await w.settled()
+
+        groups = {"uid-a": frozenset({"uid-a", "uid-b"})}
+        read = EndsRead(job=JOB, uids=uids, ends=w.api.ends, groups=groups)
+        assert w.reported == [read]
+        ((_, meta),) = w.api.asked[0].values()
+        assert meta.labels == {"number": "0", "group": "g"}
+
+        w.api.ends = {"uid-a": replace(group, group=("number",))}
+        w.mover.carry_out(ReadEnds(job=JOB, uids=uids))
+        await w.settled()
+        assert w.reported[1].groups == {"uid-a": uids}  # type: ignore[union-attr]  # of EndsRead
+
+
+async def test_ends_of_a_pod_by_itself_are_read_of_its_controller() -> None:
+    made = lone("a", "n1", (0,))
+    owned = replace(made, pod=replace(made.pod, owner="ReplicaSet/default/r"))
+    async with world(owned) as w:
+        w.api.ends = {"uid-a": End()}
+        w.mover.carry_out(ReadEnds(job="uid-a", uids=frozenset({"uid-a"})))
+        await w.settled()
+
+        ((owner, meta),) = w.api.asked[0].values()
+        assert (owner, meta.name, meta.uid) == ("ReplicaSet/default/r", "a", "uid-a")
+        assert w.reported[0].ends == w.api.ends  # type: ignore[union-attr]  # of EndsRead
+
+
+async def test_ends_that_cannot_be_read_are_a_problem() -> None:
+    async with world(*pair()) as w:
+        uids = frozenset({"uid-a"})
+        w.mover.carry_out(ReadEnds(job=JOB, uids=uids))
+        await w.settled()
+        w.learn(gone("a")[0])
+        w.mover.carry_out(ReadEnds(job=JOB, uids=uids))
+        await w.settled()
+
+        assert w.reported == [
+            EndsRead(job=JOB, uids=uids, problem="not now"),
+            EndsRead(job=JOB, uids=uids, problem="a pod of the job has gone meanwhile"),
+        ]
+        assert len(w.api.asked) == 1
+
+
+async def test_an_end_is_answered() -> None:
+    async with world(*pair()) as w:
+        w.api.outcome = Outcome.BUDGET, "budget b"
+        end = EndPod(
+            job=JOB, uid="uid-a", name="a", namespace="default", is_forced=True
+        )
+        w.mover.carry_out(end)
+        await w.settled()
+
+        victim = Victim(uid="uid-a", namespace="default", name="a")
+        assert w.api.asked == [(victim, True)]
+        assert w.reported == [
+            Answered(job=JOB, uid="uid-a", outcome=Outcome.BUDGET, text="budget b")
+        ]
+
+
+async def test_writes_of_one_record_follow_each_other() -> None:
+    async with world(*pair()) as w:
+        w.api.gate = asyncio.Event()
+        for number in (1, 2):
+            written = MoveRecord(job=JOB, owner=f"Job/default/{number}")
+            w.mover.carry_out(WriteRecord(job=JOB, number=number, record=written))
+        w.mover.carry_out(DeleteRecord(job=JOB))
+        await asyncio.sleep(0.01)
+        assert (w.api.asked, w.reported) == ([], [])
+
+        w.api.gate.set()
+        await w.settled()
+        assert w.api.asked == [
+            (JOB, "Job/default/1"),
+            (JOB, "Job/default/2"),
+            f"delete {JOB}",
+        ]
+        assert w.reported == [
+            Written(job=JOB, number=1, is_written=True),
+            Written(job=JOB, number=2, is_written=True),
+        ]
+        assert w.mover._writes == {}
+
+
+async def test_a_record_that_is_refused_is_told() -> None:
+    async with world(*pair()) as w:
+        w.api.is_down = True
+        w.mover.carry_out(WriteRecord(job=JOB, number=7, record=MoveRecord(job=JOB)))
+        await w.settled()
+
+        assert w.reported == [Written(job=JOB, number=7, is_written=False)]
+
+
+async def test_records_are_read_until_they_have_been(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    a, b = pair()
+    ending = replace(b, pod=replace(b.pod, deleting=True))
+    async with world(a, ending) as w:
+        places = place("a", "n3"), place("b", "n2"), place("c", "n1")
+        known = MoveRecord(job=JOB, places=places)
+        w.api.records = [("bad", {"move": "{"}), ("good", record.render(known))]
+        w.api.is_down = True
+        for _ in range(3):
+            w.mover.recover()
+            await w.settled()
+            w.time.pass_s(1)
+        assert (w.api.asked, w.mover.is_recovered) == (["records"], False)
+
+        w.api.is_down = False
+        w.time.pass_s(5)
+        with caplog.at_level(logging.WARNING):
+            w.mover.recover()
+            await w.settled()
+        assert w.mover.is_recovered
+        messages = {each.message for each in caplog.records}
+        assert "record of a move not understood" in messages
+        assert w.reported == [
+            Recovered(
+                record=known,
+                running=frozenset({"uid-a"}),
+                ending=frozenset({"uid-b"}),
+            )
+        ]
+        w.mover.recover()
+        assert w.api.asked == ["records"] * 2
+
+
+async def test_records_that_nobody_may_read_stop_nothing_for_long() -> None:
+    async with world() as w:
+        w.api.is_down = True
+        for _ in range(3):
+            assert not w.mover.is_recovered
+            w.mover.recover()
+            await w.settled()
+            w.time.pass_s(5)
+
+        assert w.mover.is_recovered
+
+
+async def test_pods_of_a_move_that_are_gone_are_reported() -> None:
+    async with world(*pair()) as w:
+        going = {name: Departure(place=place(name, "n3")) for name in ("a", "b")}
+        departures = {each.place.uid: each for each in going.values()}
+        moves = {JOB: Move(job=JOB, departures=departures)}
+        w.mover.observe([], moves)
+        assert w.reported == []
+
+        w.learn(gone("a")[0])
+        w.mover.observe([], moves)
+        assert w.reported == [PodEnded(job=JOB, uid="uid-a")]
+
+
+async def test_holds_are_reported_as_they_come_and_go() -> None:
+    a, b = pair()
+    assert b.member is not None
+    traits = Traits(labels={}, annotations={HOLD: "true"})
+    held = replace(b, member=replace(b.member, traits=traits))
+    async with world(a, held) as w:
+        w.mover.observe([JOB], {})
+        w.mover.observe([JOB], {})
+        w.mover.holds_all = True
+        w.mover.observe([JOB], {})
+        w.mover.holds_all = False
+        w.learn(b)
+        w.mover.observe([JOB], {})
+
+        assert w.reported == [
+            Held(jobs=frozenset({JOB})),
+            Held(jobs=frozenset({JOB}), is_all=True),
+            Held(),
+        ]
+
+
+async def test_a_job_is_told_on_the_pods_that_wait_else_on_the_first() -> None:
+    async with world(*pair()) as w:
+        w.mover.carry_out(TellJob(job=JOB, reason="R", text="one"))
+        w.mover.carry_out(Tell(uid="uid-b", reason="R", text="two"))
+        w.learn(of_job("c", "", ALL))
+        w.mover.carry_out(TellJob(job=JOB, reason="R", text="three"))
+        w.mover.carry_out(Tell(uid="uid-x", reason="R", text="four"))
+
+        assert w.api.told == [
+            ("a", "R", "one"),
+            ("b", "R", "two"),
+            ("c", "R", "three"),
+        ]
