@@ -153,6 +153,8 @@ class Extender:
     def _adjust(self, settings: DynamicSettings) -> None:
         """Put changed settings into force, and make schedulers retry refused pods."""
         self._parts.networks.set_rules(settings.rules)
+        if self._parts.rescheduler is not None:
+            self._parts.rescheduler.hold_all(is_held=settings.holds_moves)
         self._learn(events.SelfMaintainSet(self_maintain=settings.self_maintain))
         self._parts.waker.retry_all()
 

@@ -41,6 +41,7 @@ _CACHE = {
 #: Gauges whose values other parts give: {name: help text}.
 WATCHED = {
     "leading": "1: this extender decides; 0: another does.",
+    "evictions_braked": "1 while faults on very many nodes stop evictions for faults.",
     "settings_unusable": "1 while the ConfigMap of settings is wrong and takes no "
     "effect.",
 }

@@ -134,8 +134,15 @@ class Settings:
     rescheduling: str = option(
         "off",
         "report: a pod whose chip breaks is told which pods of its job would move, and "
-        "where to, if the job asks for it; off: nothing is told besides",
-        check=one_of("off", "report"),
+        "where to, if the job asks for it; evict: these pods are evicted, and their "
+        "successors get chips that are kept for them; off: nothing is told besides",
+        check=one_of("off", "report", "evict"),
+    )
+    fault_brake: str = option(
+        "on",
+        "on: while chips are broken on very many nodes, no pod is evicted for it; off: "
+        "pods are evicted all the same",
+        check=one_of("on", "off"),
     )
     shadow: bool = option(
         default=False,

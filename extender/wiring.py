@@ -8,6 +8,7 @@ from extender.announcer import Announcer
 from extender.apiserver import live_settings, wake, writers
 from extender.apiserver.informers import Informers
 from extender.apiserver.live_settings import DynamicSettings, SettingsFollower
+from extender.apiserver.move_requests import KubeMoves
 from extender.apiserver.resync import Resync
 from extender.apiserver.tor_share import TorShareWriter
 from extender.apiserver.wake import SchedulerWaker
@@ -27,6 +28,8 @@ from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology
 from extender.preemption.preemptor import Preemptor
 from extender.queries.routes import QueryRoutes
+from extender.rescheduling.mover import Mover
+from extender.rescheduling.moves import Limits, MoveEvent
 from extender.rescheduling.rescheduler import Rescheduler
 from extender.scheduling.decisions import LastDecisions
 from extender.settings import Settings
@@ -136,6 +139,16 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
     networks = NetworkTopology(cache, dynamic.in_force.rules)
     jobs_api = KubeJobs(client, recorder, waker, metrics)
     job_calls = JobCalls(cache, dispatcher.apply, jobs_api)
+    rescheduler = _make_rescheduler(
+        environment,
+        callbacks,
+        cache,
+        apply=dispatcher.apply,
+        networks=networks,
+        jobs_api=jobs_api,
+        job_calls=job_calls,
+    )
+    returns = rescheduler.returns if rescheduler else None
     permits = BindPermits(cache, dispatcher.apply, clock=wall, metrics=metrics)
     planner = Planner(
         cache,
@@ -143,6 +156,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         clock=wall,
         request_size=job_calls.request_size,
         topology=networks.snapshot,
+        why_held=returns.why_held if returns else None,
         metrics=metrics,
         open_files=open_files.limit(),
     )
@@ -165,16 +179,6 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             clock=wall,
             topology=networks.snapshot,
             why_wait=planner.why_wait,
-        )
-    rescheduler = None  # then a pod whose chip breaks is told by its agent only
-    if settings.rescheduling == "report" and not settings.shadow:
-        rescheduler = Rescheduler(
-            cache,
-            jobs_api,
-            clock=wall,
-            read_size=job_calls.read_size,
-            why_not_ready=callbacks.why_not_ready,
-            topology=networks.snapshot,
         )
     volcano = VolcanoVerbs(
         VolcanoParts(
@@ -214,6 +218,9 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
     )
     metrics.watch_cache(cache)
     metrics.watch("settings_unusable", lambda: dynamic.is_unusable)
+    metrics.watch(
+        "evictions_braked", lambda: rescheduler is not None and rescheduler.is_braked
+    )
     namespace = settings.tor_share_namespace
     return Parts(
         cache=cache,
@@ -234,9 +241,14 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             notes=decisions,
             metrics=metrics,
             clock=wall,
-            why_not_ready=callbacks.why_not_ready,
+            why_not_ready=(
+                callbacks.why_not_ready
+                if rescheduler is None
+                else rescheduler.why_not_placing
+            ),
             on_refused=waker.note_refused,
             preemptor=preemptor,
+            returns=returns,
         ),
         volcano=volcano,
         informers=informers,
@@ -278,3 +290,43 @@ def _make_waker(client: Client, cache: Cache, wall: Clock) -> SchedulerWaker:
         await nodes.patch(client, node, annotations={wake.ANNOTATION: when})
 
     return SchedulerWaker(annotate, lambda: next(iter(cache.index.names), ""))
+
+
+def _make_rescheduler(  # noqa: PLR0913  # its collaborators
+    environment: Environment,
+    callbacks: Callbacks,
+    cache: Cache,
+    *,
+    apply: Apply,
+    networks: NetworkTopology,
+    jobs_api: KubeJobs,
+    job_calls: JobCalls,
+) -> Rescheduler | None:
+    """Return what moves pods after faults, or only tells them; None for neither."""
+    settings, client = environment.settings, environment.client
+    if settings.rescheduling == "off" or settings.shadow:
+        return None  # then a pod whose chip breaks is told by its agent only
+    is_evicting = settings.rescheduling == "evict"
+
+    def make_mover(report: Callable[[MoveEvent], None]) -> Mover:
+        return Mover(
+            cache,
+            apply,
+            KubeMoves(client, settings.lease_namespace, environment.metrics),
+            clock=environment.wall,
+            topology=networks.snapshot,
+            wake=jobs_api.wake,
+            tell=jobs_api.tell_fault,
+            report=report,
+        )
+
+    return Rescheduler(
+        cache,
+        jobs_api,
+        clock=environment.wall,
+        read_size=job_calls.read_size,
+        why_not_ready=callbacks.why_not_ready,
+        topology=networks.snapshot,
+        limits=Limits(is_evicting=is_evicting, is_braking=settings.fault_brake == "on"),
+        make_mover=make_mover if is_evicting else None,
+    )

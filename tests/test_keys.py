@@ -30,6 +30,7 @@ MODULES = (
     "extender/gang/membership.py",
     "extender/planning/candidates.py",
     "extender/rescheduling/ends.py",
+    "extender/rescheduling/mover.py",
     "extender/rescheduling/policies.py",
     "extender/volcano/podgroup_conditions.py",
     "scheduler_core/products/lookup.py",

@@ -56,6 +56,8 @@ _KEYS = (
     *("self-maintain-available-card", "job-rules", "super-pod-size"),
     *("reserve-nodes", "nslb-version", "shared-tor-num"),
 )
+#: Key by which no pod is evicted because of faults.
+_HOLD = "hold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class DynamicSettings:
     #: device ConfigMap bounds them as well
     self_maintain: bool = True
     rules: Rules = field(default_factory=Rules)
+    #: whether no pod is evicted because of faults; what has gone is brought back
+    holds_moves: bool = False
 
 
 def from_settings(settings: Settings) -> DynamicSettings:
@@ -103,7 +107,7 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
 
 
 def _read(part: Part, defaults: DynamicSettings) -> DynamicSettings:
-    fields, rules = part.fields(*_KEYS), defaults.rules
+    fields, rules = part.fields(*_KEYS, _HOLD), defaults.rules
     self_maintain = fields.get(
         "self-maintain-available-card",
         word({"true": True, "false": False}),
@@ -122,7 +126,12 @@ def _read(part: Part, defaults: DynamicSettings) -> DynamicSettings:
     if is_right and new.superpod_reserve >= new.superpod_size:
         expected = f"fewer than the {new.superpod_size} of super-pod-size"
         fields.at("reserve-nodes").wrong(expected, new.superpod_reserve)
-    return DynamicSettings(self_maintain=self_maintain, rules=new)
+    holds_moves = fields.get(
+        _HOLD, word({"true": True, "false": False}), defaults.holds_moves
+    )
+    return DynamicSettings(
+        self_maintain=self_maintain, rules=new, holds_moves=holds_moves
+    )
 
 
 _PROFILES = {profile.value: profile for profile in Profile}
@@ -242,7 +251,8 @@ def _list_problems(error: DocumentError) -> str:
 def describe(settings: DynamicSettings) -> str:
     """Return all dynamic settings as one line of `key value` pairs.
 
-    The keys are those of the ConfigMap `ascend-extender-settings`.
+    The keys are those of the ConfigMap `ascend-extender-settings`; `hold` only if it
+    is set.
     """
     rules = settings.rules
     values = (
@@ -253,4 +263,7 @@ def describe(settings: DynamicSettings) -> str:
         rules.switches.value,
         rules.shared_leaves,
     )
-    return ", ".join(f"{key} {value}" for key, value in zip(_KEYS, values, strict=True))
+    pairs = [f"{key} {value}" for key, value in zip(_KEYS, values, strict=True)]
+    if settings.holds_moves:
+        pairs.append(f"{_HOLD} true")
+    return ", ".join(pairs)

@@ -88,6 +88,8 @@ def explain(  # what an explanation is about
         answer |= {"rescheduling": dict(move)} if move else {}
     else:
         answer |= _describe_pending(cache, pod, now_s)
+        # an assessment is about pods that run; a move also about their successors
+        answer |= {"rescheduling": dict(move)} if move and "move" in move else {}
     return answer | _describe_last_decision(notes.get(pod.uid), pod)
 
 

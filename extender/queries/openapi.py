@@ -46,10 +46,7 @@ _FAULT = closed_object(
 )
 
 _MOVE = closed_object(
-    "assessment",
     "text",
-    "leaving",
-    "places",
     assessment=text("unknown, stays, moves, shrinks or no spare."),
     text=text("The same for a person."),
     leaving=array(
@@ -60,6 +57,7 @@ _MOVE = closed_object(
         "additionalProperties": {"type": "string"},
         "description": "{pod: node and chips}, of those that would get other ones.",
     },
+    move=text("Stage of the move of its job, while pods go and come back."),
 )
 
 _REASON = closed_object("nodes", "text", nodes=whole("How many."), text=text("Why."))
@@ -132,7 +130,7 @@ _SCHEMAS: dict[str, Schema] = {
         },
         faults=array(_FAULT, "Faults of its chips, the worst first."),
         rescheduling=_MOVE
-        | {"description": "What would be done, with --rescheduling report."},
+        | {"description": "What is done, or would be done with --rescheduling report."},
         report_problem=text("Why faults may be missing or old: its node's report."),
         problem=text("Why no node can ever serve it."),
         reason=text("Reason of the last decision."),

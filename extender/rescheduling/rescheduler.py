@@ -1,8 +1,9 @@
-"""Follow faults of chips that pods have, and tell the pods what would be done.
+"""Follow faults of chips that pods have, and tell the pods what is or would be done.
 
 The cache says when a node reports other faults. From then until they are over, the pods
 of that node are looked at each second, and so are the jobs of those with faults. While
-nothing is broken, nothing is done.
+nothing is broken, nothing is done. With a `Mover` pods go, too; without one they are
+told only.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ from extender.planning.plan_input import TopologySnapshot
 from extender.rescheduling import machine
 from extender.rescheduling.assessment import Assessment, Word
 from extender.rescheduling.judge import Question, find_gang, judge
-from extender.rescheduling.moves import Tell
+from extender.rescheduling.mover import Mover
+from extender.rescheduling.moves import Limits, Move, MoveEvent, MoveFacts, Step, Tell
+from extender.rescheduling.returns import Returns
 from extender.rescheduling.state import (
     Changed,
     Event,
@@ -41,6 +44,7 @@ from scheduler_core.wire.pods import NpuPod
 _GROUP_S = 60.0
 #: First word of the kinds of PodGroups.
 _POD_GROUP = "PodGroup"
+_RECOVERING = "the records of moves are being read"
 _READING_GROUP = "what its PodGroup says about faults is being read"
 
 
@@ -64,9 +68,9 @@ class _Group:
 
 
 class Rescheduler:
-    """Watches pods with faults, and has their jobs judged (`--rescheduling report`)."""
+    """Watches pods with faults, and has their jobs judged and moved."""
 
-    def __init__(  # its collaborators, each passed in
+    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
         api: FaultsApi,
@@ -75,6 +79,8 @@ class Rescheduler:
         read_size: Callable[[Gang], None],
         why_not_ready: Callable[[], str | None],
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan_input.PLAIN,
+        limits: Limits = Limits(),  # noqa: B008  # a frozen value
+        make_mover: Callable[[Callable[[MoveEvent], None]], Mover] | None = None,
     ) -> None:
         """Create a rescheduler that has seen no faults.
 
@@ -86,8 +92,13 @@ class Rescheduler:
             why_not_ready: Returns why the cache is not complete; None if it is. Until
                 then faults are remembered, and nothing is judged.
             topology: Returns leaf switches, SuperPoDs and job rules for a job.
+            limits: Pauses, and whether pods are evicted.
+            make_mover: Returns what carries moves out and reports to the function that
+                is passed. None: no pod is evicted.
         """
         self._cache = cache
+        self._limits = limits
+        self._mover = None if make_mover is None else make_mover(self._apply)
         self._api = api
         self._clock = clock
         self._read_size = read_size
@@ -107,15 +118,22 @@ class Rescheduler:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def carry_out(self, effect: Effect) -> None:
-        """Look at the pods of a node that reports other faults; ignore the rest."""
-        if not isinstance(effect, FaultsChanged):
-            return
-        self._places[effect.node, effect.resource] = None
-        if self._why_not_ready() is None:
-            self._look(effect.node, effect.resource)
+        """Look at the pods of a node that reports other faults; keep places of moves.
+
+        Other effects are ignored.
+        """
+        if isinstance(effect, FaultsChanged):
+            self._places[effect.node, effect.resource] = None
+            if self._why_not_ready() is None and self._is_recovered:
+                self._look(effect.node, effect.resource)
+        elif self._mover is not None:
+            self._mover.returns.carry_out(effect)
 
     def tick(self) -> None:
         """Look at pods and jobs with faults again; called each second."""
+        if self._mover is not None and not self._is_recovered:
+            self._mover.recover()  # an earlier leader may have begun moves
+            return
         for place in list(self._places):
             self._look(*place)
         jobs = self._state.jobs
@@ -124,18 +142,66 @@ class Rescheduler:
         for job in jobs:
             if self._facts.get(job) != self._facts_of(job):
                 self._apply(Changed(job=job))
-        if jobs:
-            self._apply(Ticked())
+        if self._mover is not None:
+            self._mover.observe(self._state.jobs, self._state.moves)
+        state = self._state
+        if state.jobs or state.moves or state.wanting:
+            self._apply(Ticked(npu_nodes=len(self._cache.index)))
+
+    @property
+    def _is_recovered(self) -> bool:
+        """Whether moves of earlier leaders are known."""
+        return self._mover is None or self._mover.is_recovered
+
+    def why_not_placing(self) -> str | None:
+        """Return why no pod may be placed now; None if pods may be.
+
+        Before the records are read, a successor would get another place than was kept.
+        """
+        recovering = None if self._is_recovered else _RECOVERING
+        return self._why_not_ready() or recovering
+
+    @property
+    def returns(self) -> Returns | None:
+        """Places of moves; None if no pod is evicted."""
+        return None if self._mover is None else self._mover.returns
+
+    @property
+    def is_braked(self) -> bool:
+        """Whether faults on very many nodes stop all evictions."""
+        return self._limits.is_evicting and self._state.is_braked(self._limits)
+
+    def hold_all(self, *, is_held: bool) -> None:
+        """Hold all evictions from the next tick on, or none but those of held jobs."""
+        if self._mover is not None:
+            self._mover.holds_all = is_held
 
     async def stop(self) -> None:
         """Cancel open requests."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._mover is not None:
+            await self._mover.stop()
 
     def describe(self, uid: str) -> Mapping[str, Any]:
-        """Return the assessment of a pod's job as JSON; {} if there is none."""
-        job = self._state.jobs.get(self._cache.job_of(uid) or uid, FaultJob())
+        """Return assessment and move of a pod's job as JSON; {} without either."""
+        key = self._cache.job_of(uid) or uid
+        if self._mover is not None:
+            key = self._mover.returns.job_of_successor(uid) or key
+        answer = self._describe_assessment(key)
+        move = self._state.moves.get(key)
+        if move is None or not move.is_open:
+            return answer
+        texts = (answer.get("text", ""), _describe_move(move))
+        return {
+            **answer,
+            "move": move.stage.value,
+            "text": ". ".join(filter(None, texts)),
+        }
+
+    def _describe_assessment(self, key: str) -> Mapping[str, Any]:
+        job = self._state.jobs.get(key, FaultJob())
         assessment = job.assessment
         if (
             assessment is None
@@ -199,20 +265,26 @@ class Rescheduler:
 
     def _apply(self, event: Event) -> None:
         now_s = self._clock.now_s()
-        self._state, effects = machine.step(self._state, event, now_s)
+        self._state, effects = machine.step(self._state, event, now_s, self._limits)
         for effect in effects:
             match effect:
-                case Judge(job=job, faulty=faulty):
-                    assessment = self._judge(job, faulty)
+                case Judge(job=job, faulty=faulty, facts=facts):
+                    assessment = self._judge(job, faulty, facts)
                     self._apply(Judged(job=job, faulty=faulty, assessment=assessment))
                 case Tell(uid=uid, reason=reason, text=text):
                     pod = self._cache.pods.get(uid)
                     if pod is not None:
                         self._api.tell_fault(pod, reason, text)
+                case _ if self._mover is not None:
+                    move = self._state.moves.get(effect.job)
+                    owner = "" if move is None else move.owner
+                    self._mover.carry_out(effect, owner)
                 case _:  # without evictions no move begins
                     raise TypeError(effect)
 
-    def _judge(self, job: str, faulty: Mapping[str, int]) -> Assessment:
+    def _judge(
+        self, job: str, faulty: Mapping[str, int], facts: MoveFacts | None
+    ) -> Assessment:
         """Judge a job, or begin to read what is not known of it."""
         self._facts[job] = self._facts_of(job)
         gang, group = self._cache.gangs.get(job), self._groups.get(job)
@@ -229,6 +301,7 @@ class Rescheduler:
             faulty=faulty,
             group=None if group is None else group.wishes,
             problem="" if group is None else group.problem,
+            facts=facts,
         )
         return judge(self._cache, question, self._topology)
 
@@ -250,3 +323,15 @@ class Rescheduler:
             task = asyncio.ensure_future(read())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+
+def _describe_move(move: Move) -> str:
+    """Return how far a move is, as a sentence."""
+    departures = move.departures.values()
+    if not departures:
+        return f"the move of its job is {move.stage.value}"
+    gone = sum(departure.step is Step.GONE for departure in departures)
+    return (
+        f"the move of its job is {move.stage.value}: {gone} of {len(departures)} pods "
+        "that go have ended"
+    )

@@ -166,6 +166,34 @@ def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> No
     assert not any("pods/eviction" in rule["resources"] for rule in without)
 
 
+def test_only_with_rescheduling_may_the_extender_delete_pods(tmp_path: Path) -> None:
+    found = rendered(tmp_path, "rescheduling")
+
+    extender = one(found, "Deployment")
+    (container,) = extender["spec"]["template"]["spec"]["containers"]
+    assert environment(container)["ASCEND_EXTENDER_RESCHEDULING"] == "evict"
+    name = "ascend-extender-rescheduling"
+    rules = [
+        {"apiGroups": [""], "resources": [resource], "verbs": [verb]}
+        for resource, verb in (
+            ("pods/eviction", "create"),
+            ("pods/status", "patch"),
+            ("pods", "delete"),
+        )
+    ]
+    records = {"apiGroups": [""], "resources": ["configmaps"]}
+    assert one(found, "ClusterRole", name)["rules"] == rules
+    role = one(found, "Role", name)
+    assert role["rules"] == [records | {"verbs": ["create", "get", "patch", "delete"]}]
+    assert role["metadata"]["namespace"] == "kube-system"
+    for kind in ("ClusterRoleBinding", "RoleBinding"):
+        binding = one(found, kind, name)
+        assert binding["roleRef"]["name"] == name
+        assert binding["subjects"] == [ACCOUNT]
+    without = [rule for each in rendered(tmp_path) for rule in each.get("rules", ())]
+    assert not any("delete" in rule["verbs"] for rule in without)
+
+
 def test_only_with_tor_share_may_the_extender_write_configmaps(tmp_path: Path) -> None:
     found = rendered(tmp_path, "tor-share")
 

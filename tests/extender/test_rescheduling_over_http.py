@@ -128,9 +128,22 @@ async def test_with_report_an_event_is_all_that_it_causes(tmp_path: Path) -> Non
         assert '"leaving": ["a", "b"]' in await explained(world, "b")
 
 
-async def test_a_word_that_does_nothing_yet_is_refused_at_the_start() -> None:
+async def test_with_evict_nothing_is_asked_while_nothing_is_broken(
+    tmp_path: Path,
+) -> None:
+    async with wired(tmp_path, "--rescheduling", "evict") as (world, wire):
+        await run(world, "a", "n1")
+        await until(lambda: explained(world, "a"), has('"confirmed": true'))
+        await asyncio.sleep(1.5)  # the records are read
+        wire.sent.clear()
+        await asyncio.sleep(2.5)
+
+        assert bytes(wire.sent) == b""
+
+
+async def test_a_word_that_does_nothing_is_refused_at_the_start() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "extender", "--rescheduling", "evict"),
+        *(sys.executable, "-m", "extender", "--rescheduling", "move"),
         stderr=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -138,4 +151,4 @@ async def test_a_word_that_does_nothing_yet_is_refused_at_the_start() -> None:
 
     assert process.returncode != 0
     assert b"rescheduling" in said
-    assert b"one of off, report" in said
+    assert b"one of off, report, evict" in said
