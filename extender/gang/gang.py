@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import attrgetter
 
 from extender.gang import needed_members
 from extender.gang.generations import Generation, Lineage, next_line
@@ -157,18 +156,6 @@ class Gang:
     def _roles(self, uids: Collection[str]) -> list[str]:
         return [self.members[uid].membership.role for uid in uids]
 
-    def forget_collected(self, member: Member) -> None:
-        """Forget the member that succeeded and was deleted, and that a pod replaces.
-
-        They have the same name, or the same number, if that is not 0.
-        """
-        self.collected.pop(member.name, None)
-        place = member.membership.place
-        if self.collected and place[1] != (0, 0):
-            self.collected = {
-                name: other for name, other in self.collected.items() if other != place
-            }
-
     def see(self, uid: str, member: Member) -> None:
         """Let the job begin again if a pod is of another job of its name.
 
@@ -196,7 +183,7 @@ class Gang:
         if generation.name and (line is None or line.admit(generation, created)):
             names = {m.membership.generation.name for m in self.members.values()}
             line = next_line(line, generation, created, names)
-            self._begin_generation(generation.line, line)
+            self.begin_generation(generation.line, line)
 
     def is_outdated(self, member: Member) -> bool:
         """Whether a member is known to be of an earlier generation."""
@@ -204,27 +191,7 @@ class Gang:
         line = self.lines.get(generation.line) if generation.name else None
         return line is not None and generation.name not in line.names
 
-    def keep_outdated(self) -> None:
-        """Let the newest of the outdated members of a line stay if no other does.
-
-        Members that follow a leader end with it.
-        """
-        outdated = sorted(
-            (self.members[uid] for uid in self.outdated), key=attrgetter("created")
-        )
-        newest = {member.membership.generation.line: member for member in outdated}
-        for name, member in newest.items():
-            generation = member.membership.generation
-            has_present = any(
-                other.membership.generation.line == name
-                for uid, other in self.members.items()
-                if uid not in self.ending
-            )
-            if not has_present and not generation.follows:
-                line = next_line(None, generation, member.created, ())
-                self._begin_generation(name, line)
-
-    def _begin_generation(self, name: str, line: Lineage) -> None:
+    def begin_generation(self, name: str, line: Lineage) -> None:
         """Let members of the present generation be the job, and no others of a line."""
         self.generation += 1
         of_members = {m.membership.generation.line for m in self.members.values()}
@@ -246,18 +213,6 @@ class Gang:
         for uids in self.by_index.values():
             self._review_predecessors(uids)
 
-    def add_index(self, uid: str, membership: Membership) -> None:
-        """Record the index of a member, if its controller gives it one."""
-        if membership.index:
-            self.by_index.setdefault(_index_key(membership), set()).add(uid)
-
-    def drop_index(self, uid: str, membership: Membership) -> None:
-        """Forget the index of a member."""
-        uids = self.by_index.get(_index_key(membership), set())
-        uids.discard(uid)
-        if not uids:
-            self.by_index.pop(_index_key(membership), None)
-
     def review_index(self, membership: Membership) -> bool:
         """Let members wait for the bound one of their index that still ends.
 
@@ -267,7 +222,7 @@ class Gang:
         Returns:
             Whether a member waits no more, and may be bound now.
         """
-        return self._review_predecessors(self.by_index.get(_index_key(membership), ()))
+        return self._review_predecessors(self.by_index.get(index_key(membership), ()))
 
     def _review_predecessors(self, uids: Collection[str]) -> bool:
         leaving = (uid for uid in uids if uid in self.nodes and uid in self.ending)
@@ -593,5 +548,6 @@ class Gang:
         return f"{kind} {name}"
 
 
-def _index_key(membership: Membership) -> IndexKey:
+def index_key(membership: Membership) -> IndexKey:
+    """Return the key of a member's index; of no meaning if it has none."""
     return membership.generation, membership.role, membership.index

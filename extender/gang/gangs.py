@@ -6,9 +6,10 @@ the API server again.
 """
 
 from dataclasses import replace
+from operator import attrgetter
 
-from extender.gang.gang import SETTLED_S, Gang
-from extender.gang.generations import UNKNOWN, Generation
+from extender.gang.gang import SETTLED_S, Gang, index_key
+from extender.gang.generations import UNKNOWN, Generation, next_line
 from extender.gang.membership import Member, Membership
 from extender.gang.size import Size, whole
 from extender.gang.stages import Stages
@@ -67,13 +68,13 @@ class Gangs:
         before, was_absent = gang.members.get(uid), uid in gang.absent
         _drop_kind(gang, uid)
         gang.kinds.setdefault(member.demands.kind, set()).add(uid)
-        gang.add_index(uid, member.membership)
+        _add_index(gang, uid, member.membership)
         if node and not succeeded:
             gang.nodes[uid] = node
         else:
             gang.nodes.pop(uid, None)
         if before is None:
-            gang.forget_collected(member)
+            _forget_collected(gang, member)
         gang.members[uid] = member
         is_absent = ending or (member.is_kept_away and not bound)
         (gang.bound.add if bound else gang.bound.discard)(uid)
@@ -153,7 +154,7 @@ class Gangs:
         gang.predecessors.pop(uid, None)
         is_free = member is not None and gang.review_index(member.membership)
         if gang.outdated and not was_outdated:
-            gang.keep_outdated()
+            _keep_outdated(gang)
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
             if self.stages:
@@ -210,15 +211,63 @@ class Gangs:
         return gang
 
 
+def _keep_outdated(gang: Gang) -> None:
+    """Let the newest of the outdated members of a line stay if no other does.
+
+    Members that follow a leader end with it.
+    """
+    outdated = sorted(
+        (gang.members[uid] for uid in gang.outdated), key=attrgetter("created")
+    )
+    newest = {member.membership.generation.line: member for member in outdated}
+    for name, member in newest.items():
+        generation = member.membership.generation
+        has_present = any(
+            other.membership.generation.line == name
+            for uid, other in gang.members.items()
+            if uid not in gang.ending
+        )
+        if not has_present and not generation.follows:
+            line = next_line(None, generation, member.created, ())
+            gang.begin_generation(name, line)
+
+
 def _drop_kind(gang: Gang, uid: str) -> None:
     """Remove a member from the members of its kind, and from those of its index."""
     member = gang.members.get(uid)
     uids = gang.kinds.get(member.demands.kind) if member is not None else None
     if member is not None and uids is not None:
-        gang.drop_index(uid, member.membership)
+        _drop_index(gang, uid, member.membership)
         uids.discard(uid)
         if not uids:
             del gang.kinds[member.demands.kind]
+
+
+def _add_index(gang: Gang, uid: str, membership: Membership) -> None:
+    """Record the index of a member, if its controller gives it one."""
+    if membership.index:
+        gang.by_index.setdefault(index_key(membership), set()).add(uid)
+
+
+def _drop_index(gang: Gang, uid: str, membership: Membership) -> None:
+    """Forget the index of a member."""
+    uids = gang.by_index.get(index_key(membership), set())
+    uids.discard(uid)
+    if not uids:
+        gang.by_index.pop(index_key(membership), None)
+
+
+def _forget_collected(gang: Gang, member: Member) -> None:
+    """Forget the member that succeeded and was deleted, and that a pod replaces.
+
+    They have the same name, or the same number, if that is not 0.
+    """
+    gang.collected.pop(member.name, None)
+    place = member.membership.place
+    if gang.collected and place[1] != (0, 0):
+        gang.collected = {
+            name: other for name, other in gang.collected.items() if other != place
+        }
 
 
 def _put_stated_size(gang: Gang, membership: Membership) -> bool:
