@@ -49,6 +49,7 @@ class Meta(ObjectVersion, frozen=True):
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
 
 
 class Labelled(_Partial, frozen=True):

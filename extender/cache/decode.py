@@ -29,6 +29,15 @@ _REPORT_PREFIX = deviceinfo.configmap_name("")
 #: Annotation of a Node with its SuperPoD; agents write it.
 SUPERPOD_ID = "superPodID"
 
+#: Finalizers of controllers for which a pod that ends with success is done, though it
+#: was being deleted. The Job controller removes its own before that from a pod that it
+#: has counted as failed, because it is being deleted.
+#:
+#: Source:
+#:     kubernetes v1.36 pkg/controller/job `getValidPodsWithFilter`, `isPodFailed`;
+#:     kueue v0.18 pkg/controller/jobs/pod `isPodRunnableOrSucceeded`.
+_COUNTING = frozenset({"batch.kubernetes.io/job-tracking", "kueue.x-k8s.io/managed"})
+
 #: Reasons of a kubelet that rejects a pod at admission.
 _REJECTIONS = ("UnexpectedAdmissionError", "TopologyAffinityError")
 #: Prefix of the reason for an exhausted resource: `OutOfhuawei.com/Ascend910`.
@@ -70,6 +79,7 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
         priority=pod.spec.priority or 0,
         row=_row_asked_for(pod, ours.shape.resource),
         wishes=fault_policy.read_wishes(pod, member),
+        is_uncounted=not _COUNTING.isdisjoint(pod.metadata.finalizers or ()),
     )
 
 

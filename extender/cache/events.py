@@ -102,6 +102,8 @@ class PodUpdated:
     row: Product | None = None
     #: what it says about faults of its chips; None: nothing
     wishes: FaultWishes | None = None
+    #: whether a controller has yet to count how it ends, and keeps it until then
+    is_uncounted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -303,6 +303,7 @@ def _update_member(
         member,
         bound=is_bound,
         succeeded=pod.phase == "Succeeded",
+        uncounted=change.is_uncounted,
         ending=pod.deleting,
         now_s=now_s,
         node=pod.node,

@@ -59,6 +59,8 @@ class PodTrimmer:
         self._labels: _Once[dict[str, str]] = _Once(most)
         #: lists of owners, likewise
         self._owners: _Once[list[OwnerReference]] = _Once(most)
+        #: lists of finalizers, likewise
+        self._finalizers: _Once[list[str]] = _Once(most)
         #: lists of containers, likewise
         self._containers: _Once[list[Container]] = _Once(most)
         #: affinities, likewise
@@ -73,8 +75,8 @@ class PodTrimmer:
 
         The copy lacks the annotation of `kubectl apply`. Its containers keep only the
         environment variable `ASCEND_VISIBLE_DEVICES` and the ports that they take of
-        the node. If labels, owners, containers or demands on nodes equal stored ones,
-        the copy refers to the stored objects.
+        the node. If labels, owners, finalizers, containers or demands on nodes equal
+        stored ones, the copy refers to the stored objects.
         """
         meta, spec = pod.metadata, pod.spec
         return replace(
@@ -84,6 +86,7 @@ class PodTrimmer:
                 labels=self._labels.of(meta.labels),
                 annotations=_annotations(meta.annotations or {}),
                 owner_references=self._owners.of(meta.owner_references),
+                finalizers=self._finalizers.of(meta.finalizers),
             ),
             spec=replace(
                 spec,

@@ -30,9 +30,9 @@ class Gang:
     size_source: SizeSource | None = None
     #: {uid: member} of pods that ask for NPUs and have not failed
     members: dict[str, Member] = field(default_factory=dict)
-    #: members that have a node, or have succeeded
+    #: members that have a node, or have ended with success
     bound: set[str] = field(default_factory=set)
-    #: members that have succeeded
+    #: members that have succeeded, but for those that were being deleted before
     succeeded: set[str] = field(default_factory=set)
     #: {name: role and number} of members that succeeded and were deleted since
     collected: dict[str, tuple[str, Number]] = field(default_factory=dict)

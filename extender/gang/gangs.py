@@ -46,6 +46,7 @@ class Gangs:
         ending: bool,
         now_s: float,
         node: str = "",
+        uncounted: bool = False,
     ) -> bool:
         """Add a pod to its job, or replace its entry there.
 
@@ -56,16 +57,19 @@ class Gangs:
         Args:
             uid: UID of a pod that asks for NPUs. For a failed pod, call `drop` instead.
             bound: Whether the pod has a node or has succeeded.
-            succeeded: Whether the pod has succeeded. It is not missing once deleted.
+            succeeded: Whether the pod has succeeded. It is not missing once deleted,
+                unless it succeeded because it was being deleted.
             ending: Whether the pod is terminating.
             now_s: Seconds since the epoch.
             node: Name of its node; "" if it has none.
+            uncounted: Whether its controller will count such a success as any other.
         """
         gang = self._gang(uid, member.membership.job)
         gang.see(uid, member)
         is_outdated = gang.is_outdated(member) and not ending
         ending = ending or is_outdated
         before, was_absent = gang.members.get(uid), uid in gang.absent
+        is_done = succeeded and (uncounted or not _is_stopped(gang, uid))
         _drop_kind(gang, uid)
         gang.kinds.setdefault(member.demands.kind, set()).add(uid)
         _add_index(gang, uid, member.membership)
@@ -78,7 +82,7 @@ class Gangs:
         gang.members[uid] = member
         is_absent = ending or (member.is_kept_away and not bound)
         (gang.bound.add if bound else gang.bound.discard)(uid)
-        (gang.succeeded.add if succeeded else gang.succeeded.discard)(uid)
+        (gang.succeeded.add if is_done else gang.succeeded.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
         (gang.outdated.add if is_outdated else gang.outdated.discard)(uid)
         (gang.absent.add if is_absent else gang.absent.discard)(uid)
@@ -209,6 +213,15 @@ class Gangs:
         if gang is None:
             gang = self.jobs[job] = Gang(job=job, size=self.stages.size_of(job))
         return gang
+
+
+def _is_stopped(gang: Gang, uid: str) -> bool:
+    """Whether a member has begun to be deleted before it succeeded.
+
+    Its containers end because they are told to, perhaps with code 0.
+    """
+    is_deleted = uid in gang.ending and uid not in gang.outdated
+    return is_deleted and uid not in gang.succeeded
 
 
 def _keep_outdated(gang: Gang) -> None:

@@ -1,4 +1,4 @@
-"""Controllers of KubeRay, Kueue and Jobs, as their sources are, in simulated time.
+"""Controllers of several kinds of jobs, as their sources are, in simulated time.
 
 They look at the pods that the API server has, also at those that are being deleted, and
 do a part of their work at a time: a call may fail after any other.
@@ -6,7 +6,8 @@ do a part of their work at a time: a call may fail after any other.
 Source:
     ray-project/kuberay v1.7 `reconcilePods`, `reconcileMultiHostWorkerGroup`;
     kubernetes-sigs/kueue v0.18 pkg/controller/jobs/pod, pkg/controller/jobs/job;
-    kubernetes v1.36 pkg/controller/job `manageJob`.
+    kubernetes v1.36 pkg/controller/job `manageJob`, `getNewFinishedPods`;
+    kubeflow/training-operator v1.9.3 pkg/controller.v1/common `ReconcilePods`.
 """
 
 from collections.abc import Sequence
@@ -23,9 +24,10 @@ from tests.support.watched import RESOURCE
 _ENDED = ("Failed", "Succeeded")
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICA = "ray.io/worker-group-replica-name"
-#: Paths of the Job and of the RayCluster.
+#: Paths of the Job, the RayCluster and the PyTorchJob.
 JOB_PATH = "/apis/batch/v1/namespaces/default/jobs/train"
 RAY_PATH = "/apis/ray.io/v1/namespaces/default/rayclusters/llm"
+TRAINING_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/train"
 
 
 class ApiError(Exception):
@@ -56,7 +58,7 @@ class PodsApi:
         self._call()
         name = f"{prefix}-{next(self._numbers)}"
         made = pod(
-            name,
+            meta.get("name", name),
             containers=[container(npus=npus)],
             meta={
                 "uid": f"uid-{name}",
@@ -97,9 +99,13 @@ class PodsApi:
             self.world.show(name)
 
     def end(self, name: str, phase: str) -> None:
-        """Let the kubelet say that the containers of a pod have ended."""
+        """Let the kubelet say that the containers of a pod have ended.
+
+        It tells how they ended before a pod goes that is being deleted.
+        """
         if self.is_running(name):
             self.pods[name]["status"] = {"phase": phase}
+            self.world.show(name)
             self.collect(name)
 
     def is_ending(self, name: str) -> bool:
@@ -366,11 +372,57 @@ class Kueue:
                 self.api.delete(name)
 
 
+class TrainingJob:
+    """The training operator with one PyTorchJob: a master, and its workers.
+
+    A pod is made again under its name once it is no longer there.
+    """
+
+    def __init__(self, api: PodsApi, workers: int) -> None:
+        """Start without pods."""
+        self.api = api
+        self.replicas = {"master": 1, "worker": workers}
+        specs = {
+            role.title(): {"replicas": replicas, "template": _template(8)}
+            for role, replicas in self.replicas.items()
+        }
+        spec = {"spec": {"pytorchReplicaSpecs": specs}}
+        size = size_of("Training job", spec, [RESOURCE])
+        assert size is not None
+        api.world.world.calls.sizes[TRAINING_PATH] = size
+
+    def reconcile(self) -> None:
+        for role, replicas in self.replicas.items():
+            for index in range(replicas):
+                name = f"train-{role}-{index}"
+                if name not in self.api.pods:
+                    self._create(name, role, index)
+                elif self.api.phase(name) == "Failed":
+                    self.api.delete(name)
+
+    def _create(self, name: str, role: str, index: int) -> None:
+        prefix = "training.kubeflow.org"
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train"}
+        meta = {
+            "name": name,
+            "labels": {
+                f"{prefix}/job-name": "train",
+                f"{prefix}/replica-type": role,
+                f"{prefix}/replica-index": f"{index}",
+            },
+            "ownerReferences": [owner | {"uid": "uid-of-train", "controller": True}],
+        }
+        self.api.create(f"train-{role}", 8, meta)
+
+
 class IndexedJob:
     """The controller of one Indexed Job without a failure policy.
 
-    It makes the next pod of an index as soon as the one before is being deleted.
+    It makes the next pod of an index as soon as the one before is being deleted, which
+    it counts as failed then, however its containers end.
     """
+
+    FINALIZER = "batch.kubernetes.io/job-tracking"
 
     def __init__(self, api: PodsApi, pods: int, *, least: int = 0) -> None:
         """Start without pods.
@@ -406,6 +458,7 @@ class IndexedJob:
         """A person deletes the Job and makes it again under its name."""
         for name in self.names:
             self.api.delete(name)
+            self.api.patch(name, finalizers=None)
         self._making += 1
         self.done.clear()
         self._serve()
@@ -454,9 +507,7 @@ class IndexedJob:
 
     def reconcile(self) -> None:
         """Make a pod for each index that has none, and delete what is too much."""
-        ended = [n for n in self.names if self.api.phase(n) == "Succeeded"]
-        self.done |= set(map(self.index, ended))
-        self._serve()
+        self._count_ended()
         wanted = set() if self.is_suspended else set(range(self.pods)) - self.done
         for index, name in self.active.items():
             if index not in wanted:
@@ -464,6 +515,24 @@ class IndexedJob:
         free = min(self.parallelism, len(wanted)) - len(wanted & self.active.keys())
         for index in sorted(wanted - self.active.keys())[: max(free, 0)]:
             self._create(index)
+
+    @property
+    def uncounted(self) -> set[int]:
+        """Indexes whose pod has succeeded, which is not in the status yet."""
+        names = [n for n in self.names if self.api.phase(n) == "Succeeded"]
+        return {self.index(name) for name in names if self._holds(name)}
+
+    def _count_ended(self) -> None:
+        """Count how pods have ended, in the status first, and let them go."""
+        self.done |= self.uncounted & set(range(self.pods))
+        self._serve()
+        for name in self.names:
+            is_over = self.api.has_ended(name) or self.api.is_ending(name)
+            if is_over and self._holds(name):
+                self.api.patch(name, finalizers=None)
+
+    def _holds(self, name: str) -> bool:
+        return bool(self.api.pods[name]["metadata"].get("finalizers"))
 
     def _create(self, index: int) -> None:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train"}
@@ -473,5 +542,6 @@ class IndexedJob:
             "labels": labels,
             "ownerReferences": [owner | {"uid": self.uid, "controller": True}],
             "creationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "finalizers": [self.FINALIZER],
         }
         self.api.create(f"train-{index}", 8, meta)

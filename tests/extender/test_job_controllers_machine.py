@@ -348,8 +348,7 @@ class BatchJob(JobOnNodes):
 
     @property
     def finished(self) -> int:
-        ended = [n for n in self.indexed.names if self.api.phase(n) == "Succeeded"]
-        return len(self.indexed.done | {*map(self.indexed.index, ended)})
+        return len(self.indexed.done | self.indexed.uncounted)
 
     def reconcile(self) -> None:
         self.indexed.reconcile()

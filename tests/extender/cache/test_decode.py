@@ -2,6 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from extender.cache import decode, events
 from extender.cache.requests import ONE_POD
@@ -101,6 +102,26 @@ def test_a_pod_without_npus_takes_room_while_it_lives() -> None:
         uid="u", node="", ask=ONE_POD
     )
     assert decode.pod_change(pod("Failed", asks=False)) == events.PodDeleted(uid="u")
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "is_uncounted"),
+    [
+        ("batch.kubernetes.io/job-tracking", True),
+        ("kueue.x-k8s.io/managed", True),
+        ("foregroundDeletion", False),
+    ],
+)
+def test_a_controller_that_counts_how_a_pod_ends_keeps_it(
+    finalizer: str, *, is_uncounted: bool
+) -> None:
+    found = pod("Running")
+    meta = replace(found.metadata, finalizers=[finalizer])
+
+    change = decode.pod_change(replace(found, metadata=meta))
+
+    assert isinstance(change, events.PodUpdated)
+    assert change.is_uncounted is is_uncounted
 
 
 def test_a_device_configmap_speaks_of_its_node() -> None:

@@ -39,6 +39,7 @@ def worker(name: str, **parts: Any) -> dict[str, Any]:
             "labels": {"app": "train"},
             "annotations": text | parts.pop("annotations", {}),
             "ownerReferences": [owner],
+            "finalizers": ["batch.kubernetes.io/job-tracking"],
         },
         "spec": {
             "containers": [{"name": "main", "resources": resources, "env": env}],
@@ -88,6 +89,7 @@ def test_pods_of_one_template_share_what_they_have_in_common() -> None:
     assert one.spec.containers is other.spec.containers
     assert one.metadata.labels is other.metadata.labels
     assert one.metadata.owner_references is other.metadata.owner_references
+    assert one.metadata.finalizers is other.metadata.finalizers
     assert (one.metadata.name, other.metadata.name) == ("a-0", "a-1")
 
 

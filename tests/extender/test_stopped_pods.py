@@ -1,0 +1,133 @@
+"""Pods that are being deleted, and whose containers then end with code 0.
+
+Their phase is `Succeeded`. Training operators make such a pod again, and so does a Job
+without a failure policy, so no other pod of the job may be bound in its stead.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.extender.gangworld import GangWorld, sim_node
+from tests.extender.job_controllers import (
+    ApiError,
+    IndexedJob,
+    Kueue,
+    PodsApi,
+    TrainingJob,
+)
+
+NODES = ("n1", "n2", "n3", "n4")
+
+
+@contextmanager
+def world(nodes: int) -> Iterator[GangWorld]:
+    found = GangWorld(map(sim_node, NODES[:nodes]))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def run(w: GangWorld, seconds: int, *names: str) -> int | None:
+    w.report()
+    return w.run(seconds, *names)
+
+
+@contextmanager
+def drained(*, is_held: bool) -> Iterator[tuple[GangWorld, TrainingJob]]:
+    """A master and a worker were drained, and ended well; another worker has succeeded.
+
+    Args:
+        is_held: Whether the worker's pod is still there.
+    """
+    with world(3) as w:
+        job = TrainingJob(PodsApi(w), 2)
+        job.reconcile()
+        assert run(w, 9, *w.pods) is not None
+        job.api.end("train-worker-1", "Succeeded")
+        for name in ("train-master-0", "train-worker-0"):
+            job.api.delete(name)
+        if is_held:
+            w.pods["train-worker-0"]["metadata"]["finalizers"] = ["example.com/keep"]
+        job.api.end("train-worker-0", "Succeeded")
+        job.api.end("train-master-0", "Failed")
+        assert ("train-worker-0" in w.pods) is is_held
+        yield w, job
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_s1_a_master_waits_for_the_worker_that_was_drained_with_it(
+    *, is_held: bool
+) -> None:
+    with drained(is_held=is_held) as (w, job):
+        job.api.calls_left = 1  # a quota is used up
+        with suppress(ApiError):
+            job.reconcile()
+
+        assert run(w, 9, "train-master-0") is None
+
+        job.api.calls_left = None
+        job.api.patch("train-worker-0", finalizers=None)
+        job.reconcile()
+        assert run(w, 9, "train-master-0", "train-worker-0") is not None
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_s1_a_job_waits_for_the_successor_of_a_pod_that_it_has_counted_as_failed(
+    index: int,
+) -> None:
+    """The Job controller removes its finalizer from a pod as soon as it is deleted."""
+    with world(4) as w:
+        job = IndexedJob(PodsApi(w), 3)
+        job.reconcile()
+        assert run(w, 9, *w.pods) is not None
+        first, other, last = job.active.values()
+        stopped, late = (first, other) if index == 0 else (other, first)
+        job.api.end(last, "Succeeded")
+        job.reconcile()
+        for name in (stopped, late):
+            job.api.delete(name)
+        job.reconcile()
+        job.api.end(stopped, "Succeeded")
+
+        assert run(w, 9, job.active[index]) is None
+
+        job.api.end(late, "Failed")
+        assert run(w, 9, *job.active.values()) is not None
+
+
+def test_a_pod_that_a_job_counts_as_succeeded_though_it_was_stopped_is_done() -> None:
+    """With `podReplacementPolicy: Failed` its finalizer stays until it has ended."""
+    with world(4) as w:
+        job = IndexedJob(PodsApi(w), 3)
+        job.reconcile()
+        assert run(w, 9, *w.pods) is not None
+        stopped, failed, _ = job.active.values()
+        job.api.delete(stopped)
+        job.api.end(stopped, "Succeeded")
+        job.api.end(failed, "Failed")
+        job.reconcile()
+
+        assert job.done == {0}
+        assert run(w, 2, job.active[1]) is not None
+
+
+def test_a_pod_of_kueue_that_ends_well_when_it_is_stopped_is_not_replaced() -> None:
+    with world(3) as w:
+        kueue = Kueue(PodsApi(w), 3, is_fast=False)
+        for _ in range(3):
+            kueue.create()
+        kueue.reconcile()
+        kueue.is_admitted = True
+        kueue.reconcile()
+        assert run(w, 9, *w.pods) is not None
+        stopped, failed, _ = w.pods
+        kueue.api.delete(stopped)
+        kueue.api.end(stopped, "Succeeded")
+        kueue.api.end(failed, "Failed")
+        kueue.create()
+        kueue.reconcile()
+
+        assert run(w, 9, [*w.pods][-1]) is not None
