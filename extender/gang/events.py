@@ -264,7 +264,10 @@ class EvictMembers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSize:
-    """The effect that the size of a job is read, because its first pod has come."""
+    """The effect that the size of a job is read, because its first pod has come.
+
+    Or one has come that is more than the size says.
+    """
 
     job: str
 

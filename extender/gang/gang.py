@@ -42,7 +42,7 @@ class Gang:
     outdated: set[str] = field(default_factory=set)
     #: {name of a line: its generations}
     lines: dict[str, Lineage] = field(default_factory=dict)
-    #: how many generations have begun
+    #: how often the job or a generation of its pods has begun
     generation: int = 0
     #: members that no plan has: being deleted, behind a scheduling gate, unfit for
     #: every node, or with a predecessor
@@ -61,6 +61,8 @@ class Gang:
     size: Size | None = None
     #: why the size is unknown; "" while it is being read
     problem: str = ""
+    #: whether it was read when there were more pods than it says
+    has_excess: bool = False
     #: until when more pods are awaited, in seconds since the epoch; 0 for never
     settled_s: float = 0.0
 
@@ -71,6 +73,11 @@ class Gang:
     def existing_count(self) -> int:
         """Number of members that are neither terminating nor kept away."""
         return len(self.members) - len(self.absent)
+
+    @property
+    def staying_count(self) -> int:
+        """Number of members that are not terminating."""
+        return len(self.members) - len(self.ending)
 
     @property
     def missing(self) -> int:
@@ -160,18 +167,30 @@ class Gang:
         """Let the job begin again if a pod is of another job of its name.
 
         That is so if no pod is left that stays. What was read of the earlier job is
-        forgotten then.
+        forgotten then. Also if none is left but those that have succeeded: its size may
+        have been edited while it was suspended.
         """
         generation = member.membership.generation
         before = self.members.get(uid)
         if before is not None and before.membership.generation == generation:
             return
         self.see_generation(generation, member.created)
-        had_pods = bool(self.members or self.others)
-        if had_pods and len(self.ending) == len(self.members):
+        if not (self.members or self.others):
+            return
+        is_another = len(self.ending) == len(self.members)
+        if is_another:
             self.collected.clear()
-            if self.size_source is not None:
-                self.size, self.problem, self.size_source = None, "", None
+        if is_another or (not self.is_one and self._has_only_ended):
+            self._forget_size()
+
+    @property
+    def _has_only_ended(self) -> bool:
+        return self.members.keys() <= self.ending | self.succeeded
+
+    def _forget_size(self) -> None:
+        if self.size_source is not None:
+            self.size, self.problem, self.size_source = None, "", None
+            self.generation += 1
 
     def see_generation(self, generation: Generation, created: str) -> None:
         """Let the next generation begin if a pod is the first of it that is seen.
@@ -311,10 +330,11 @@ class Gang:
         """Whether the plan has fewer pods than the job needs, with those that run.
 
         A plan for pods that were to join others is short once these end. Members whose
-        pods are made later count as there.
+        pods are made later count as there. So may be a plan whose job has more pods
+        since: their number is not known then.
         """
         if self.size is None:
-            return False
+            return True
         uids = self.placed | (self.plan.places.keys() & self.members.keys())
         roles = self._roles(uids) + self._finished_roles
         roles += [absent.role for absent in self.awaited]

@@ -155,6 +155,7 @@ class Gangs:
         ):
             uids.discard(uid)
         gang.plan.open_binds.discard(uid)
+        gang.has_excess = gang.has_excess and _is_exceeded(gang)
         gang.predecessors.pop(uid, None)
         is_free = member is not None and gang.review_index(member.membership)
         if gang.outdated and not was_outdated:
@@ -186,6 +187,7 @@ class Gangs:
         is_changed = size != gang.size
         gang.size = size
         gang.problem = "" if size is not None else problem
+        gang.has_excess = _is_exceeded(gang)
         return is_changed
 
     def note_refusals(self) -> None:
@@ -287,10 +289,35 @@ def _put_stated_size(gang: Gang, membership: Membership) -> bool:
     """Set the size that a pod states if no object has it; return whether it changed."""
     gang.size_source = gang.size_source or membership.size_source
     if gang.size_source is not None:
+        _doubt_size(gang)
         return False
     before, gang.size = gang.size, _stated_size(membership) or gang.size
     gang.problem = "" if gang.size is not None else membership.problem
     return gang.size != before
+
+
+def _doubt_size(gang: Gang) -> None:
+    """Forget the size of a job that has more pods than it says, so that it is read.
+
+    The object that says it was edited, and the pods are made one by one: those that
+    exist would be planned without the others. If it says so while there are more, it is
+    right: they do not need each other, or some are still to be deleted.
+    """
+    is_exceeded = _is_exceeded(gang)
+    if is_exceeded and not gang.has_excess:
+        gang.size = None
+    gang.has_excess = gang.has_excess and is_exceeded
+
+
+def _is_exceeded(gang: Gang) -> bool:
+    """Whether a job has more pods than an object states that it has."""
+    size, is_read = gang.size, gang.size_source is not None
+    return (
+        is_read
+        and size is not None
+        and size.count is not None
+        and gang.staying_count > size.count
+    )
 
 
 def _stated_size(membership: Membership) -> Size | None:

@@ -107,6 +107,9 @@ Effects = Iterator[Effect]
 
 #: Refusal of a bind without a reservation.
 NO_PLAN = "the job of this pod has no plan now: it is tried again as a whole"
+#: Why a plan ends that has fewer pods than its job needs.
+_GONE = "pods beside which it was to run have gone"
+_GROWN = "the job has more pods than when it was planned: it is planned again"
 
 
 def step(
@@ -203,7 +206,8 @@ def _release_all(gang: Gang, now_s: float) -> Effects:
     """Release all binds of a plan, or void the plan if the job needs more pods."""
     plan = gang.plan
     if gang.is_plan_short:
-        yield from _void(gang, "pods beside which it was to run have gone")
+        has_more = gang.unbound_count > len(plan.places)
+        yield from _void(gang, _GROWN if has_more else _GONE)
         return
     calls, plan.waiting_calls = plan.waiting_calls, {}
     _open(gang, now_s)

@@ -106,7 +106,9 @@ class JobCalls:
                     self._start(self._api.remove(pod))
             case gang_events.ReadSize(job=job):
                 gang = self._cache.gangs.get(job)
-                if gang is not None and len(self._size_reads) < _READS_PER_TICK:
+                if len(self._size_reads) >= _READS_PER_TICK:
+                    self._again_s.pop(job, None)
+                elif gang is not None:
                     self._again_s.setdefault(job, self._ticked_s + READ_EACH_S)
                     self.request_size(gang)
             case _:
@@ -123,14 +125,17 @@ class JobCalls:
 
     async def _learn_size(self, gang_before: Gang, source: SizeSource) -> None:
         job, generation = gang_before.job, gang_before.generation
+        count = gang_before.staying_count
         try:
             outcome = await self._api.size(source)
         finally:
             self._size_reads.discard(job)
         size, problem = (outcome, "") if isinstance(outcome, Size) else (None, outcome)
         gang = self._cache.gangs.get(job)
-        if gang is not None and gang.generation != generation:
-            self.read_size(gang)  # it was made anew since
+        if gang is not None and (
+            gang.generation != generation or _has_outgrown(gang, size, count)
+        ):
+            self.read_size(gang)  # it was made anew or edited since
         elif gang is not None and (size is not None or gang.size is None):
             # a read that fails does not take back what an earlier one has said
             self._apply(events.SizeRead(job=job, size=size, problem=problem))
@@ -139,3 +144,15 @@ class JobCalls:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _has_outgrown(gang: Gang, size: Size | None, count: int) -> bool:
+    """Whether a job has got more pods than a size says while that was being read.
+
+    Args:
+        count: Number of its pods when the read began. If there were more than the size
+            says then, it is no earlier size.
+    """
+    if size is None or size.count is None:
+        return False
+    return count <= size.count < gang.staying_count

@@ -350,6 +350,17 @@ class BatchJob(JobOnNodes):
     def finished(self) -> int:
         return len(self.indexed.done | self.indexed.uncounted)
 
+    def check_gate(self, let: set[str]) -> None:
+        """Also, nobody is left out of those that there are, whatever was read."""
+        super().check_gate(let)
+        active = {
+            name
+            for index, name in self.indexed.active.items()
+            if index < self.indexed.pods and index not in self.indexed.done
+        }
+        if self.indexed.least == 0 and not any(map(self.api.is_running, active)):
+            assert active <= let or not active & let, (active, let)
+
     def reconcile(self) -> None:
         self.indexed.reconcile()
 

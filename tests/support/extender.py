@@ -68,10 +68,15 @@ class ApiCalls:
     wakes: int = 0
     #: how often a size was read
     sizes_read: int = 0
+    #: until when the answers about sizes are under way; None: they come at once
+    until: asyncio.Event | None = None
 
     async def size(self, told: SizeSource) -> Size | str:
         self.sizes_read += 1
-        return self.sizes.get(told.path, f"its {told.kind} cannot be read")
+        answer = self.sizes.get(told.path, f"its {told.kind} cannot be read")
+        if self.until is not None:
+            await self.until.wait()
+        return answer
 
     async def remove(self, pod: NpuPod) -> None:
         self.removed.append(pod.name)

@@ -1,11 +1,13 @@
 """Sizes of jobs that are edited while their pods wait."""
 
+import asyncio
 from dataclasses import replace
 
 from extender.cache import events
 from extender.gang.membership import Membership, SizeSource
 from extender.gang.size import Size, whole
-from tests.support.caches import cluster
+from extender.refusals import READING
+from tests.support.caches import cluster, known_pod
 from tests.support.extender import NAMES, World
 from tests.support.watched import gone, member
 
@@ -22,7 +24,7 @@ def sized(name: str, node: str = "", job: str = "j") -> events.PodUpdated:
 
 
 def waiting(*names: str, size: int) -> World:
-    w = World(cluster(nodes=("n1", "n2", "n3")))
+    w = World(cluster(nodes=("n1", "n2", "n3", "n4")))
     w.calls.sizes[PATH] = whole(size)
     w.learn(*map(sized, names))
     return w
@@ -88,6 +90,67 @@ async def test_a_job_that_is_made_larger_waits_for_its_new_pods() -> None:
     await w.tick(10)
 
     assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_s2_a_job_that_grows_is_not_planned_by_the_size_that_it_had() -> None:
+    w = waiting("a", "b", size=2)
+    await w.settled()
+    w.calls.sizes[PATH] = whole(4)
+    w.learn(sized("c"))
+    assert w.why("a") == (READING,)
+    assert w.why("c") == (READING,)
+
+    await w.settled()
+
+    assert w.why("a") == ("waits for 1 of the 4 pods of its job",)
+    w.learn(sized("d"))
+    assert w.filter("a", ("n1", "n2", "n3", "n4")) == ["n1"]
+
+
+async def test_s2_a_size_that_was_sent_before_the_job_grew_is_read_again() -> None:
+    w = waiting("a", size=1)
+    w.calls.until = asyncio.Event()
+    await asyncio.sleep(0)
+    w.calls.sizes[PATH] = whole(3)
+    w.learn(sized("b"))
+    w.calls.until.set()
+    await w.settled()
+
+    assert w.why("a") == ("waits for 1 of the 3 pods of its job",)
+    assert w.calls.sizes_read == 2
+
+
+async def test_pods_that_do_not_need_each_other_cost_a_second_read_and_no_third() -> (
+    None
+):
+    """As of a Job with more completions than pods at a time."""
+    w = waiting("a", size=1)
+    await w.settled()
+    for name in "bcdefg":
+        w.learn(sized(name))
+        await w.settled()
+
+    assert w.calls.sizes_read == 2
+    assert w.planner.filter_nodes(known_pod(w.cache, "a"), NAMES) is None
+
+
+async def test_of_many_jobs_that_grow_at_once_each_is_read_in_its_turn() -> None:
+    w = World(cluster())
+    w.calls.sizes[PATH] = whole(1)
+    for number in range(50):
+        w.learn(sized(f"p{number}", job=f"j{number}"))
+    for _ in range(4):
+        await w.tick()
+    w.calls.sizes[PATH] = whole(2)
+    for number in range(50):
+        w.learn(sized(f"q{number}", job=f"j{number}"))
+    reads = []
+    for _ in range(3):
+        await w.settled()
+        reads.append(w.calls.sizes_read)
+        w.pass_s(1)
+
+    assert reads == [70, 90, 100]
 
 
 async def test_a_least_number_that_is_made_smaller_is_followed() -> None:
