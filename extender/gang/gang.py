@@ -63,6 +63,8 @@ class Gang:
     problem: str = ""
     #: whether it was read when there were more pods than it says
     has_excess: bool = False
+    #: the last size of which all needed pods were bound, since the job began
+    run_size: Size | None = None
     #: until when more pods are awaited, in seconds since the epoch; 0 for never
     settled_s: float = 0.0
 
@@ -87,20 +89,45 @@ class Gang:
         predecessor and are to be planned with the others. Terminating pods with NPUs do
         not count as existing. 0 if the size of the job is unknown.
         """
-        if self.size is None:
+        size = self._needed_size
+        if size is None:
             return 0
         others = len(self.others)
         finished = self._finished_roles
         is_alone = self.is_running and not self._has_network
         joining = self.predecessors if is_alone else {}
-        if not self.size.roles and not self.size.followers:
+        if not size.roles and not size.followers:
             existing = self.existing_count + len(joining) + len(finished)
-            existing += others if self.size.counts_all else 0
-            return max(self.size.least - existing, 0)
+            existing += others if size.counts_all else 0
+            return max(size.least - existing, 0)
         existing_uids = (self.members.keys() - self.absent) | joining.keys()
         roles = self._roles(existing_uids) + finished
         roles += [absent.role for absent in self.awaited]
-        return needed_members.count_short(self.size, roles, others)
+        return needed_members.count_short(size, roles, others)
+
+    @property
+    def _needed_size(self) -> Size | None:
+        """The size whose pods the job waits for; None if it is unknown.
+
+        A job that runs and was made larger waits for no more than it had: what is
+        made again of it need not wait for pods that are perhaps never made.
+        """
+        size, before = self.size, self.run_size
+        is_larger = (
+            size is not None and before is not None and before.least < size.least
+        )
+        return before if is_larger and self.is_running else size
+
+    def record_run(self) -> None:
+        """Record the size of the job if all pods that it needs are bound."""
+        size = self.size
+        if size is None or size == self.run_size:
+            return
+        most = len(self.bound) + len(self.collected) + len(self.others)
+        if size.least > most + size.succeeded:  # counted quickly, for each bound pod
+            return
+        if self.is_running and not self.lacks_members:
+            self.run_size = size
 
     @property
     def awaited(self) -> list[AbsentMember]:
@@ -163,35 +190,6 @@ class Gang:
     def _roles(self, uids: Collection[str]) -> list[str]:
         return [self.members[uid].membership.role for uid in uids]
 
-    def see(self, uid: str, member: Member) -> None:
-        """Let the job begin again if a pod is of another job of its name.
-
-        That is so if no pod is left that stays. What was read of the earlier job is
-        forgotten then. Also if none is left but those that have succeeded: its size may
-        have been edited while it was suspended.
-        """
-        generation = member.membership.generation
-        before = self.members.get(uid)
-        if before is not None and before.membership.generation == generation:
-            return
-        self.see_generation(generation, member.created)
-        if not (self.members or self.others):
-            return
-        is_another = len(self.ending) == len(self.members)
-        if is_another:
-            self.collected.clear()
-        if is_another or (not self.is_one and self._has_only_ended):
-            self._forget_size()
-
-    @property
-    def _has_only_ended(self) -> bool:
-        return self.members.keys() <= self.ending | self.succeeded
-
-    def _forget_size(self) -> None:
-        if self.size_source is not None:
-            self.size, self.problem, self.size_source = None, "", None
-            self.generation += 1
-
     def see_generation(self, generation: Generation, created: str) -> None:
         """Let the next generation begin if a pod is the first of it that is seen.
 
@@ -213,6 +211,7 @@ class Gang:
     def begin_generation(self, name: str, line: Lineage) -> None:
         """Let members of the present generation be the job, and no others of a line."""
         self.generation += 1
+        self.run_size = None
         of_members = {m.membership.generation.line for m in self.members.values()}
         self.lines = {  # each revision of a Deployment is a line
             key: known for key, known in self.lines.items() if key in of_members
@@ -333,20 +332,22 @@ class Gang:
         pods are made later count as there. So may be a plan whose job has more pods
         since: their number is not known then.
         """
-        if self.size is None:
+        size = self._needed_size
+        if size is None:
             return True
         uids = self.placed | (self.plan.places.keys() & self.members.keys())
         roles = self._roles(uids) + self._finished_roles
         roles += [absent.role for absent in self.awaited]
-        return needed_members.count_short(self.size, roles, len(self.others)) > 0
+        return needed_members.count_short(size, roles, len(self.others)) > 0
 
     @property
     def has_optional(self) -> bool:
         """Whether the job has more pods than it needs, existing or awaited."""
-        if self.size is None:
+        size = self._needed_size
+        if size is None:
             return False
         existing = self.existing_count + len(self.awaited) + len(self._finished_roles)
-        return existing > self.size.least
+        return existing > size.least
 
     def order_by_need(self, followers: Iterable[tuple[str, str]] = ()) -> Needed:
         """Return the unbound members in the order in which the job needs them.
@@ -358,10 +359,11 @@ class Gang:
         uids = self.unbound
         unbound = [(uid, self.members[uid].membership.role) for uid in uids]
         unbound += followers
-        if self.size is None:
+        size = self._needed_size
+        if size is None:
             return Needed(uids, len(uids))
         roles = self._roles(self.placed) + self._finished_roles
-        return needed_members.order_by_need(self.size, unbound, roles, len(self.others))
+        return needed_members.order_by_need(size, unbound, roles, len(self.others))
 
     @property
     def gated(self) -> set[str]:

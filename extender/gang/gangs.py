@@ -65,7 +65,7 @@ class Gangs:
             uncounted: Whether its controller will count such a success as any other.
         """
         gang = self._gang(uid, member.membership.job)
-        gang.see(uid, member)
+        _see(gang, uid, member)
         is_outdated = gang.is_outdated(member) and not ending
         ending = ending or is_outdated
         before, was_absent = gang.members.get(uid), uid in gang.absent
@@ -188,6 +188,7 @@ class Gangs:
         gang.size = size
         gang.problem = "" if size is not None else problem
         gang.has_excess = _is_exceeded(gang)
+        gang.record_run()
         return is_changed
 
     def note_refusals(self) -> None:
@@ -215,6 +216,31 @@ class Gangs:
         if gang is None:
             gang = self.jobs[job] = Gang(job=job, size=self.stages.size_of(job))
         return gang
+
+
+def _see(gang: Gang, uid: str, member: Member) -> None:
+    """Let a job begin again if a pod is of another job of its name.
+
+    That is so if no pod is left that stays. What was read of the earlier job is
+    forgotten then. Also if none is left but those that have succeeded: its size may
+    have been edited while it was suspended.
+    """
+    generation = member.membership.generation
+    before = gang.members.get(uid)
+    if before is not None and before.membership.generation == generation:
+        return
+    gang.see_generation(generation, member.created)
+    if not (gang.members or gang.others):
+        return
+    is_another = len(gang.ending) == len(gang.members)
+    if is_another:
+        gang.collected.clear()
+    has_ended = gang.members.keys() <= gang.ending | gang.succeeded
+    if is_another or (has_ended and not gang.is_one):
+        gang.run_size = None
+        if gang.size_source is not None:
+            gang.size, gang.problem, gang.size_source = None, "", None
+            gang.generation += 1
 
 
 def _is_stopped(gang: Gang, uid: str) -> bool:

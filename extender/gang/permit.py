@@ -293,8 +293,10 @@ def _bind_member(gang: Gang, uid: str) -> None:
     gang.bound.add(uid)
     plan.open_binds.discard(uid)
     plan.places.pop(uid, None)
-    if plan.phase is not Phase.GATHERING and not plan.places:
-        _close(gang)
+    if not plan.places:
+        gang.record_run()
+        if plan.phase is not Phase.GATHERING:
+            _close(gang)
 
 
 def _tell_part(gang: Gang) -> Effects:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from extender.gang.gang import Gang
 from extender.gang.size import whole
 from tests.extender.gangworld import GangWorld, sim_node, sim_pod
 from tests.extender.job_controllers import ApiError, IndexedJob, PodsApi
@@ -47,6 +48,10 @@ def reconcile(job: IndexedJob, calls: int) -> None:
     with suppress(ApiError):
         job.reconcile()
     job.api.calls_left = None
+
+
+def gang_of(w: GangWorld) -> Gang:
+    return w.cache.gangs["Job/default/train"]
 
 
 # -- before they run ---------------------------------------------------------------
@@ -115,3 +120,70 @@ async def test_s2_a_plan_is_void_if_another_pod_comes_before_the_last_bind() -> 
         assert w.api.bindings == []
         await w.settled()
         assert w.filter("c", names) == ["n3"]
+
+
+# -- while they run ----------------------------------------------------------------
+
+
+def test_s8_a_successor_does_not_wait_for_a_pod_that_is_never_made() -> None:
+    with world(4) as w:
+        fill(w, 1)
+        job = IndexedJob(PodsApi(w), 3)
+        job.reconcile()
+        assert run(w, 9, *job.active.values()) is not None
+        job.scale(4)
+        w.add(sim_pod("rival", job="rival", size=1, npus=8))
+        job.api.end(job.active[1], "Failed")
+        assert run(w, 9, "rival") is not None
+
+        reconcile(job, 2)  # the finalizer of the old pod, and the new one
+        assert run(w, 30, job.active[1]) is None
+        assert gang_of(w).size == whole(4)
+
+        w.delete("rival")
+        assert run(w, 9, job.active[1]) is not None
+
+
+def test_s8_a_successor_is_bound_before_a_pod_for_which_there_is_no_room() -> None:
+    with world(3) as w:
+        job = IndexedJob(PodsApi(w), 3)
+        job.reconcile()
+        assert run(w, 9, *job.active.values()) is not None
+        job.scale(4)
+        job.reconcile()
+        assert run(w, 30, job.active[3]) is None
+
+        job.api.end(job.active[1], "Failed")
+        job.reconcile()
+
+        assert run(w, 9, job.active[1]) is not None
+        assert job.active[3] not in w.bound
+
+
+def test_s8_a_job_waits_for_those_that_it_had_as_before() -> None:
+    with world(5) as w:
+        job = IndexedJob(PodsApi(w), 4)
+        job.reconcile()
+        assert run(w, 9, *job.active.values()) is not None
+        job.scale(5)
+        for index in (1, 2):
+            job.api.end(job.active[index], "Failed")
+        reconcile(job, 3)
+
+        assert run(w, 30, job.active[1]) is None
+
+        reconcile(job, 1)
+        assert run(w, 30, job.active[1], job.active[2]) is not None
+
+
+def test_s8_pods_by_which_a_job_was_made_larger_join_it_as_they_are_made() -> None:
+    with world(5) as w:
+        job = IndexedJob(PodsApi(w), 3)
+        job.reconcile()
+        assert run(w, 9, *job.active.values()) is not None
+        job.scale(5)
+
+        for index in (3, 4):
+            reconcile(job, 1)
+            assert run(w, 9, job.active[index]) is not None
+        assert gang_of(w).state == "waiting, 5 of 5 pods exist, 5 have a node"
