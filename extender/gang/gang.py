@@ -274,7 +274,7 @@ class Gang:
         """Whether the plan of an elastic job waits, because more pods may come.
 
         A pod has come in the last `SETTLED_S` seconds, not all pods exist, and no
-        member is bound yet.
+        member runs.
 
         Args:
             now_s: Seconds since the epoch.
@@ -285,7 +285,7 @@ class Gang:
         coming = self.existing_count + len(self.awaited) + len(self._finished_roles)
         coming += len(self.others) if size.counts_all else 0
         is_whole = size.count is not None and coming >= size.count
-        return not is_whole and not self.has_bound
+        return not is_whole and not self.is_running
 
     @property
     def is_size_wanted(self) -> bool:

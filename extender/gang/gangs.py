@@ -235,12 +235,19 @@ def _see(gang: Gang, uid: str, member: Member) -> None:
     is_another = len(gang.ending) == len(gang.members)
     if is_another:
         gang.collected.clear()
-    has_ended = gang.members.keys() <= gang.ending | gang.succeeded
-    if is_another or (has_ended and not gang.is_one):
+    is_resumed = _has_only_ended(gang) and not gang.plan.followers and not gang.is_one
+    if is_another or is_resumed:
         gang.run_size = None
         if gang.size_source is not None:
             gang.size, gang.problem, gang.size_source = None, "", None
             gang.generation += 1
+
+
+def _has_only_ended(gang: Gang) -> bool:
+    """Whether each member has succeeded or is terminating."""
+    if len(gang.members) > len(gang.ending) + len(gang.succeeded):
+        return False  # quickly, of many that come one by one
+    return gang.members.keys() <= gang.ending | gang.succeeded
 
 
 def _is_stopped(gang: Gang, uid: str) -> bool:

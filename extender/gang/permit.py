@@ -156,7 +156,7 @@ def _of_job(gang: Gang, event: JobEvent, now_s: float, limits: Limits) -> Effect
             plan.planned_s, plan.lists = now_s, dict(lists)
             plan.accepted.clear()
             plan.misses.clear()
-            plan.is_part_reported = plan.is_part_reported and gang.has_bound
+            plan.is_part_reported = plan.is_part_reported and gang.is_running
             yield WakeScheduler()
         case PlanFailed(text=text):
             plan.text = text
@@ -413,7 +413,7 @@ def _too_late(gang: Gang, now_s: float, limits: Limits) -> Effects:
 def _in_part(gang: Gang, now_s: float, limits: Limits) -> Effects:
     plan = gang.plan
     late_s = now_s - plan.open_s
-    bound = gang.bound - gang.ending
+    bound = gang.bound - gang.ending - gang.succeeded
     unbound = tuple(plan.places)
     if late_s >= limits.partial_s and not plan.is_reported:
         plan.is_reported = True

@@ -271,7 +271,7 @@ def _can_lose(gang: Gang, first: str, faulty: Collection[str]) -> bool:
     if not is_led or SP_BLOCK in member.traits.annotations:
         return False
     rest = replace(gang, bound=gang.bound.difference(faulty))
-    return rest.has_bound and not rest.lacks_members
+    return rest.is_running and not rest.lacks_members
 
 
 # -- evictions -----------------------------------------------------------------------

@@ -356,8 +356,8 @@ def in_order(
     return made
 
 
-def run_in_order(w: GangWorld) -> None:
-    """Let a driver and its two workers run, of which the first succeeds."""
+def begin_in_order(w: GangWorld) -> None:
+    """Let a driver run, for whose two workers nodes are kept."""
     jobs = [
         {
             "name": name,
@@ -379,10 +379,19 @@ def run_in_order(w: GangWorld) -> None:
     w.add(in_order("d", "driver", 0))
     w.report()
     assert w.run(9, "d") is not None
+
+
+def succeed(w: GangWorld, name: str) -> None:
+    w.pods[name]["status"] = {"phase": "Succeeded"}
+    w.show(name)
+
+
+def run_in_order(w: GangWorld) -> None:
+    """Let a driver and its two workers run, of which the first succeeds."""
+    begin_in_order(w)
     w.add(*(in_order(f"w{index}", "workers", index) for index in range(2)))
     assert w.run(9, "w0", "w1") is not None
-    w.pods["w0"]["status"] = {"phase": "Succeeded"}
-    w.show("w0")
+    succeed(w, "w0")
 
 
 def test_a_driver_is_resumed_with_the_workers_that_have_not_succeeded() -> None:
@@ -402,6 +411,42 @@ def test_a_driver_is_resumed_with_the_workers_that_have_not_succeeded() -> None:
         assert w.run(9, "d2") is not None
         w.add(in_order("w2", "workers", 1, created=T1))
         assert w.run(9, "w2") is not None
+
+
+def test_a_worker_is_not_bound_beside_a_success_alone() -> None:
+    """Its node was kept for it when its driver ended, and rivals take that one's."""
+    with world(*NODES[:3]) as w:
+        begin_in_order(w)
+        w.add(in_order("w0", "workers", 0))
+        assert run(w, 9, "w0") is not None
+        succeed(w, "w0")
+        w.pods["d"]["metadata"]["deletionTimestamp"] = T2
+        w.show("d")
+        w.add(in_order("w1", "workers", 1))
+        rivals = rival(w)
+        w.delete("d")
+        assert run(w, 30, *rivals) is not None
+        w.add(in_order("d2", "driver", 0, created=T1))
+
+        run(w, 30)
+        assert not {"d2", "w1"} & {*w.bound}
+
+        w.delete(rivals[0])
+        assert run(w, 60, "d2", "w1") is not None
+
+
+def test_workers_get_their_nodes_after_a_driver_that_has_succeeded_soon() -> None:
+    with world(*NODES[:3]) as w:
+        begin_in_order(w)
+        nodes = {*NODES[:3]} - {*w.bound.values()}
+        succeed(w, "d")
+        rivals = rival(w)
+        for index in range(2):
+            w.add(in_order(f"w{index}", "workers", index))
+            assert run(w, 9, f"w{index}") is not None
+
+        assert {w.bound[f"w{index}"] for index in range(2)} == nodes
+        assert not {*rivals} & {*w.bound}
 
 
 def test_a_pod_that_succeeded_in_an_earlier_attempt_is_missing_in_the_next() -> None:

@@ -23,7 +23,7 @@ from tests.support.extender import NAMES, planned_pair, world
 from tests.support.fake_api import Fate
 from tests.support.servers import api_server
 from tests.support.until import until
-from tests.support.watched import ALL, pod, served, two
+from tests.support.watched import ALL, member, pod, served, two
 
 
 @pytest.mark.parametrize("evicts", [False, True])
@@ -51,6 +51,27 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
         told = [(bound, "AscendGangEvicted", why)] if evicts else []
         assert w.calls.told[1:] == told
         assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == tuple(ALL)
+
+
+async def test_s7_a_pod_that_has_succeeded_is_not_evicted_with_an_incomplete_job() -> (
+    None
+):
+    cache = cluster(nodes=NAMES)
+    set_limits(cache, evicts_incomplete=True)
+    async with world(cache) as w:
+        w.learn(member("c", size=3, node="n2", phase="Succeeded"))
+        w.add(member("a", size=3), member("b", size=3))
+        w.filter("a")
+        w.api.fates.extend([Fate.FORBIDDEN])
+        answers = await w.bind_both()
+        bound, left = ("b", "a") if answers[0] else ("a", "b")
+        for _ in range(10):
+            w.pass_s(61)
+        await asyncio.gather(*w.job_calls._tasks)
+
+        assert w.calls.removed == [bound]
+        text = f"1 pods of the job are bound and 1 are not: {left}"
+        assert w.calls.told[0] == (left, "AscendGangIncomplete", text)
 
 
 async def test_a_bind_whose_turn_comes_when_its_job_is_given_up_is_refused() -> None:

@@ -5,7 +5,7 @@ is bound twice, and the rest of the job does not suffer for it.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from extender.volcano.sessions import Sessions
 from kube import objects
 from sandbox.apiclient import Object
 from tests.extender.gangworld import GangWorld, sim_node, sim_pod
-from tests.extender.job_controllers import JOB_PATH, IndexedJob, PodsApi
+from tests.extender.job_controllers import JOB_PATH, ApiError, IndexedJob, PodsApi
 from tests.extender.volcanos import volcano
 from tests.support.caches import cluster, free
 from tests.support.clock import NOW_S
@@ -255,6 +255,31 @@ def test_a_job_of_which_one_pod_has_succeeded_is_resumed_whole(ended: int) -> No
         if ended == 1:
             job.api.end(old[1], "Failed")
         assert job.run(30) is not None
+
+
+def test_s7_an_elastic_job_that_is_resumed_waits_for_more_of_its_pods() -> None:
+    with world(5) as w:
+        job = Job(w, 3, least=1)
+        first, *others = job.active.values()
+        job.api.end(first, "Succeeded")
+        job.is_suspended = True
+        job.reconcile()
+        for name in others:
+            job.api.end(name, "Failed")
+        job.reconcile()
+        let: list[set[str]] = []
+        w.on_let = let.append
+
+        job.is_suspended = False
+        job.api.calls_left = 1
+        with suppress(ApiError):
+            job.reconcile()
+        assert job.run(1) is None
+        job.api.calls_left = None
+        job.reconcile()
+
+        assert job.run(9) is not None
+        assert let == [{*job.active.values()}]
 
 
 def test_a_successor_that_is_deleted_too_waits_for_nobody() -> None:

@@ -250,6 +250,17 @@ def test_an_elastic_job_below_its_least_number_does_not_shrink() -> None:
     assert asked(cache, faulty={"uid-b": 1, "uid-c": 1}).word is Word.NO_SPARE
 
 
+def test_s7_an_elastic_job_does_not_lose_the_last_pod_that_runs() -> None:
+    """The one beside it has succeeded."""
+    runs = of_job("a", "n1", ALL, least=1, rank=1)
+    done = of_job("b", "n2", ALL, least=1, rank=0)
+    done = replace(done, pod=replace(done.pod, phase="Succeeded"))
+    busy = tenant("x", "n2", ALL)
+    cache = cluster(runs, done, busy, broken("n1", 0), nodes=NAMES[:2])
+
+    assert asked(cache).word is Word.NO_SPARE
+
+
 def test_an_elastic_job_does_not_lose_the_pod_to_which_the_others_connect() -> None:
     cache = cluster(*elastic(), broken("n1", 0), nodes=NAMES)
 
