@@ -182,9 +182,11 @@ class Gang:
             if uid not in ended
         }
         members = [self.members[uid] for uid in ended]
-        of_ended = [m.membership.place for m in members if not self.is_outdated(m)]
+        of_ended = [m.membership for m in members if not self.is_outdated(m)]
         return collected + [
-            place for place in of_ended if place[1] == (0, 0) or place not in places
+            one.place
+            for one in of_ended
+            if not has_number(one) or one.place not in places
         ]
 
     def _roles(self, uids: Collection[str]) -> list[str]:
@@ -568,6 +570,11 @@ class Gang:
         """Kind, namespace and name of the job ("JobSet ns/name"), for sentences."""
         kind, _, name = self.job.partition("/")
         return f"{kind} {name}"
+
+
+def has_number(membership: Membership) -> bool:
+    """Return whether a member has a number that only its successor will have."""
+    return bool(membership.index) or membership.rank is not None
 
 
 def index_key(membership: Membership) -> IndexKey:

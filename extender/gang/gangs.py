@@ -8,7 +8,7 @@ the API server again.
 from dataclasses import replace
 from operator import attrgetter
 
-from extender.gang.gang import SETTLED_S, Gang, index_key
+from extender.gang.gang import SETTLED_S, Gang, has_number, index_key
 from extender.gang.generations import UNKNOWN, Generation, next_line
 from extender.gang.membership import Member, Membership
 from extender.gang.size import Size, whole
@@ -308,11 +308,11 @@ def _drop_index(gang: Gang, uid: str, membership: Membership) -> None:
 def _forget_collected(gang: Gang, member: Member) -> None:
     """Forget the member that succeeded and was deleted, and that a pod replaces.
 
-    They have the same name, or the same number, if that is not 0.
+    They have the same name, or the same number.
     """
     gang.collected.pop(member.name, None)
-    place = member.membership.place
-    if gang.collected and place[1] != (0, 0):
+    if gang.collected and has_number(member.membership):
+        place = member.membership.place
         gang.collected = {
             name: other for name, other in gang.collected.items() if other != place
         }

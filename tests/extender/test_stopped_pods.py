@@ -1,7 +1,8 @@
-"""Pods that are being deleted, and whose containers then end with code 0.
+"""Pods that end with code 0, and of which others are made again.
 
-Their phase is `Succeeded`. Training operators make such a pod again, and so does a Job
-without a failure policy, so no other pod of the job may be bound in its stead.
+The phase of one that is being deleted may be `Succeeded`, too. Training operators make
+such a pod again, and so does a Job without a failure policy, so no other pod of the job
+may be bound in its stead.
 """
 
 from collections.abc import Iterator
@@ -9,14 +10,17 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from extender.gang.size import whole
 from tests.extender.gangworld import GangWorld, sim_node
 from tests.extender.job_controllers import (
     ApiError,
     IndexedJob,
+    KubeRay,
     Kueue,
     PodsApi,
     TrainingJob,
 )
+from tests.extender.test_successors import of_job_set
 
 NODES = ("n1", "n2", "n3", "n4")
 
@@ -131,3 +135,41 @@ def test_a_pod_of_kueue_that_ends_well_when_it_is_stopped_is_not_replaced() -> N
         kueue.reconcile()
 
         assert run(w, 9, [*w.pods][-1]) is not None
+
+
+# -- which success a new pod replaces ----------------------------------------------
+
+
+def test_s9_a_worker_that_is_made_again_after_a_success_is_counted_once() -> None:
+    """It has another name than the one before, and its index, 0."""
+    with world(3) as w:
+        group = {"replicas": 2, "minReplicas": 2, "numOfHosts": 1}
+        ray = KubeRay(PodsApi(w), [group], head=8, is_scaled=False)
+        ray.reconcile()
+        assert run(w, 9, *w.pods) is not None
+        for name, phase in zip(ray.names("g0"), ("Succeeded", "Failed"), strict=True):
+            ray.api.end(name, phase)
+        ray.reconcile()
+        ray.api.calls_left = 1
+        with suppress(ApiError):
+            ray.reconcile()
+        (name,) = ray.names("g0")
+
+        assert w.world.why(name, NODES) == ("waits for 1 of the 3 pods of its job",)
+
+
+def test_s9_a_pod_without_an_index_replaces_no_success_of_its_job() -> None:
+    """Both pods of a Job of a JobSet have the number of that Job."""
+    with world(4) as w:
+        path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train"
+        w.world.calls.sizes[path] = whole(4)
+        for job in (0, 1):
+            w.add(*(of_job_set(f"w-{job}-{name}", job, None) for name in "ab"))
+        assert run(w, 9, *w.pods) is not None
+        for name, phase in (("w-1-a", "Succeeded"), ("w-1-b", "Failed")):
+            w.pods[name]["status"] = {"phase": phase}
+            w.show(name)
+        w.remove("w-1-a")
+        w.add(of_job_set("w-1-c", 1, None))
+
+        assert run(w, 9, "w-1-c") is not None
