@@ -192,14 +192,19 @@ class Gang:
     def _roles(self, uids: Collection[str]) -> list[str]:
         return [self.members[uid].membership.role for uid in uids]
 
-    def see_generation(self, generation: Generation, created: str) -> None:
+    def see_generation(
+        self, generation: Generation, created: str, *, ending: bool = False
+    ) -> None:
         """Let the next generation begin if a pod is the first of it that is seen.
 
         Args:
             created: Creation time of the pod.
+            ending: Whether the pod is terminating.
         """
         line = self.lines.get(generation.line)
-        if generation.name and (line is None or line.admit(generation, created)):
+        if not generation.name:
+            return
+        if line is None or line.admit(generation, created, ending=ending):
             names = {m.membership.generation.name for m in self.members.values()}
             line = next_line(line, generation, created, names)
             self.begin_generation(generation.line, line)

@@ -65,7 +65,7 @@ class Gangs:
             uncounted: Whether its controller will count such a success as any other.
         """
         gang = self._gang(uid, member.membership.job)
-        _see(gang, uid, member)
+        _see(gang, uid, member, ending=ending)
         is_outdated = gang.is_outdated(member) and not ending
         ending = ending or is_outdated
         before, was_absent = gang.members.get(uid), uid in gang.absent
@@ -73,10 +73,7 @@ class Gangs:
         _drop_kind(gang, uid)
         gang.kinds.setdefault(member.demands.kind, set()).add(uid)
         _add_index(gang, uid, member.membership)
-        if node and not succeeded:
-            gang.nodes[uid] = node
-        else:
-            gang.nodes.pop(uid, None)
+        _put_node(gang, uid, "" if succeeded else node)
         if before is None:
             _forget_collected(gang, member)
         gang.members[uid] = member
@@ -86,6 +83,8 @@ class Gangs:
         (gang.ending.add if ending else gang.ending.discard)(uid)
         (gang.outdated.add if is_outdated else gang.outdated.discard)(uid)
         (gang.absent.add if is_absent else gang.absent.discard)(uid)
+        if ending and not was_absent:
+            _keep_outdated(gang)
         was_other = before is not None and gang.review_index(before.membership)
         is_free = gang.review_index(member.membership) or was_other
         is_absent = uid in gang.absent
@@ -218,7 +217,7 @@ class Gangs:
         return gang
 
 
-def _see(gang: Gang, uid: str, member: Member) -> None:
+def _see(gang: Gang, uid: str, member: Member, *, ending: bool) -> None:
     """Let a job begin again if a pod is of another job of its name.
 
     That is so if no pod is left that stays. What was read of the earlier job is
@@ -229,7 +228,7 @@ def _see(gang: Gang, uid: str, member: Member) -> None:
     before = gang.members.get(uid)
     if before is not None and before.membership.generation == generation:
         return
-    gang.see_generation(generation, member.created)
+    gang.see_generation(generation, member.created, ending=ending)
     if not (gang.members or gang.others):
         return
     is_another = len(gang.ending) == len(gang.members)
@@ -257,6 +256,13 @@ def _is_stopped(gang: Gang, uid: str) -> bool:
     """
     is_deleted = uid in gang.ending and uid not in gang.outdated
     return is_deleted and uid not in gang.succeeded
+
+
+def _put_node(gang: Gang, uid: str, node: str) -> None:
+    if node:
+        gang.nodes[uid] = node
+    else:
+        gang.nodes.pop(uid, None)
 
 
 def _keep_outdated(gang: Gang) -> None:

@@ -38,15 +38,19 @@ class Lineage:
     #: names of earlier ones, of which there may be pods
     earlier: set[str] = field(default_factory=set)
 
-    def admit(self, generation: Generation, created: str) -> bool:
+    def admit(
+        self, generation: Generation, created: str, *, ending: bool = False
+    ) -> bool:
         """Return whether a pod begins the next generation; else take it in.
 
         Pods that follow a leader are made after it. So those that were there before it,
-        or are older, follow an earlier one.
+        or are older, follow an earlier one. Pods are listed in any order when the
+        extender starts: of two of one second, one that is being deleted is the older.
 
         Args:
             generation: Generation of the pod; it has a name.
             created: Creation time of the pod, exact to a second.
+            ending: Whether the pod is terminating.
         """
         name = generation.name
         if name in self.names or name in self.earlier:
@@ -58,7 +62,7 @@ class Lineage:
             self.names.add(name)  # the leader was listed behind those that follow it
             self.created, self.is_led = created, True
             return False
-        return created >= self.created
+        return created > self.created or (created == self.created and not ending)
 
 
 def next_line(

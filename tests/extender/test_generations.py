@@ -14,6 +14,7 @@ from extender.gang.generations import Generation, next_line
 from extender.gang.size import size_of
 from sandbox.apiclient import Object
 from tests.extender.gangworld import GangWorld, sim_node, sim_pod
+from tests.extender.job_controllers import IndexedJob, PodsApi
 from tests.extender.worker_sets import WorkerSet
 from tests.support.objects import container
 from tests.support.watched import RESOURCE
@@ -328,6 +329,38 @@ def test_a_pod_of_one_controller_of_several_joins_the_job() -> None:
         w.add(*a_group(T2, "a3"))
 
         assert run(w, 9, "a3") is not None
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+@pytest.mark.parametrize("is_new_first", [True, False])
+def test_s9_of_two_makings_of_one_second_an_extender_that_starts_knows_the_newer(
+    *, is_new_first: bool, is_deleted: bool
+) -> None:
+    """Unless the garbage collector is late: then once it has deleted the older."""
+    with world(*NODES[:4]) as w:
+        api = PodsApi(w)
+        job = IndexedJob(api, 2)
+        job.reconcile()
+        old = [*job.active.values()]
+        assert run(w, 9, *old) is not None
+        job.make_anew()
+        job.reconcile()
+        new = [*job.active.values()]
+        seen = {name: w.pods[name] for name in (*old, *new)}
+        for name, found in seen.items():
+            found["metadata"]["creationTimestamp"] = T0
+            if name in old and not is_deleted:
+                del found["metadata"]["deletionTimestamp"]
+            w.remove(name)
+        order = (*new, *old) if is_new_first else (*old, *new)
+        w.add(*(seen[name] for name in order))
+        if not is_deleted:
+            run(w, 2)
+            for name in old:
+                api.delete(name)
+
+        assert run(w, 9, *new) is not None
+        assert {*old} <= {*w.bound}
 
 
 # -- JobSets with pods that have succeeded -----------------------------------------
