@@ -11,7 +11,7 @@ from extender.gang.gang import Gang
 from extender.gang.membership import Member as GangMember
 from extender.planning.followers import Follower, reserved_siblings
 from extender.planning.offered_nodes import OfferedNodes, kinds_of
-from extender.refusals import Refusal, refuse_for_job
+from extender.refusals import Refusal, describe_predecessor, refuse_for_job
 from scheduler_core.node import chips
 from scheduler_core.node.decision import LeafUse, Placement
 from scheduler_core.placement.gang_on_superpods import SuperPods
@@ -68,6 +68,8 @@ class PlanInput:
     names: Sequence[str]
     #: which nodes its pods may have and share; None is all of `names`
     siblings: Siblings | None
+    #: {rank that a terminating pod got at bind and has: its UID}
+    leaving: Mapping[int, str]
 
 
 def read_job(  # noqa: PLR0913  # what a plan depends on
@@ -103,7 +105,7 @@ def read_job(  # noqa: PLR0913  # what a plan depends on
         pod.name: _present_place(cache, pod) for pod in pods if pod.uid in gang.bound
     }
     kinds = kinds_of(gang, pods, members)
-    return PlanInput(
+    job = PlanInput(
         cache=cache,
         view=cache if view is None else view,
         gang=gang,
@@ -128,7 +130,37 @@ def read_job(  # noqa: PLR0913  # what a plan depends on
             places,
             reserved_siblings(gang) if gang.plan.followers else (),
         ),
+        leaving=_leaving_ranks(gang) if gang.ending else {},
     )
+    return (_refuse_rank(job) if job.leaving else None) or job
+
+
+def _leaving_ranks(gang: Gang) -> dict[int, str]:
+    """Return {rank: UID} of terminating pods whose rank was chosen at bind."""
+    uids = (gang.ending & gang.nodes.keys()) - gang.outdated
+    memberships = {
+        uid: gang.members[uid].membership
+        for uid in uids
+        if gang.members[uid].owner_kind == "ReplicaSet"
+        or gang.members[uid].membership.job.startswith("Minimum/")
+    }
+    return {m.rank: uid for uid, m in memberships.items() if m.rank is not None}
+
+
+def _refuse_rank(job: PlanInput) -> Refusal | None:
+    """Return that a pod waits for the one whose rank it is to get; None if none does.
+
+    The pods that a job needs have its first ranks. Others get ranks that are free.
+    """
+    gang = job.gang
+    waiting = {pod.uid for pod in job.unbound}
+    ranks = (rank for rank, pod in number_pods(job) if pod.uid in waiting)
+    rank = next((rank for rank in ranks if rank in job.leaving), None)
+    if rank is None:
+        return None
+    uid = job.leaving[rank]
+    name, node = gang.members[uid].name, gang.nodes[uid]
+    return refuse_for_job(describe_predecessor(name, str(rank), node))
 
 
 def _present_place(cache: Cache, pod: NpuPod) -> Placement:
@@ -156,10 +188,13 @@ def number_pods(job: PlanInput) -> Iterator[tuple[int, NpuPod]]:
     """Yield each pod of a job with its rank.
 
     A pod that states its rank keeps it; if several state one rank, the first of them.
-    The others get the smallest ranks that no pod states, in the order of `job.pods`.
+    The others get the smallest ranks that no pod states, in the order of `job.pods`. If
+    the job has all pods that it needs, they get none that a terminating pod has.
     """
     ranks = {pod.uid: job.members[pod.uid].membership.rank for pod in job.pods}
     stated = set(ranks.values())
+    if job.leaving and not job.gang.lacks_members:
+        stated.update(job.leaving)
     others = (number for number in count() if number not in stated)
     taken: set[int | None] = {None}
     for pod in job.pods:

@@ -259,6 +259,7 @@ class GangWorld:
             gang_events.Bound(uid=uid),
         )
         notes: dict[str, str] = self.pods[name]["metadata"]["annotations"]
+        notes |= kept.claim.annotations if kept.claim is not None else {}
         notes |= served(chips.ids_of(kept.chips))
         self._place(name, node)
 

@@ -285,6 +285,47 @@ def test_d9_a_deployment_made_again_under_its_name_waits_for_two_pods() -> None:
         assert run(w, 9, "serve-6c9-c", "serve-6c9-d") is not None
 
 
+def rank_of(w: GangWorld, name: str) -> str:
+    rank: str = w.pods[name]["metadata"]["annotations"]["hccl/rankIndex"]
+    return rank
+
+
+def test_s9_a_pod_waits_for_the_one_whose_rank_it_gets() -> None:
+    a, b, c = (f"serve-6c9-{name}" for name in "abc")
+    with world(*NODES[:3]) as w:
+        w.add(*(of_replica_set(name, "6c9") for name in (a, b)))
+        assert run(w, 9, a, b) is not None
+        assert [rank_of(w, name) for name in (a, b)] == ["0", "1"]
+        w.pods[a]["metadata"]["deletionTimestamp"] = T2
+        w.show(a)
+        w.add(of_replica_set(c, "6c9"))
+
+        assert run(w, 9, c) is None
+        node = w.bound[a]
+        (text,) = w.world.why(c, ["n3"])
+        assert text == (
+            f"its job does not fit: waits for pod {a} of the same rank (index 0), "
+            f"which still ends on {node}; if {node} is lost, delete that pod by force"
+        )
+
+        w.remove(a)
+        assert run(w, 9, c) is not None
+        assert rank_of(w, c) == "0"
+
+
+def test_s9_a_pod_that_its_job_can_do_without_gets_a_rank_that_is_free() -> None:
+    names = [f"serve-6c9-{name}" for name in "abcd"]
+    with world(*NODES[:4]) as w:
+        w.add(*(of_replica_set(name, "6c9") for name in names[:3]))
+        assert run(w, 9, *names[:3]) is not None
+        w.pods[names[0]]["metadata"]["deletionTimestamp"] = T2
+        w.show(names[0])
+        w.add(of_replica_set(names[3], "6c9"))
+
+        assert run(w, 9, names[3]) is not None
+        assert rank_of(w, names[3]) == "3"
+
+
 # -- Jobs in groups ----------------------------------------------------------------
 
 
