@@ -81,11 +81,11 @@ class JobOnNodes(RuleBasedStateMachine):
     def some_pod(self) -> st.SearchStrategy[str]:
         return st.sampled_from(sorted(self.world.pods))
 
-    @rule()
-    def end_all_that_are_deleted(self) -> None:
+    @rule(phase=st.sampled_from(("Failed", "Succeeded")))
+    def end_all_that_are_deleted(self, phase: str = "Failed") -> None:
         for name in list(self.world.pods):
             if self.api.is_ending(name):
-                self.api.end(name, "Failed")
+                self.api.end(name, phase)
 
     # -- laws -----------------------------------------------------------------------
 
@@ -384,6 +384,21 @@ class BatchJob(JobOnNodes):
     @rule(is_suspended=st.booleans())
     def suspend(self, *, is_suspended: bool) -> None:
         self.indexed.is_suspended = is_suspended
+
+    @rule(calls=st.sampled_from((1, 2, None)), more=st.integers(0, 2))
+    def resume_after_a_success(self, calls: int | None, more: int) -> None:
+        """One index is done; the job is suspended, perhaps made larger, and resumed."""
+        for name in [*self.indexed.active.values()][:1]:
+            self.api.end(name, "Succeeded")
+        self.indexed.is_suspended = True
+        self.reconcile()
+        self.end_all_that_are_deleted()
+        self.reconcile()
+        self.indexed.scale(min(self.indexed.pods + more, 3))
+        self.indexed.is_suspended = False
+        self.let_the_controller_work(calls)
+        for _ in range(3):
+            self.pass_s()
 
     @rule()
     def make_anew(self) -> None:
