@@ -15,6 +15,7 @@ JOB = "Job train"
 #: From an edit of its object, which is read every ten seconds.
 AFTER_EDIT_S = 20.0
 FEWER = {"spec": {"completions": 3, "parallelism": 3}}
+MORE = {"spec": {"completions": 4, "parallelism": 4}}
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 
@@ -40,8 +41,7 @@ async def test_a_job_is_created(story: Story, has_rival: bool) -> None:
 async def test_a_job_is_scaled(story: Story, has_rival: bool) -> None:
     await run_job(story, has_rival=False, pods=2)
 
-    more = {"spec": {"parallelism": 4, "completions": 4}}
-    await story.api.patch(f"{JOBS}/train", more)
+    await story.api.patch(f"{JOBS}/train", MORE)
     await story.runs(JOB, 4)
     if has_rival:
         await story.rival()
@@ -125,6 +125,26 @@ async def test_a_pod_fails(story: Story, has_rival: bool) -> None:
 
     await story.until(lambda: story.name(JOB, "1") != name, "a pod in its place")
     await story.runs_again(JOB, 3, has_rival=has_rival)
+
+
+async def test_a_pod_fails_after_its_job_was_made_larger_in_vain(
+    story: Story,
+) -> None:
+    """A quota refuses the fourth pod; the next of an old one waits for room alone."""
+    await run_job(story, has_rival=True)
+    async with few_pods(story, 0):
+        await story.api.patch(f"{JOBS}/train", MORE)
+        name = story.name(JOB, "1")
+        await story.kubelets.fail(name)
+        await story.runs("Job rival", 2)
+        one = {"status": {"hard": {"pods": "1"}}}
+        await story.api.patch_status(f"{QUOTAS}/few", one)
+        await story.until(lambda: story.name(JOB, "1") != name, "a pod in its place")
+        await story.goes_on()  # its size is read meanwhile
+
+        await story.delete(JOBS, "rival")
+
+        await story.runs(JOB, 3)
 
 
 @RIVAL
