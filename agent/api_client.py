@@ -2,15 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Self
 
-from agent.claims.annotations import Patch, PatchError
+from agent.claims.annotations import Patch
 from agent.observe.metrics import Metrics
 from agent.settings import Settings
 from kube import credentials, kubelet_pods, pods
-from kube.client import Client, Count
+from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import KubeError, UnreachableError
 from kube.events import Recorder
@@ -47,15 +47,15 @@ class ApiClient:
         settings: Settings,
         metrics: Metrics,
         *,
-        count: Count,
+        on_event: Callable[[KubeError | None], None],
     ) -> Self:
         """Open an API server client; return an `ApiClient` that uses it.
 
         Args:
             stack: Closes the API server client when it is closed itself.
             settings: With the address of the API server and the agent's credentials.
-            metrics: Metrics in which the dropped events are counted.
-            count: Called with (verb, resource, code) of each request.
+            metrics: Metrics in which requests and dropped events are counted.
+            on_event: Called as `Recorder` says of its `on_outcome`.
 
         Raises:
             SettingsError: The settings yield no API server address or no credentials.
@@ -67,13 +67,16 @@ class ApiClient:
             environ=os.environ,
         )
         client = await stack.enter_async_context(
-            Client(client_credentials, user_agent=COMPONENT, count=count)
+            Client(
+                client_credentials, user_agent=COMPONENT, count=metrics.count_request
+            )
         )
         recorder = Recorder(
             client,
             component=COMPONENT,
             host=settings.node_name,
             count_dropped=metrics.events_dropped.inc,
+            on_outcome=on_event,
         )
         return cls(
             client, recorder, credentials=client_credentials, url=settings.kubelet_url
@@ -87,7 +90,7 @@ class ApiClient:
             the pod asks for no chips of `patch.resource`.
 
         Raises:
-            PatchError: The request failed, so the annotations are perhaps not set. Try
+            KubeError: The request failed, so the annotations are perhaps not set. Try
                 again later.
         """
         try:
@@ -95,10 +98,7 @@ class ApiClient:
         except KubeError as error:
             if pods.has_gone(error):
                 return None
-            raise PatchError(
-                f"{patch.namespace}/{patch.name}: {error}",
-                retry_after_s=error.retry_after_s,
-            ) from error
+            raise
         return pods.npu_pod(pod, patch.resource)
 
     async def kubelet_pods(self, node: str, resource: str) -> Iterable[NpuPod]:

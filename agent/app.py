@@ -30,7 +30,7 @@ from agent.journal.writer import JournalWriter
 from agent.monitor.driver import DriverMonitor
 from agent.monitor.fault_config import FaultConfigWatch
 from agent.observe.announcer import Announcer
-from agent.observe.problems import Problems, Subject
+from agent.observe.problems import Need, Problems, Subject
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.foreign import ForeignPods
 from agent.plugin.node_lock import lock_kubelet_dir
@@ -130,7 +130,11 @@ async def _run(
             settings,
             problems,
             ask_inventory=partial(
-                wiring.tell_inventory, driver, api.client, settings.node_name
+                wiring.tell_inventory,
+                driver,
+                api.client,
+                settings.node_name,
+                on_outcome=partial(problems.tell_need, Need.NODES),
             ),
         )
         agent = Agent(
@@ -219,6 +223,7 @@ class Agent:
             metrics=metrics,
             wall_s=clock.wall_s,
             tell=tell,
+            tell_need=parts.problems.tell_need,
             owner=Owner(
                 api.client,
                 pod=settings.pod_name,
@@ -287,10 +292,10 @@ class Agent:
         )
         self._announcer.expose_watches(
             {
-                "pods": self._pods.watch,
-                "nodes": self._reporter.node_watch,
-                "reports": self._reporter.configmap_watch,
-                "fault-config": self._fault_config_watch.watch,
+                Need.PODS: self._pods.watch,
+                Need.NODES: self._reporter.node_watch,
+                Need.REPORTS: self._reporter.configmap_watch,
+                Need.FAULT_CONFIG: self._fault_config_watch.watch,
             }
         )
 

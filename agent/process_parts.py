@@ -19,14 +19,11 @@ from agent.api_client import ApiClient
 from agent.devices.driver import Driver
 from agent.journal.file import HoldEntry
 from agent.observe.metrics import Metrics
-from agent.observe.problems import Problems, Subject
+from agent.observe.problems import Need, Problems
 from agent.pods import informer
 from agent.settings import Settings, boot_id
+from kube.errors import KubeError
 from service.metrics import open_registry
-
-#: Statuses with which the API server has not done its part, beside those from 500 on:
-#: no answer, an expired token, overload.
-_UNANSWERED = frozenset({0, 401, 429})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +85,10 @@ class ProcessParts:
         registry = open_registry("ascend_agent", mode=settings.mode)
         metrics = Metrics(registry)
 
-        def count(verb: str, resource: str, code: int) -> None:
-            metrics.count_request(verb, resource, code)
-            is_answered = code < 500 and code not in _UNANSWERED
-            problem = f"{verb} {resource}: {code or 'no answer'}"
-            problems.tell(Subject.API_SERVER, "" if is_answered else problem)
+        def on_event(error: KubeError | None) -> None:
+            problems.tell_need(Need.EVENTS, error)
 
-        api = await ApiClient.open(stack, settings, metrics, count=count)
+        api = await ApiClient.open(stack, settings, metrics, on_event=on_event)
         problems = Problems(metrics, api.recorder, node=settings.node_name)
         await stack.enter_async_context(_sending_events(api))
         return cls(

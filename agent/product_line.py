@@ -32,7 +32,7 @@ from agent.monitor.pod_processes import PodProcesses
 from agent.monitor.stray_processes import StrayProcesses
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
-from agent.observe.problems import Subject
+from agent.observe.problems import Need, Subject
 from agent.observe.registration import NoObserver, Registration
 from agent.plugin import vnpu
 from agent.plugin.allocate_activity import AllocateActivity
@@ -190,6 +190,11 @@ class ProductLine:
             send=services.api.send,
             host_ip=services.host_ip,
             is_silent=lambda: bool(self.server.rival),
+            on_outcome=partial(
+                services.announcer.problems.tell_need,
+                Need.ANNOTATIONS,
+                of=self.product.resource,
+            ),
             addresses=lambda: addresses(self.chip_monitor.reading),
         )
         self._pods = services.pods.add_line(

@@ -135,7 +135,13 @@ async def first_reading(
             await asyncio.sleep(settings.driver_poll_s)
 
 
-async def tell_inventory(driver: Driver, client: Client, node: str) -> None:
+async def tell_inventory(
+    driver: Driver,
+    client: Client,
+    node: str,
+    *,
+    on_outcome: Callable[[KubeError | None], None],
+) -> None:
     """Tell the driver which chips the Node has had, once the API server answers.
 
     An agent without the file `chips` begins with these if what is read fits. Nothing is
@@ -145,8 +151,9 @@ async def tell_inventory(driver: Driver, client: Client, node: str) -> None:
         driver: A driver that has not given a reading yet.
         client: An open client.
         node: Name of the node.
+        on_outcome: Called with the error of each request that fails, then with None.
     """
-    text = await _read_inventory(client, node)
+    text = await _read_inventory(client, node, on_outcome)
     try:
         lines = inventory.parse_lines(text)
     except WireError as error:
@@ -157,15 +164,19 @@ async def tell_inventory(driver: Driver, client: Client, node: str) -> None:
         driver.expect({line: chip_sets.mask_of(ids) for line, ids in lines.items()})
 
 
-async def _read_inventory(client: Client, node: str) -> str:
+async def _read_inventory(
+    client: Client, node: str, on_outcome: Callable[[KubeError | None], None]
+) -> str:
     """Return the annotation of the Node; try until the API server answers."""
     backoff = Backoff()
     while True:
         try:
             found = await nodes.find(client, node)
         except KubeError as error:
+            on_outcome(error)
             await asyncio.sleep(backoff.next_s(error.retry_after_s))
         else:
+            on_outcome(None)
             marks = found.annotations if found is not None else {}
             return marks.get(inventory.BASE_DEVICE_INFOS, "{}")
 

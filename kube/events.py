@@ -80,6 +80,7 @@ class Recorder:
         backoff: Backoff | None = None,
         spacing_s: float = 0.0,
         count_dropped: Callable[[int], None] | None = None,
+        on_outcome: Callable[[KubeError | None], None] | None = None,
     ) -> None:
         """Start with an empty queue.
 
@@ -93,6 +94,8 @@ class Recorder:
                 must not delay other requests.
             count_dropped: Called with the number of events that were dropped: the queue
                 was full, or the API server refused them. None: no call.
+            on_outcome: Called with the error of each request that will be sent again,
+                and with None after each other. None: no call.
         """
         self._client = client
         self._source = {"component": component} | ({"host": host} if host else {})
@@ -104,6 +107,7 @@ class Recorder:
         self._posted_events: OrderedDict[_EventKey, tuple[str, int]] = OrderedDict()
         self._wake = asyncio.Event()
         self._count_dropped = count_dropped or _ignore
+        self._on_outcome = on_outcome or _ignore
 
     def record(
         self,
@@ -156,6 +160,7 @@ class Recorder:
             await self._send(key, occurrences)
         except KubeError as error:
             return self._handle_failure(key, occurrences, error)
+        self._on_outcome(None)
         self._backoff.reset()
         return self._spacing_s
 
@@ -163,11 +168,13 @@ class Recorder:
         self, key: _EventKey, occurrences: _Occurrences, error: KubeError
     ) -> float:
         if isinstance(error, ApiError) and error.status in _FINAL_STATUSES:
+            self._on_outcome(None)
             self._count_dropped(occurrences.count)
             log.warning(
                 "event refused", extra={"reason": key.reason, "error": str(error)}
             )
             return 0.0
+        self._on_outcome(error)
         newer_occurrences = self._pending.get(key)
         if newer_occurrences:
             newer_occurrences.first_s = occurrences.first_s
@@ -237,8 +244,8 @@ class Recorder:
             self._posted_events.popitem(last=False)
 
 
-def _ignore(_count: int) -> None:
-    """Count nothing."""
+def _ignore(_value: object) -> None:
+    """Count and tell nothing."""
 
 
 def _event_name(key: _EventKey, first_s: float) -> str:

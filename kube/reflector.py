@@ -184,12 +184,21 @@ class ListWatch(Generic[T]):
         self.event_count = 0
         #: Called when a watch has ended.
         self._count_restart: Callable[[], None] = _ignore_restart
+        #: Called with the error of list or watch, and with None once a watch is open.
+        self._on_outcome: Callable[[KubeError | None], None] = _ignore_outcome
         #: Number of lists that began.
         self.relists = 0
 
     def count_restarts(self, count: Callable[[], None]) -> None:
         """Call `count` when a watch has ended, from now on and in place of others."""
         self._count_restart = count
+
+    def tell_outcomes(self, on_outcome: Callable[[KubeError | None], None]) -> None:
+        """Call `on_outcome` after each failure, and with None once a watch is open.
+
+        A 410 is neither: the API server answers, and a list follows.
+        """
+        self._on_outcome = on_outcome
 
     def objects(self) -> tuple[T, ...]:
         """Return the cached objects: those that have been delivered."""
@@ -261,6 +270,8 @@ class ListWatch(Generic[T]):
         has_worked = self.event_count > count_before or self._is_steady()
         has_worked = has_worked and not self._is_listing_much()
         has_expired = isinstance(failure, GoneError)
+        if failure is not None and not has_expired:
+            self._on_outcome(failure)
         if has_worked or (has_expired and not self._has_expired):
             self._backoff.reset()
         self._has_expired = not has_worked and (has_expired or self._has_expired)
@@ -393,6 +404,7 @@ class ListWatch(Generic[T]):
             self._disconnected_since = None
             self._retry_requested.clear()
             self._server_errors = 0
+            self._on_outcome(None)
             try:
                 async with asyncio.timeout(None) as self._watch_timeout:
                     while chunk := await stream.read(self._idle_s):
@@ -446,3 +458,7 @@ class ListWatch(Generic[T]):
 
 def _ignore_restart() -> None:
     """Count nothing."""
+
+
+def _ignore_outcome(_error: KubeError | None) -> None:
+    """Tell nothing of how requests went."""

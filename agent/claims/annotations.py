@@ -302,17 +302,3 @@ def _can_be_confirmed_as_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
         or (hold_of_need.lost and hold_of_need.sequence < hold.sequence)
         for hold_of_need in fitting
     )
-
-
-class PatchError(Exception):
-    """A failed patch of annotations, which the caller tries again later."""
-
-    def __init__(self, text: str, *, retry_after_s: float = 0.0) -> None:
-        """Store why it failed, and the pause that the API server asks for.
-
-        Args:
-            text: A sentence; names the pod.
-            retry_after_s: Least seconds until the next try; 0 if none are asked for.
-        """
-        super().__init__(text)
-        self.retry_after_s = retry_after_s

@@ -18,7 +18,7 @@ from agent.devices.processes import Occupant
 from agent.devices.reading import Level
 from agent.health.conditions import Condition, Health, Transition
 from agent.observe.metrics import Metrics
-from agent.observe.problems import Problems, Subject
+from agent.observe.problems import Need, Problems, Subject
 from kube.events import Recorder, Regarding
 from kube.reflector import ListWatch
 from scheduler_core.wire import annotations
@@ -105,17 +105,19 @@ class Announcer:
     def _sum(self, count: Callable[[Ledger], int]) -> int:
         return sum(count(store.ledger) for store in self._stores)
 
-    def expose_watches(self, watches: Mapping[str, ListWatch[Any]]) -> None:
-        """Expose metrics of API server watches: restarts, and time since the last data.
+    def expose_watches(self, watches: Mapping[Need, ListWatch[Any]]) -> None:
+        """Tell of watches that fail; expose their restarts and the age of their data.
 
         Data are events, bookmarks and lists. Ages are computed at each scrape.
 
         Args:
-            watches: {label of the watched resource in the metrics: watch}. Their
-                restarts are counted from now on.
+            watches: {need of the agent: its watch}. Failures and restarts count from
+                now on.
         """
         now = asyncio.get_running_loop().time
-        for name, watch in watches.items():
+        for need, watch in watches.items():
+            name = need.name.lower().replace("_", "-")
+            watch.tell_outcomes(partial(self.problems.tell_need, need))
             watch.count_restarts(self._metrics.watch_restarts.labels(name).inc)
             age = self._metrics.watch_event_age_s.labels(name)
             age.set_function(partial(_age_s, watch, now))

@@ -145,6 +145,9 @@ class Metrics:
         self.api_server_unanswered = self._gauge(
             "api_server_unanswered", "1 while the API server does not answer."
         )
+        self.api_server_refused = self._gauge(
+            "api_server_refused", "1 while the API server refuses what we need."
+        )
         self.api_requests = self._counter(
             "api_requests",
             "Requests to the API server; code 0: no answer.",

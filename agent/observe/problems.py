@@ -5,6 +5,7 @@ in the status document, and its metric. A problem is told once, and again only i
 sentence changes; its end is told, too.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from enum import Enum, unique
 from prometheus_client import Gauge
 
 from agent.observe.metrics import Metrics
+from kube.errors import ApiError, ConflictError, KubeError
 from kube.events import Recorder, Regarding
 from service import clock
 
@@ -21,6 +23,9 @@ log = logging.getLogger(__name__)
 #: Time without an answer after which people are told: what restarts is back before.
 #: Unit: seconds.
 UNANSWERED_S = 15.0
+#: Statuses with which the API server refuses a request until a person changes
+#: something: a right, a policy, a quota, the namespace, the name.
+REFUSED = frozenset({400, 403, 404, 405, 413, 422})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,8 @@ class Row:
     after_s: float = 0.0
     #: Whether another sentence is no news.
     is_announced_once: bool = False
+    #: Whether one sentence tells of all things that have it.
+    is_joint: bool = False
 
 
 @unique
@@ -88,9 +95,9 @@ class Subject(Enum):
         log=("chips cannot be read", "all chips are read again"),
         status="driverProblem",
     )
+    #: Of the needs in `Need`, as the next row.
     API_SERVER = Row(
-        text="the API server does not answer, so no claim is seen, no pod is annotated "
-        "and the node's ConfigMap stays as it is: {problem}",
+        text="the API server does not answer all that the agent needs: {problem}",
         log=("API server does not answer", "API server answers again"),
         events=("NpuApiServerSilent", "NpuApiServerAnswers"),
         end="the API server answers again",
@@ -99,6 +106,21 @@ class Subject(Enum):
         gauge=("api_server_unanswered",),
         after_s=UNANSWERED_S,
         is_announced_once=True,
+        is_joint=True,
+    )
+    API_ACCESS = Row(
+        text="the API server refuses what the agent needs; apply "
+        "daemonset/base/agent/access.yaml of this release, or change the policy that "
+        "the refusal names: {problem}",
+        log=("API server refuses what the agent needs", "API server refuses no more"),
+        events=("NpuApiServerRefuses", "NpuApiServerAllows"),
+        end="the API server refuses the agent nothing any more",
+        ready="{text}",
+        status="apiAccessProblem",
+        gauge=("api_server_refused",),
+        after_s=UNANSWERED_S,
+        is_announced_once=True,
+        is_joint=True,
     )
     #: Neither API server nor kubelet has listed the node's pods.
     PODS = Row(text="the pods of this node are not known yet", ready="{text}")
@@ -154,13 +176,14 @@ class Subject(Enum):
         ready="{text}",
         gauge=("rival", "report-writer"),
     )
-    #: The API server refuses the node's ConfigMap. Before the first write
-    #: `Reporter.problem` says so in `/readyz`; `report_writes` counts all that fail.
+    #: The API server refuses the node's ConfigMap, or no ConfigMap can have its name.
     REPORT = Row(
         log=("report refused", ""),
         events=("NpuReportRefused", "NpuReportWritten"),
         end="the node's ConfigMap is written again",
+        ready="{text}",
         status="reportProblem",
+        gauge=("api_server_refused",),
     )
     #: What cannot be used of the fault configuration; all else is in force.
     FAULT_CONFIG = Row(
@@ -186,6 +209,29 @@ class Subject(Enum):
     )
 
 
+@unique
+class Need(Enum):
+    """What the agent needs from the API server: (right to it, loss without it).
+
+    The watches come first; a metric calls each by its name in lower case.
+    """
+
+    PODS = ("list and watch pods", "no claim is seen")
+    NODES = ("list and watch nodes", "address and labels of the Node are not seen")
+    REPORTS = (
+        "list and watch configmaps",
+        "edits of the node's ConfigMap are not seen",
+    )
+    FAULT_CONFIG = (
+        "list and watch configmaps",
+        "edits of the fault configuration are not seen",
+    )
+    ANNOTATIONS = ("patch pods", "pods are not annotated")
+    MARKS = ("patch nodes", "labels and annotations of the Node are not written")
+    REPORT = ("create and patch configmaps", "the node's ConfigMap is not written")
+    EVENTS = ("create and patch events", "events are not written")
+
+
 class Problems:
     """Lasting problems of a node, and what was told of them.
 
@@ -199,8 +245,8 @@ class Problems:
         self._node = Regarding(kind="Node", name=node, uid=node)
         #: {(subject, thing that has it, or ""): its problem, "" without one}
         self._problems: dict[tuple[Subject, str], str] = {}
-        #: {the same: loop time in seconds since when it has had a problem}
-        self._since_s: dict[tuple[Subject, str], float] = {}
+        #: {the same: (since when it has had a problem, the newest)}; seconds, loop time
+        self._since: dict[tuple[Subject, str], tuple[float, str]] = {}
         #: {the same: the last problem that was told, if its end was not}
         self._announced: dict[tuple[Subject, str], str] = {}
         self._set_gauges()
@@ -217,15 +263,13 @@ class Problems:
             end: What the table's text about the end has for `{end}`.
         """
         row, key = subject.value, (subject, of)
-        if problem and row.after_s:
-            since_s = self._since_s.setdefault(key, clock.loop_s())
-            if clock.loop_s() + clock.EARLY_S - since_s < row.after_s:
-                return
-        if not problem:
-            self._since_s.pop(key, None)
+        if self._is_new(subject, problem, of):
+            return
         if problem != self._problems.get(key, ""):
             self._problems[key] = problem
             self._set_gauges()
+        if row.is_joint:
+            key, problem = (subject, ""), dict(self._present()).get(subject, "")
         before = self._announced.get(key, "")
         if problem == before or (problem and before and row.is_announced_once):
             return
@@ -237,6 +281,45 @@ class Problems:
             has_more = any(other is subject for other, _ in self._present())
             text = row.end_of_one if has_more else ""
             self._tell(row, 1, (text or row.end).format(of=of, end=end))
+
+    def _is_new(self, subject: Subject, problem: str, of: str) -> bool:
+        """Whether a problem has not lasted for as long as its row says; note it."""
+        after_s, key = subject.value.after_s, (subject, of)
+        if not problem:
+            self._since.pop(key, None)
+        if not problem or not after_s:
+            return False
+        now_s = clock.loop_s()
+        since_s, known = self._since.get(key, (now_s, ""))
+        self._since[key] = since_s, problem
+        if not known:
+            loop = asyncio.get_running_loop()
+            loop.call_later(after_s, self._tell_lasting, subject, of, since_s)
+        return now_s + clock.EARLY_S - since_s < after_s
+
+    def _tell_lasting(self, subject: Subject, of: str, since_s: float) -> None:
+        """Tell of a problem that has lasted for as long as its row says, if it has."""
+        began_s, problem = self._since.get((subject, of), (0.0, ""))
+        if problem and began_s == since_s:
+            self.tell(subject, problem, of=of)
+
+    def tell_need(self, need: Need, error: KubeError | None, *, of: str = "") -> None:
+        """Take in whether the API server has given what the agent needs.
+
+        Args:
+            need: What the agent has asked for.
+            error: Why it was not given; None if it was, or nothing has to be asked.
+            of: The thing that has the need; "" where there is only one.
+        """
+        right, loss = need.value
+        is_refused = isinstance(error, ApiError) and error.status in REFUSED
+        # after a conflict the caller reads again: that is an answer
+        is_silent = error is not None and not isinstance(error, ConflictError)
+        key = f"{need.name} {of}"
+        silent = f"{loss} ({error})" if is_silent and not is_refused else ""
+        self.tell(Subject.API_SERVER, silent, of=key)
+        refused = f"{loss} without the right to {right} ({error})" if is_refused else ""
+        self.tell(Subject.API_ACCESS, refused, of=key)
 
     def _tell(self, row: Row, side: int, text: str) -> None:
         """Log, and emit an event; `side` is 0 for the begin and 1 for the end."""
@@ -259,6 +342,9 @@ class Problems:
         Args:
             reason: What has contradicted the rows of the product table before.
         """
+        # one that was not told yet may be of a part that will not be there to end it
+        told = {key for key, problem in self._problems.items() if problem}
+        self._since = {key: s for key, s in self._since.items() if key in told}
         self._problems.clear()
         self._set_gauges()
         self._announced.pop((Subject.PRODUCT_ROW, ""), None)
@@ -296,7 +382,13 @@ class Problems:
         ]
 
     def _present(self) -> list[tuple[Subject, str]]:
-        return [(of, problem) for (of, _), problem in self._problems.items() if problem]
+        """Return each problem; those of a joint row as one."""
+        found: dict[tuple[Subject, str], list[str]] = {}
+        for (subject, of), problem in self._problems.items():
+            if problem:
+                key = subject, "" if subject.value.is_joint else of
+                found.setdefault(key, []).append(problem)
+        return [(subject, "; ".join(texts)) for (subject, _), texts in found.items()]
 
     def _set_gauges(self) -> None:
         shown = {subject.value.gauge for subject, _ in self._present()}

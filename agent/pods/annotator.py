@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from agent.claims import annotations
-from agent.claims.annotations import Basis, Patch, PatchError
+from agent.claims.annotations import Basis, Patch
 from agent.claims.events import PodUpdated
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
+from kube.errors import KubeError
 from kube.write_history import WriteHistory
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.pods import NpuPod
@@ -29,8 +30,7 @@ AT_ONCE = 8
 LONGEST_PAUSE_S = 10.0
 
 
-#: Sends one patch; returns the patched pod, None if that pod has gone; raises
-#: PatchError.
+#: Sends one patch; returns the patched pod, None if it has gone; raises KubeError.
 SendPatch = Callable[[Patch], Awaitable[NpuPod | None]]
 
 
@@ -40,9 +40,9 @@ class _Delay:
 
     backoff: Backoff
     until_s: float  #: loop time
-    #: {key: text} of a patch that did not last; None if the patch failed, so that its
+    #: {key: text} of a patch that did not last; or why the patch failed, so that its
     #: outcome is unknown
-    undone: Mapping[str, str] | None = None
+    cause: Mapping[str, str] | KubeError
 
 
 class Annotator:
@@ -52,13 +52,14 @@ class Annotator:
     not delay pods with other chips.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
         store: LedgerStore,
         *,
         send: SendPatch,
         host_ip: Callable[[], str],
         is_silent: Callable[[], bool],
+        on_outcome: Callable[[KubeError | None], None] = lambda _: None,
         addresses: Callable[[], Addresses] = Addresses,
         new_backoff: Callable[[], Backoff] = lambda: Backoff(cap_s=LONGEST_PAUSE_S),
     ) -> None:
@@ -72,6 +73,8 @@ class Annotator:
                 result, the caller wakes `store`.
             is_silent: Returns whether another device plugin serves this product line
                 and annotates its pods. While the result is true, no patch is sent.
+            on_outcome: Called with the error of a patch that has to be sent again, or
+                with None without any, each time that patches were sent.
             addresses: Returns the addresses of node and chips that the driver has
                 reported.
             new_backoff: Returns a new back-off, for one pod whose patches fail.
@@ -81,6 +84,7 @@ class Annotator:
         self._host_ip = host_ip
         self._is_silent = is_silent
         self._addresses = addresses
+        self._on_outcome = on_outcome
         self._new_backoff = new_backoff
         #: uids of deleted pods that the watch still shows
         self._deleted: frozenset[str] = frozenset()
@@ -104,11 +108,12 @@ class Annotator:
             version = self._store.version
             while not self._is_silent() and await self.run_once():
                 pass
-            again_s = min(
-                (delay.until_s for delay in self._delays.values()), default=None
-            )
-            if self._is_silent():
-                again_s = None  # the end of the silence wakes the store
+            # the end of the silence wakes the store
+            delays = [] if self._is_silent() else [*self._delays.values()]
+            causes = (delay.cause for delay in delays)
+            failures = (cause for cause in causes if isinstance(cause, KubeError))
+            self._on_outcome(next(failures, None))
+            again_s = min((delay.until_s for delay in delays), default=None)
             await self._store.changed(version, until=again_s)
 
     async def run_once(self) -> int:
@@ -139,19 +144,21 @@ class Annotator:
 
     def _has_to_wait(self, patch: Patch) -> bool:
         """Whether `patch` must wait for the end of its pod's back-off."""
-        undone = self._delays[patch.uid].undone
-        return undone is None or patch.annotations.items() <= undone.items()
+        cause = self._delays[patch.uid].cause
+        if isinstance(cause, KubeError):
+            return True
+        return patch.annotations.items() <= cause.items()
 
     def _patches(self) -> tuple[Patch, ...]:
         ledger = self._store.ledger
         host_ip, addresses = self._host_ip(), self._addresses()
         self._update_correct(ledger, host_ip, addresses)
+        failed = {u for u, d in self._delays.items() if isinstance(d.cause, KubeError)}
         return annotations.plan_patches(
             ledger,
             host_ip=host_ip,
             addresses=addresses,
-            unsure=self._deleted
-            | {uid for uid, delay in self._delays.items() if delay.undone is None},
+            unsure=self._deleted | failed,
             up_to_date=self._correct.keys(),
         )
 
@@ -183,7 +190,7 @@ class Annotator:
     async def _patch(self, patch: Patch) -> None:
         try:
             pod = await self._send(patch)
-        except PatchError as error:
+        except KubeError as error:
             self._delay(patch, error)
             return
         self._delays.pop(patch.uid, None)
@@ -198,11 +205,11 @@ class Annotator:
                 PodUpdated(replace(known_pod, annotations=pod.annotations))
             )
 
-    def _delay(self, patch: Patch, error: PatchError) -> None:
+    def _delay(self, patch: Patch, error: KubeError) -> None:
         delay = self._delays.get(patch.uid)
         backoff = delay.backoff if delay else self._new_backoff()
         pause_s = backoff.next_s(error.retry_after_s)
-        self._delays[patch.uid] = _Delay(backoff, clock.loop_s() + pause_s)
+        self._delays[patch.uid] = _Delay(backoff, clock.loop_s() + pause_s, error)
         log.warning(
             "annotations not written yet",
             extra={"reason": str(error), "retry_in_s": round(pause_s, 2)},
@@ -220,5 +227,5 @@ class Annotator:
         if pause_s:
             until_s = clock.loop_s() + pause_s
             self._delays[patch.uid] = _Delay(
-                self._new_backoff(), until_s, undone=patch.annotations
+                self._new_backoff(), until_s, patch.annotations
             )

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from agent.observe.metrics import Metrics
-from agent.observe.problems import Subject
+from agent.observe.problems import REFUSED, Need, Subject
 from agent.report import content, schedule
 from agent.report.content import MANUAL_KEY, NodeReport
 from kube import configmaps, nodes, resource_versions
@@ -33,9 +33,6 @@ log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 10.0
 #: How long the last patch may take when the agent stops. Unit: seconds.
 _FAREWELL_S = 1.0
-#: Statuses with which the API server goes on to refuse a ConfigMap until a person
-#: changes something: a right, a policy, a quota, the namespace, the name.
-_REFUSED = frozenset({400, 403, 404, 413, 422})
 
 
 class Reporter:
@@ -54,6 +51,7 @@ class Reporter:
         metrics: Metrics,
         wall_s: Callable[[], float],
         tell: Callable[[Subject, str], None],
+        tell_need: Callable[[Need, KubeError | None], None],
         owner: Callable[[], Awaitable[OwnerReference | None]],
         on_configmap: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
         on_host_ip: Callable[[], None] = lambda: None,
@@ -74,6 +72,8 @@ class Reporter:
             tell: Called with a sentence, or "" for no problem, when another program
                 writes the ConfigMap or has gone (RIVAL_WRITER), at each write that the
                 API server refuses or takes (REPORT), at each look at the Node (LABEL).
+            tell_need: Called with the error of each other write that fails, and with
+                None after a write: of the ConfigMap (REPORT), of the Node (MARKS).
             owner: Returns the ConfigMap's owner reference, or None for no owner; may
                 raise KubeError.
             on_configmap: Called with the data of each version of the ConfigMap that the
@@ -88,6 +88,7 @@ class Reporter:
         self._metrics = metrics
         self._wall_s = wall_s
         self._tell = tell
+        self._tell_need = tell_need
         self._owner = owner
         self._on_configmap = on_configmap
         self._on_host_ip = on_host_ip
@@ -287,14 +288,16 @@ class Reporter:
         self._backoff.reset()
         self._failure = ""
         self._tell(Subject.REPORT, "")
+        self._tell_need(Need.REPORT, None)
         self._observe_delay(write.report)
         return schedule.WriteSucceeded(write.report, data, stored_configmap(written))
 
     def _failed(self, error: KubeError) -> schedule.WriteFailed:
         self._metrics.report_writes.labels("failed").inc()
         pause_s = _pause_after(error, self._backoff, "report not written")
-        if isinstance(error, ApiError) and error.status in _REFUSED:
+        if isinstance(error, ApiError) and error.status in REFUSED:
             return self._refused(str(error), pause_s)
+        self._tell_need(Need.REPORT, error)
         self._failure = str(error)
         return schedule.WriteFailed(pause_s)
 
@@ -308,6 +311,7 @@ class Reporter:
         self._failure = failure
         text = f"{self._namespace}/{self._name} is not written: {failure}"
         self._tell(Subject.REPORT, text)
+        self._tell_need(Need.REPORT, None)
         return schedule.WriteFailed(pause_s)
 
     def _observe_delay(self, report: NodeReport) -> None:
@@ -358,9 +362,12 @@ class Reporter:
             await self._node_woken.wait()
             self._node_woken.clear()
             try:
-                await asyncio.sleep(await self._mark_node())
+                pause_s = await self._mark_node()
+                self._tell_need(Need.MARKS, None)
+                await asyncio.sleep(pause_s)
                 backoff.reset()
             except KubeError as error:
+                self._tell_need(Need.MARKS, error)
                 await asyncio.sleep(_pause_after(error, backoff, "node not marked"))
                 self._node_woken.set()
 

@@ -64,6 +64,7 @@ _ON_WATCHES = frozenset(
 )
 #: {status: message}
 _MESSAGES = {
+    403: "forbidden: RBAC does not let the user do this",
     409: "Operation cannot be fulfilled: the object has been modified; apply your "
     "changes to the latest version and try again",
     410: "too old resource version: it is no longer in the history",

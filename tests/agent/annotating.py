@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agent.claims.annotations import Patch, PatchError
+from agent.claims.annotations import Patch
 from agent.pods.annotator import Annotator
+from kube.errors import KubeError
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import RESOURCE, NodeLedger
 
@@ -31,9 +32,9 @@ class FakeApi:
     async def send(self, patch: Patch) -> NpuPod | None:
         await asyncio.sleep(self.answer_s)
         if patch.name in self.refused:
-            raise PatchError(f"a webhook denies the patch of {patch.name}")
+            raise KubeError(f"a webhook denies the patch of {patch.name}")
         if self.is_down:
-            raise PatchError("API server: connection refused")
+            raise KubeError("API server: connection refused")
         pod = self.pods.get(patch.uid)
         if pod is None:
             return None

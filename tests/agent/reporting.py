@@ -12,13 +12,13 @@ from agent.devices.reading import Reading
 from agent.devices.simulated import file
 from agent.health.conditions import Health, ReadingTaken, step
 from agent.observe.metrics import Metrics
-from agent.observe.problems import Subject
+from agent.observe.problems import Need, Subject
 from agent.report import content
 from agent.report.content import NodeReport
 from agent.report.reporter import Reporter
 from kube import configmaps, nodes
 from kube.client import Client
-from kube.errors import NotFoundError
+from kube.errors import KubeError, NotFoundError
 from kube.objects import ConfigMap, ManagedNode, encode
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.support.clock import Time
@@ -67,6 +67,8 @@ class World:
     label_problems: list[str] = field(default_factory=list)
     #: why the API server does not take the ConfigMap, once for each answer
     refusals: list[str] = field(default_factory=list)
+    #: {need of the reporter: each error, or None}
+    outcomes: dict[Need, list[KubeError | None]] = field(default_factory=dict)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"ascend_agent_{name}", labels) or 0.0
@@ -106,6 +108,7 @@ async def reporting(
 
     registry, clock = CollectorRegistry(), Time(1000.0)
     told = defaultdict[Subject, list[str]](list)
+    outcomes = defaultdict[Need, list[KubeError | None]](list)
     reporter = Reporter(
         client,
         node=node,
@@ -114,6 +117,7 @@ async def reporting(
         metrics=Metrics(registry),
         wall_s=clock,
         tell=lambda subject, problem: told[subject].append(problem),
+        tell_need=lambda need, error: outcomes[need].append(error),
         owner=nobody,
         on_host_ip=lambda: world.host_ips.append(reporter.host_ip),
     )
@@ -125,6 +129,7 @@ async def reporting(
         told[Subject.RIVAL_WRITER],
         label_problems=told[Subject.LABEL],
         refusals=told[Subject.REPORT],
+        outcomes=outcomes,
     )
     async with in_background(reporter.run()):
         if shown is not None:

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from agent.api_client import KUBELET_PODS_S, ApiClient
-from agent.claims.annotations import Patch, PatchError
+from agent.claims.annotations import Patch
 from kube.client import Client
 from kube.credentials import Credentials
-from kube.errors import UnreachableError
+from kube.errors import KubeError, UnreachableError
 from kube.events import Recorder
 from tests.agent.node import NODE, RESOURCE
 from tests.kube.server import client_of, refusal, scripted
@@ -55,7 +55,7 @@ async def test_a_conflict_of_writers_is_tried_again_and_another_pod_is_not() -> 
             refusal(422, "Invalid", "metadata.uid: Invalid value: field is immutable"),
         )
 
-        with pytest.raises(PatchError, match="the object has been modified"):
+        with pytest.raises(KubeError, match="the object has been modified"):
             await api.send(patch)
         assert await api.send(patch) is None
         assert await api.send(patch) is None
@@ -94,7 +94,7 @@ async def test_a_refusal_that_only_names_a_pod_is_tried_again(
         )
         script.will(refusal(*status, texts[status[0]]))
 
-        with pytest.raises(PatchError, match=name):
+        with pytest.raises(KubeError, match=name):
             await api.send(patch)
 
 

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from agent.observe.problems import Need as ApiNeed
 from agent.observe.problems import Row, Subject
 from agent.status.socket import NAME
-from sandbox.apiserver.outages import Trouble, What
-from tests.agent.site import Site, page_of, running_site
+from sandbox.apiserver.outages import READS, WRITES, Trouble, What
+from tests.agent.site import NODE, Site, page_of, running_site
 from tests.agent.test_pod_resources_silent import Relay
+from tests.support.objects import NODES
 from tests.support.until import until
 
 # fifteen seconds of silence are waited for, many times
@@ -219,3 +221,78 @@ async def test_all_that_stop_answering_at_once_are_told_and_taken_back_one_by_on
             await NEEDS[need].expect_taken_back(node, NEEDS[need].lasting)
         assert said == [True] * len(order)
         await node.site.settle()
+
+
+WATCHES = [ApiNeed.PODS, ApiNeed.NODES, ApiNeed.REPORTS, ApiNeed.FAULT_CONFIG]
+#: {requests of the agent that fail while all others are answered: (verbs, resource,
+#: status, what it needs and does not get)}
+PARTS = {
+    "watch of pods, refused": (frozenset({"watch"}), "pods", 403, [ApiNeed.PODS]),
+    "watch of pods, silent": (frozenset({"watch"}), "pods", 503, [ApiNeed.PODS]),
+    "reads, refused": (READS, "*", 403, WATCHES),
+    # an event that is refused is dropped
+    "writes, refused": (WRITES, "[!e]*", 403, [ApiNeed.ANNOTATIONS, ApiNeed.MARKS]),
+    "writes, silent": (
+        WRITES,
+        "*",
+        503,
+        [ApiNeed.ANNOTATIONS, ApiNeed.MARKS, ApiNeed.REPORT, ApiNeed.EVENTS],
+    ),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_a_part_of_its_needs_that_is_not_met_is_told_in_each_way(
+    part: str,
+) -> None:
+    verbs, resource, status, needs = PARTS[part]
+    row = (Subject.API_ACCESS if status == 403 else Subject.API_SERVER).value
+    async with serving() as node:
+        site = node.site
+        await site.stop_agent()
+        await site.until_allocatable(0)
+        unmarked = {"metadata": {"labels": {"accelerator": None}}}
+        await site.api.patch(f"{NODES}/{NODE}", unmarked)
+        mend = site.troubles.begin(
+            Trouble(
+                what=What.REFUSED,
+                verbs=verbs,
+                user="*ascend-agent",
+                resource=resource,
+                status=status,
+            )
+        )
+        site.start_agent()
+        await site.until_allocatable()
+        if verbs == WRITES:
+            assert await site.bind("during", 2)
+            await site.until_phase("during", "Running")
+        found = await until(
+            node.status,
+            lambda said: all(
+                need.value[1] in (said[row.status] or "") for need in needs
+            ),
+            within_s=90.0,
+        )
+        page = await node.readiness()
+        gauge = await node.metric(row.gauge[0])
+        others = [need for need in ApiNeed if need not in needs]
+        mend()
+        await node.until_ready()
+        after = await node.status()
+        events = [
+            await until(lambda: site.events(reason), within_s=60.0)  # noqa: B023
+            for reason in row.events
+        ]
+
+    text = found[row.status]
+    assert page == found["waitingFor"]
+    assert [need for need in others if f"{need.value[1]} " in text] == []
+    assert str(status) in text
+    assert [need.value[0] in text for need in needs] == [status == 403] * len(needs)
+    assert gauge == "1.0"
+    assert (after["waitingFor"], after[row.status]) == (None, None)
+    assert [[event.get("count", 1) for event in found_] for found_ in events] == [
+        [1],
+        [1],
+    ]

@@ -35,5 +35,5 @@ async def test_d17_readiness_event_and_status_say_that_the_name_is_too_long() ->
         status = await asyncio.to_thread(socket.ask, site.root / socket.NAME)
 
     assert happened == [(NAME, f"kube-system/{CONFIGMAP} is not written: {WHY}")]
-    assert ready == f"{CONFIGMAP} is not written yet: {WHY}"
+    assert ready == f"kube-system/{CONFIGMAP} is not written: {WHY}"
     assert status["waitingFor"] == ready

@@ -6,6 +6,7 @@ import pytest
 
 from kube.client import Client, object_path
 from kube.credentials import from_url
+from kube.errors import KubeError
 from kube.events import Recorder, Regarding
 from service.backoff import Backoff
 from tests.kube.server import Answer, Script, refusal
@@ -235,3 +236,19 @@ async def test_recording_wakes_the_loop(script: Script) -> None:
         await script.asked.wait()
 
     assert script.requests[0].body["source"] == {"component": "test"}
+
+
+async def test_events_that_have_to_be_sent_again_are_told_and_refused_ones_are_not(
+    script: Script,
+) -> None:
+    outcomes: list[KubeError | None] = []
+    recorder = Recorder(script.client, component="c", on_outcome=outcomes.append)
+    down, forbidden = refusal(503, "Down"), refusal(403, "Forbidden")
+    script.will(down, MADE, forbidden)
+    for message in ("one", "two"):
+        say(recorder, message)
+    for _ in range(3):
+        await recorder.attempt()
+
+    assert ["503" in str(error) for error in outcomes] == [True, False, False]
+    assert outcomes[1:] == [None, None]

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from kube.errors import (
+    KubeError,
     SilentError,
     UnreachableError,
 )
@@ -13,6 +14,7 @@ from tests.kube.server import (
     line,
     page,
     pod,
+    refusal,
 )
 from tests.kube.watches import steps, told, watch_of
 
@@ -156,3 +158,34 @@ async def test_of_each_object_is_delivered_and_known_what_is_to_be_kept(
         ("a", {"kept": "yes"}),
         ("b", {"kept": "yes"}),
     ]
+
+
+@pytest.mark.parametrize("status", [403, 503])
+async def test_a_watch_that_is_refused_is_told_until_one_is_open(
+    script: Script, status: int
+) -> None:
+    refused = refusal(status, "No")
+    script.will(page(5), refused, refused, Watch(), refused, refusal(410, "Gone"))
+    watch = watch_of(script)
+    outcomes: list[KubeError | None] = []
+    watch.tell_outcomes(outcomes.append)
+    for _ in range(5):
+        await watch.attempt(lambda _change: None)
+
+    found = [getattr(error, "status", None) for error in outcomes]
+    assert found == [status, status, None, status]  # and 410 is neither
+
+
+async def test_a_list_that_is_refused_is_told_with_the_servers_words(
+    script: Script,
+) -> None:
+    script.will(refusal(403, "Forbidden", "User x cannot list pods"), page(5), Watch())
+    watch = watch_of(script)
+    outcomes: list[KubeError | None] = []
+    watch.tell_outcomes(outcomes.append)
+    for _ in range(2):
+        await watch.attempt(lambda _change: None)
+
+    refused, opened = outcomes
+    assert "User x cannot list pods" in str(refused)
+    assert opened is None

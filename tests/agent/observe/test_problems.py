@@ -7,7 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from agent.observe.problems import UNANSWERED_S, Row, Subject
+from agent.observe.problems import UNANSWERED_S, Need, Row, Subject
+from kube.errors import KubeError, UnreachableError, api_error
 from tests.agent.announcing import Announced
 
 #: What has a problem, where a node has several such things.
@@ -17,6 +18,8 @@ NEEDS = {
     "driver, from the start": (Subject.START,),
     "driver": (Subject.DRIVER, Subject.READINGS),
     "API server": (Subject.API_SERVER,),
+    "rights at the API server": (Subject.API_ACCESS,),
+    "ConfigMap": (Subject.REPORT,),
     "pod-resources": (Subject.POD_RESOURCES,),
     "journal": (Subject.JOURNAL,),
 }
@@ -106,6 +109,20 @@ async def test_a_problem_is_told_as_its_row_says_and_taken_back(
     assert logged == ([(row.level, row.log[0])] if row.log[0] else [])
     assert [each.message for each in caplog.records] == [*filter(None, row.log)]
     assert not any("{" in message for _, message in world.events)
+
+
+@every_row
+async def test_a_problem_of_which_no_more_is_heard_is_told_when_its_time_has_come(
+    subject: Subject,
+) -> None:
+    world, row = World(), subject.value
+    world.problems.tell(subject, "broken")
+    await asyncio.sleep(row.after_s - 0.1 if row.after_s else 0)
+    before = world.shown(subject)
+    await asyncio.sleep(0.2)
+
+    assert before == ([False, False, False, []] if row.after_s else ways(row))
+    assert world.shown(subject) == ways(row)
 
 
 @every_row
@@ -211,6 +228,22 @@ async def test_an_agent_that_begins_anew_takes_back_what_its_parts_do_not_have(
 
 
 @every_row
+async def test_of_what_was_not_told_yet_a_beginning_leaves_nothing(
+    subject: Subject,
+) -> None:
+    world, row = World(), subject.value
+    if not row.after_s:
+        return
+    world.problems.tell(subject, "broken")
+    await asyncio.sleep(row.after_s - 0.1)
+    world.problems.begin_anew("another row")
+    await asyncio.sleep(row.after_s)
+
+    assert world.shown(subject)[:3] == [False, False, False]
+    assert world.count(row) == Counter()
+
+
+@every_row
 async def test_a_problem_that_outlasts_a_beginning_is_told_on_at_once_and_not_again(
     subject: Subject,
 ) -> None:
@@ -224,3 +257,86 @@ async def test_a_problem_that_outlasts_a_beginning_is_told_on_at_once_and_not_ag
     is_told_anew = subject in {Subject.START, Subject.PRODUCT_ROW}
     count = 1 + is_told_anew if row.events[0] else 0
     assert world.count(row)[sentence(subject, "broken")] == count
+
+
+SILENT, REFUSED = Subject.API_SERVER, Subject.API_ACCESS
+#: {answer of the API server, None for none: row that tells of it}
+ANSWERS: dict[int | None, Subject | None] = {
+    None: SILENT,
+    **dict.fromkeys((401, 429, 500, 502, 503, 504), SILENT),
+    **dict.fromkeys((400, 403, 404, 405, 413, 422), REFUSED),
+    # there is a newer version, which is read
+    409: None,
+}
+
+
+def failure(status: int | None) -> KubeError:
+    if status is None:
+        return UnreachableError("WATCH /api/v1/pods: no answer in time")
+    return api_error(status, b"", request_line="WATCH /api/v1/pods")
+
+
+@pytest.mark.parametrize("need", Need, ids=lambda each: each.name)
+@pytest.mark.parametrize("status", ANSWERS)
+async def test_each_need_of_the_api_server_is_judged_by_itself(
+    need: Need, status: int | None
+) -> None:
+    world = World()
+    others = [other for other in Need if other is not need]
+    for _ in range(2):
+        for other in others:  # all else is answered, before and after
+            world.problems.tell_need(other, None)
+        world.problems.tell_need(need, failure(status))
+        for other in others:
+            world.problems.tell_need(other, None)
+        await asyncio.sleep(UNANSWERED_S)
+    told = ANSWERS[status]
+    shown = {row: world.shown(row) for row in (SILENT, REFUSED)}
+    said = world.problems.why_not_ready() or ""
+    world.problems.tell_need(need, None)
+
+    events = [row.value.events[0] for row in (SILENT, REFUSED) if row is told]
+    assert [row for row in shown if shown[row][1:] == [True, True, events]] == [
+        row for row in shown if row is told
+    ]
+    right, loss = need.value
+    assert (f"{loss} " in said) == (told is not None)
+    assert (right in said) == (told is REFUSED)
+    assert (str(failure(status)) in said) == (told is not None)
+    assert [world.shown(row)[:3] for row in shown] == [[False] * 3] * 2
+
+
+async def test_needs_of_one_kind_are_told_by_one_event_and_one_sentence() -> None:
+    world, error = World(), failure(503)
+    for _ in range(2):
+        for need in Need:
+            world.problems.tell_need(need, error)
+        await asyncio.sleep(UNANSWERED_S)
+    said = world.problems.why_not_ready() or ""
+    *most, last = Need
+    for need in most:
+        world.problems.tell_need(need, None)
+    rest = world.problems.status()["apiServerProblem"]
+    ended = len(world.events)
+    world.problems.tell_need(last, None)
+
+    assert [f"{need.value[1]} ({error})" in said for need in Need] == [True] * len(Need)
+    assert rest == sentence(SILENT, f"{last.value[1]} ({error})")
+    assert (ended, [reason for reason, _ in world.events]) == (
+        1,
+        [*SILENT.value.events],
+    )
+
+
+async def test_a_need_of_two_things_is_met_when_both_have_it() -> None:
+    world, error = World(), failure(403)
+    for _ in range(2):
+        for of in (ONE, OTHER):
+            world.problems.tell_need(Need.ANNOTATIONS, error, of=of)
+        await asyncio.sleep(UNANSWERED_S)
+    world.problems.tell_need(Need.ANNOTATIONS, None, of=ONE)
+    during = world.shown(REFUSED)
+    world.problems.tell_need(Need.ANNOTATIONS, None, of=OTHER)
+
+    assert during[:3] == [True, True, True]
+    assert world.shown(REFUSED)[:3] == [False, False, False]

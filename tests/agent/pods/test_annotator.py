@@ -6,6 +6,7 @@ import pytest
 
 from agent.claims.annotations import Patch
 from agent.pods.annotator import LONGEST_PAUSE_S, _Delay
+from kube.errors import KubeError
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.annotating import SERVED, FakeApi, annotator_of
@@ -90,6 +91,32 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -
 
 
 @pytest.mark.looptime
+async def test_a_patch_that_has_to_be_sent_again_is_told_until_none_is_left() -> None:
+    first, second = pod("first", [0], 1), pod("second", [1], 2)
+    now, api = current(first, second), FakeApi(first, second)
+    api.refused = {first.name, second.name}
+    outcomes: list[KubeError | None] = []
+    annotator = annotator_of(now, api, on_outcome=outcomes.append)
+    async with in_background(annotator.run()):
+        await asyncio.sleep(1)
+        before = set(outcomes)
+        now.mounts_for(first.name, 0)
+        now.mounts_for(second.name, 1)
+        await asyncio.sleep(20)
+        both = str(outcomes[-1])
+        api.refused = {second.name}
+        await asyncio.sleep(20)
+        one = str(outcomes[-1])
+        now.delete(second.name)
+        await asyncio.sleep(20)
+
+    assert before == {None}
+    assert both.endswith(first.name)
+    assert one.endswith(second.name)
+    assert outcomes[-1] is None
+
+
+@pytest.mark.looptime
 async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
     train, *others = (pod(f"pod-{chip}", [chip], chip + 1) for chip in range(4))
     now, api = current(train, *others), FakeApi(train, *others)
@@ -168,7 +195,7 @@ async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> Non
     }
     now.replace(replace(now.ledger, slots=slots))
     annotator = annotator_of(now, api)
-    annotator._delays["uid-b"] = _Delay(Backoff(), 5.0)
+    annotator._delays["uid-b"] = _Delay(Backoff(), 5.0, KubeError())
 
     at_once = await annotator.run_once()
     await asyncio.sleep(6)

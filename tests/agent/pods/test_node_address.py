@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.annotations import Patch, PatchError
+from agent.claims.annotations import Patch
+from kube.errors import KubeError
 from scheduler_core.wire import annotations, configuration
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.pods import NpuPod
@@ -52,7 +53,7 @@ CASES = [
 
 
 def fails(_api: FakeApi, _patch: Patch) -> None:
-    raise PatchError("the API server refuses it")
+    raise KubeError("the API server refuses it")
 
 
 def is_lost(api: FakeApi, patch: Patch) -> None:
@@ -60,7 +61,7 @@ def is_lost(api: FakeApi, patch: Patch) -> None:
     merged = {**known.annotations, **patch.annotations}
     api.patches.append(patch)
     api.pods[patch.uid] = replace(known, annotations=merged)
-    raise PatchError("it was carried out, and the answer was lost")
+    raise KubeError("it was carried out, and the answer was lost")
 
 
 def lands(_api: FakeApi, _patch: Patch) -> None:
