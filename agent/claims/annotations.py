@@ -100,7 +100,7 @@ def is_up_to_date(
     """Whether a pod has all annotations that follow from its slot and holds.
 
     True also for a pod that is terminal or not in the ledger. The result depends only
-    on the value of `get_basis(ledger, uid)`, on `host_ip` and on `addresses`.
+    on the values that `get_basis(ledger, uid)` has had, `host_ip` and `addresses`.
     """
     pod = ledger.pods.get(uid)
     if pod is None or pod.terminal:
@@ -151,8 +151,8 @@ def _wanted_keys(
 
     The configuration is missing while `host_ip` is "", or the address of a chip is
     waited for: a reader waits for a missing configuration, and takes a wrong one for
-    the truth. An address that is in the pod's configuration since its chips were
-    mounted stays: the card with the chip's id may have become another.
+    the truth. An address that was in the pod's configuration since its chips were
+    mounted stays (`note_given`): the card with the chip's id may have become another.
     """
     holds, resource = values.holds_of_pod(ledger, pod.uid), ledger.product.resource
     if not holds or not _is_served(ledger, pod):
@@ -170,11 +170,10 @@ def _wanted_keys(
     )
     if not host_ip or addresses.awaited & chip_sets.mask_of(chips):
         return mounted, claim
-    key, real = annotations.configuration_key(resource), annotations.ASCEND_REAL
-    if pod.annotations.get(real) == mounted[real]:
-        given = configuration.parse_devices(pod.annotations.get(key, ""))
+    given = ledger.given.get(pod.uid, {})
+    if given.keys() == {*chips}:
         addresses = addresses.with_given(given)
-    mounted[key] = configuration.render(
+    mounted[annotations.configuration_key(resource)] = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,
         host_ip=host_ip,
@@ -182,6 +181,23 @@ def _wanted_keys(
         addresses=addresses,
     )
     return mounted, claim
+
+
+def note_given(ledger: Ledger, pod: NpuPod) -> Ledger:
+    """Return the ledger with the addresses that a pod's configuration names.
+
+    They are those of the cards that the pod was given. A configuration of other chips
+    than those in `AscendReal` is no news. What a person removes from it stays known.
+    """
+    real = occupancy.chips_in_annotation(ledger, pod, annotations.ASCEND_REAL)
+    key = annotations.configuration_key(ledger.product.resource)
+    named = configuration.parse_devices(pod.annotations.get(key, ""))
+    if not real or named.keys() != {*real}:
+        return ledger
+    known = ledger.given.get(pod.uid, {})
+    before = Addresses(chips=known) if known.keys() == named.keys() else NOWHERE
+    given = {**ledger.given, pod.uid: before.with_given(named).chips}
+    return replace(ledger, given=given)
 
 
 def _make_waiting_claim(

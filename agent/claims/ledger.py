@@ -19,6 +19,7 @@ from agent.claims import (
     swap,
     values,
 )
+from agent.claims.annotations import note_given
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
@@ -259,6 +260,8 @@ def _update_pod(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]
     ledger = replace(ledger, pods={**ledger.pods, pod.uid: pod})
     if pod.terminal:
         return _close_claim(ledger, pod.uid), ()
+    if old_pod is None or old_pod.annotations != pod.annotations:
+        ledger = note_given(ledger, pod)
     claim, problem = _claim_of(ledger, pod)
     old_problem = ledger.problems.get(pod.uid, "")
     problems = {u: text for u, text in ledger.problems.items() if u != pod.uid}
@@ -351,15 +354,15 @@ def _drop_pod(ledger: Ledger, uid: str) -> Ledger:
 
 
 def _close_claim(ledger: Ledger, uid: str) -> Ledger:
-    """Remove an ended pod from `problems` and `bare`, and drop the unused slots.
+    """Remove an ended pod from what is known of living pods; drop the unused slots.
 
-    `problems` has the pods with unreadable claims, `bare` the pods that run without
-    their devices. A slot is unused if its pod has ended and no hold has its chips.
+    A slot is unused if its pod has ended and no hold has its chips.
     """
     return release.drop_idle_slots(
         replace(
             ledger,
             problems={u: text for u, text in ledger.problems.items() if u != uid},
+            given={u: given for u, given in ledger.given.items() if u != uid},
             bare=ledger.bare - {uid},
         )
     )

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations
+from scheduler_core.wire.addresses import Address
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
@@ -138,6 +139,8 @@ class Ledger:
     #: {uid of a deleted pod with a hold: pids that it has left behind; empty when the
     #: kernel could not tell}
     stray_processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: {uid of a living pod: {chip: address} as its configuration last named them}
+    given: Mapping[str, Mapping[int, Address]] = field(default_factory=dict)
     #: {chip: the pods that have it, or may, through another device plugin}
     foreign: Mapping[int, str] = field(default_factory=dict)
     #: {(kind, uid): holds of the slot or pod}, filled by the first `_holds_of`

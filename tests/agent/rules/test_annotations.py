@@ -138,6 +138,73 @@ def test_d28_a_running_pod_is_told_of_the_card_that_it_was_given(
     assert found["host_ip"] == "10.9.0.2"
 
 
+CARD = Address(ip="10.0.0.1", super_device_id=4)
+OTHER_CARD = Address(ip="10.0.0.9", super_device_id=7)
+#: {hand edit: annotations that it changes; None removes}
+STRIPPED: dict[str, dict[str, str | None]] = {
+    "configuration": {annotations.CONFIGURATION: None},
+    "damaged configuration": {annotations.CONFIGURATION: '{"devices":'},
+    "no device": {annotations.CONFIGURATION: '{"devices":[]}'},
+    "no address": {
+        annotations.CONFIGURATION: '{"devices":[{"device_id":"1","device_ip":"-1",'
+        '"super_device_id":"-2"}]}'
+    },
+    "AscendReal": {annotations.ASCEND_REAL: None},
+    "other AscendReal": {annotations.ASCEND_REAL: "Ascend910-2"},
+    "both": {annotations.CONFIGURATION: None, annotations.ASCEND_REAL: None},
+}
+
+
+def write(now: NodeLedger, card: Address) -> dict[str, str]:
+    """What the configuration says of chip 1 once all is written that is to be."""
+    where = Addresses(chips={1: card})
+    while patches := plan_patches(now.ledger, host_ip=HOST_IP, addresses=where):
+        for patch in patches:
+            known = now.ledger.pods[patch.uid]
+            merged = {**known.annotations, **patch.annotations}
+            now.update(replace(known, annotations=merged))
+    text = now.ledger.pods["uid-train"].annotations[annotations.CONFIGURATION]
+    (device,) = json.loads(text)["devices"]
+    return {key: device[key] for key in ("device_ip", "super_device_id")}
+
+
+def strip(now: NodeLedger, edit: str) -> None:
+    known = now.ledger.pods["uid-train"]
+    edited = {**known.annotations, **STRIPPED[edit]}
+    left = {key: text for key, text in edited.items() if text is not None}
+    now.update(replace(known, annotations=left))
+
+
+@pytest.mark.parametrize("edit", STRIPPED)
+def test_d28_what_a_person_strips_is_written_as_it_was(edit: str) -> None:
+    now = running(pod("train", [1]))
+    first = write(now, CARD)
+    for _ in range(2):
+        strip(now, edit)
+        again = write(now, OTHER_CARD)
+        assert again == first == {"device_ip": "10.0.0.1", "super_device_id": "4"}
+
+
+def test_d28_what_a_pod_was_given_with_other_chips_is_not_told_of_these() -> None:
+    written = {
+        annotations.ASCEND_REAL: "Ascend910-2",
+        annotations.CONFIGURATION: '{"devices":[{"device_id":"2",'
+        '"device_ip":"10.0.0.1","super_device_id":"4"}]}',
+    }
+    now = running(pod("train", [1], annotations=written))
+
+    assert write(now, OTHER_CARD)["device_ip"] == "10.0.0.9"
+
+
+def test_d28_what_a_pod_was_given_is_forgotten_with_the_pod() -> None:
+    now = running(pod("train", [1]))
+    write(now, CARD)
+    is_known = "uid-train" in now.ledger.given
+    now.delete("train")
+
+    assert (is_known, now.ledger.given) == (True, {})
+
+
 @pytest.mark.seed("000-03")
 def test_addresses_are_those_of_the_chips_that_were_mounted_never_of_the_claim() -> (
     None
