@@ -1,8 +1,8 @@
 """Find stray processes: processes without a pod that keep a chip from being free.
 
 The processes of an ended pod stay on its chips for a moment, which is no problem. So
-stray processes are announced, by event and log, only when their chip has been releasing
-for STAYS_S (3 s).
+`agent.observe.problems` tells of stray processes only when their chip has been
+releasing for a while.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,12 +14,8 @@ from agent.claims.values import Ledger, Owner
 from agent.devices.processes import Occupant, ProcessNames
 from agent.devices.reading import Reading
 from agent.observe.announcer import Announcer
+from agent.observe.problems import Subject
 from scheduler_core.node import chips as chip_sets
-from service import clock
-
-#: The driver is read each second, and the processes of a pod end one by one.
-#: Unit: seconds.
-STAYS_S = 3.0
 
 
 class StrayProcesses:
@@ -40,31 +36,19 @@ class StrayProcesses:
         self._last_reading = last_reading
         self._names = names
         self._announcer = announcer
-        #: {chip: loop time in seconds since which it waits for its processes}
-        self._since: dict[int, float] = {}
-        #: chips whose processes were announced
-        self._announced: set[int] = set()
         #: {chip: its processes, empty where they cannot be seen}
         self.occupants: Mapping[int, tuple[Occupant, ...]] = {}
 
     async def run(self) -> NoReturn:
-        """Check the releasing chips after each change of the ledger, until cancelled.
-
-        They are also checked when a chip has been releasing for STAYS_S.
-        """
+        """Check the releasing chips now and after each change of the ledger."""
         while True:
             version = self._store.version
             await self.check()
-            await self._store.changed(version, until=self._due_at())
+            await self._store.changed(version)
 
     async def check(self) -> None:
-        """Find the processes on releasing chips; announce the chips that stay in use.
-
-        A chip is announced when it has been releasing for STAYS_S. A second
-        announcement follows when the chip is not releasing any more.
-        """
+        """Find the processes on releasing chips; tell of them, and of their end."""
         ledger, reading = self._store.ledger, self._last_reading()
-        now = clock.loop_s()
         users = {
             chip: reading.pids_of(chip) or _pids_of_ended_pods(ledger, chip)
             for chip in chip_sets.ids_of(values.releasing_chips(ledger))
@@ -82,34 +66,30 @@ class StrayProcesses:
         occupants_of = {
             chip: tuple(by_pid[pid] for pid in pids) for chip, pids in users.items()
         }
-        if occupants_of != self.occupants:
-            self.occupants = occupants_of
-            self._announcer.chips_releasing(
-                occupants_of, resource=ledger.product.resource
-            )
-        for chip in self._since.keys() - occupants_of.keys():
-            del self._since[chip]
-            if chip in self._announced:
-                self._announced.remove(chip)
-                self._announcer.chip_no_longer_used(chip)
-        for chip, occupants in occupants_of.items():
-            stays = self._since.setdefault(chip, now) + STAYS_S <= now + clock.EARLY_S
-            if stays and chip not in self._announced:
-                self._announced.add(chip)
-                self._announcer.chip_still_used(
-                    chip, _last_owner(ledger, chip), occupants
-                )
+        if occupants_of == self.occupants:
+            return
+        before, self.occupants = self.occupants, occupants_of
+        self._announcer.chips_releasing(occupants_of, resource=ledger.product.resource)
+        for chip in before.keys() | occupants_of.keys():
+            occupants = occupants_of.get(chip)
+            text = "" if occupants is None else _describe(ledger, chip, occupants)
+            self._announcer.problems.tell(Subject.STRAY_PROCESSES, text, of=chip)
 
-    def _due_at(self) -> float | None:
-        """Return the loop time at which the next announcement about a chip is due.
 
-        None if no chip waits for an announcement. Unit: seconds.
-        """
-        waiting = (
-            since for chip, since in self._since.items() if chip not in self._announced
-        )
-        first = min(waiting, default=None)
-        return None if first is None else first + STAYS_S
+def _describe(ledger: Ledger, chip: int, occupants: tuple[Occupant, ...]) -> str:
+    """Return a sentence about the processes on a chip that no pod has any more.
+
+    Args:
+        occupants: The processes; empty if they cannot be seen.
+    """
+    pods = [f"{owner.namespace}/{owner.pod}" for owner in _owners(ledger, chip)]
+    why = f"pod {pods[-1]} has gone" if pods else "no pod has it"
+    names = ", ".join(f"process {occupant}" for occupant in occupants)
+    users = names or "a process that cannot be seen from here"
+    return (
+        f"chip {chip} is not free, though {why}: {users} uses it. It is free as soon "
+        "as that has ended"
+    )
 
 
 def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
@@ -117,12 +97,6 @@ def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
     uids = {owner.uid for owner in _owners(ledger, chip)}
     pids = {pid for uid in uids for pid in ledger.stray_processes.get(uid, ())}
     return tuple(sorted(pids))
-
-
-def _last_owner(ledger: Ledger, chip: int) -> str:
-    """Return the newest known owner of a hold on a chip, as `namespace/pod`, or ""."""
-    names = [f"{owner.namespace}/{owner.pod}" for owner in _owners(ledger, chip)]
-    return names[-1] if names else ""
 
 
 def _owners(ledger: Ledger, chip: int) -> list[Owner]:

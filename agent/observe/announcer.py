@@ -220,39 +220,6 @@ class Announcer:
             for chip, occupants in occupants_of.items():
                 self._metrics.releasing.labels(str(chip)).set(max(1, len(occupants)))
 
-    def chip_still_used(
-        self, chip: int, pod: str, occupants: tuple[Occupant, ...]
-    ) -> None:
-        """Announce that processes still use a chip that no pod has any more.
-
-        A log line and an event on the Node are written.
-
-        Args:
-            chip: Physical id.
-            pod: Pod that had the chip most recently, as `namespace/pod`; "" if it is
-                unknown.
-            occupants: Processes on the chip; empty if they are unknown.
-        """
-        why = f"pod {pod} has gone" if pod else "no pod has it"
-        names = ", ".join(f"process {occupant}" for occupant in occupants)
-        users = names or "a process that cannot be seen from here"
-        extra = {"chip": chip, "reason": f"{why}; {users}"}
-        log.warning("chip still in use", extra=extra)
-        self._record(
-            "NpuStillInUse",
-            f"chip {chip} is not free, though {why}: {users} uses it. It is free as "
-            "soon as that has ended",
-        )
-
-    def chip_no_longer_used(self, chip: int) -> None:
-        """Announce by log and Node event that no process blocks a chip any more.
-
-        Called only for chips that `chip_still_used` has announced.
-        """
-        log.info("chip no longer in use", extra={"chip": chip})
-        text = f"no process keeps chip {chip} from being free any more"
-        self._record("NpuNoLongerInUse", text, "Normal")
-
     def chips_separated(self, chips: Iterable[int]) -> None:
         """Announce in log and Node events that a person took chips out of service.
 

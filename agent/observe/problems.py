@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 #: Time without an answer after which people are told: what restarts is back before.
 #: Unit: seconds.
 UNANSWERED_S = 15.0
+#: The same for a process on a chip without a pod: those of a pod end one by one, and
+#: the driver is read each second. Unit: seconds.
+STAYS_S = 3.0
 #: Statuses with which the API server refuses a request until a person changes
 #: something: a right, a policy, a quota, the namespace, the name.
 REFUSED = frozenset({400, 403, 404, 405, 413, 422})
@@ -58,6 +61,8 @@ class Row:
     is_announced_once: bool = False
     #: Whether one sentence tells of all things that have it.
     is_joint: bool = False
+    #: Log key of the thing that has it; "" where the sentence names it.
+    key: str = ""
 
 
 @unique
@@ -201,6 +206,16 @@ class Subject(Enum):
         end="no label of the node contradicts the chips any more",
         status="labelProblem",
     )
+    #: Processes keep a chip from being free that no pod has any more.
+    STRAY_PROCESSES = Row(
+        log=("chip still in use", "chip no longer in use"),
+        level=logging.WARNING,
+        events=("NpuStillInUse", "NpuNoLongerInUse"),
+        end="no process keeps chip {of} from being free any more",
+        after_s=STAYS_S,
+        is_announced_once=True,
+        key="chip",
+    )
     #: Names under `ManuallySeparateNPU`, of one resource; those before stay in force.
     SEPARATED = Row(
         text="{problem}. No chip is separated or released until it is right",
@@ -232,6 +247,10 @@ class Need(Enum):
     EVENTS = ("create and patch events", "events are not written")
 
 
+#: (subject, thing that has it, or "")
+_Key = tuple[Subject, str | int]
+
+
 class Problems:
     """Lasting problems of a node, and what was told of them.
 
@@ -243,23 +262,23 @@ class Problems:
         self._recorder = recorder
         # as the kubelet does: kubectl finds events by the name in the uid's place
         self._node = Regarding(kind="Node", name=node, uid=node)
-        #: {(subject, thing that has it, or ""): its problem, "" without one}
-        self._problems: dict[tuple[Subject, str], str] = {}
+        #: {key: its problem, "" without one}
+        self._problems: dict[_Key, str] = {}
         #: {the same: (since when it has had a problem, the newest)}; seconds, loop time
-        self._since: dict[tuple[Subject, str], tuple[float, str]] = {}
+        self._since: dict[_Key, tuple[float, str]] = {}
         #: {the same: the last problem that was told, if its end was not}
-        self._announced: dict[tuple[Subject, str], str] = {}
+        self._announced: dict[_Key, str] = {}
         self._set_gauges()
 
     def tell(
-        self, subject: Subject, problem: str, *, of: str = "", end: str = ""
+        self, subject: Subject, problem: str, *, of: str | int = "", end: str = ""
     ) -> None:
         """Take in whether there is a problem, and tell of it if that is news.
 
         Args:
             subject: Row of the table.
             problem: Why there is a problem; "" if there is none.
-            of: The thing that has it, as a resource; "" where there is only one.
+            of: The thing that has it, like a resource; "" where there is only one.
             end: What the table's text about the end has for `{end}`.
         """
         row, key = subject.value, (subject, of)
@@ -275,14 +294,14 @@ class Problems:
             return
         if problem:
             self._announced[key] = problem
-            self._tell(row, 0, row.text.format(problem=problem))
+            self._tell(row, 0, row.text.format(problem=problem), of)
         else:
             del self._announced[key]
             has_more = any(other is subject for other, _ in self._present())
             text = row.end_of_one if has_more else ""
-            self._tell(row, 1, (text or row.end).format(of=of, end=end))
+            self._tell(row, 1, (text or row.end).format(of=of, end=end), of)
 
-    def _is_new(self, subject: Subject, problem: str, of: str) -> bool:
+    def _is_new(self, subject: Subject, problem: str, of: str | int) -> bool:
         """Whether a problem has not lasted for as long as its row says; note it."""
         after_s, key = subject.value.after_s, (subject, of)
         if not problem:
@@ -297,7 +316,7 @@ class Problems:
             loop.call_later(after_s, self._tell_lasting, subject, of, since_s)
         return now_s + clock.EARLY_S - since_s < after_s
 
-    def _tell_lasting(self, subject: Subject, of: str, since_s: float) -> None:
+    def _tell_lasting(self, subject: Subject, of: str | int, since_s: float) -> None:
         """Tell of a problem that has lasted for as long as its row says, if it has."""
         began_s, problem = self._since.get((subject, of), (0.0, ""))
         if problem and began_s == since_s:
@@ -321,11 +340,13 @@ class Problems:
         refused = f"{loss} without the right to {right} ({error})" if is_refused else ""
         self.tell(Subject.API_ACCESS, refused, of=key)
 
-    def _tell(self, row: Row, side: int, text: str) -> None:
+    def _tell(self, row: Row, side: int, text: str, of: str | int) -> None:
         """Log, and emit an event; `side` is 0 for the begin and 1 for the end."""
         if row.log[side]:
             level = logging.INFO if side else row.level
-            log.log(level, row.log[side], extra={"reason": text} if text else None)
+            extra = {"reason": text, row.key: of}
+            extra = {key: value for key, value in extra.items() if key and value != ""}
+            log.log(level, row.log[side], extra=extra)
         if row.events[side]:
             self.record(row.events[side], text, "Normal" if side else "Warning")
 
@@ -383,7 +404,7 @@ class Problems:
 
     def _present(self) -> list[tuple[Subject, str]]:
         """Return each problem; those of a joint row as one."""
-        found: dict[tuple[Subject, str], list[str]] = {}
+        found: dict[_Key, list[str]] = {}
         for (subject, of), problem in self._problems.items():
             if problem:
                 key = subject, "" if subject.value.is_joint else of

@@ -31,6 +31,7 @@ SPEAKING = (
     "agent/health/conditions.py",
     "agent/monitor/driver.py",
     "agent/monitor/fault_config.py",
+    "agent/monitor/stray_processes.py",
     "agent/claims/*.py",
     "agent/observe/announcer.py",
     "agent/observe/problems.py",

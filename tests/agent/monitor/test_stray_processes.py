@@ -11,7 +11,8 @@ from agent.claims.events import ForeignRead, StrayProcessesRead
 from agent.devices.processes import Occupant, ProcessNames
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file
-from agent.monitor.stray_processes import STAYS_S, StrayProcesses
+from agent.monitor.stray_processes import StrayProcesses
+from agent.observe.problems import STAYS_S
 from tests.agent.announcing import Announced
 from tests.agent.node import NodeLedger, confirmed, current
 
