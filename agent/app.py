@@ -39,7 +39,6 @@ from agent.pods.informer import FIRST_LIST_S, PodInformer
 from agent.pods.reconciler import READ_EACH_S, ResourcesError
 from agent.process_parts import Handover, ProcessParts
 from agent.product_line import NodeServices, ProductLine
-from agent.readiness import Readiness
 from agent.report import content
 from agent.report.owner import Owner
 from agent.report.reporter import Reporter
@@ -97,12 +96,10 @@ async def _run(
     problems.tell(Subject.DIRECTORY, "the kubelet's directory is not ours yet")
     for awaited in (Subject.FIRST_READING, Subject.PODS):
         problems.tell(awaited, "awaited")
-    ready = Readiness(problems.why_not_ready)
-    metrics.ready.set_function(lambda: ready() is None)
     async with AsyncExitStack() as stack:
         # probes of MindCluster's device plugin ask at this path
         alive = web.get("/", _alive)
-        endpoints = Endpoints(parts.registry, ready, routes=[alive])
+        endpoints = Endpoints(parts.registry, problems.why_not_ready, routes=[alive])
         address = await stack.enter_async_context(
             endpoints.serving(settings.listen, settings.address_file)
         )
@@ -116,7 +113,7 @@ async def _run(
         await stack.enter_async_context(
             serve_status(
                 settings.state_dir / socket.NAME,
-                lambda: _status(settings, ready, problems, *agents),
+                lambda: _status(settings, problems, *agents),
             )
         )
         driver = await parts.driver()
@@ -140,7 +137,6 @@ async def _run(
         agent = Agent(
             settings,
             parts,
-            ready=ready,
             reading=reading,
             announcer=announcer,
             poller=poller,
@@ -151,14 +147,14 @@ async def _run(
 
 
 def _status(
-    settings: Settings, ready: Readiness, problems: Problems, *agents: "Agent"
+    settings: Settings, problems: Problems, *agents: "Agent"
 ) -> dict[str, object]:
     """Return the JSON document that `ascend-agent status` prints."""
     node = NodeView(
         node=settings.node_name,
         version=version(),
         mode=settings.mode,
-        waiting_for=ready(),
+        waiting_for=problems.why_not_ready(),
         problems=problems.status(),
         stale_since_ms=next((agent.stale_since_ms for agent in agents), None),
     )
@@ -178,12 +174,11 @@ def _wait(problems: Problems, text: str) -> None:
 class Agent:
     """The agent of one node: constructs, runs and closes all its parts."""
 
-    def __init__(  # noqa: PLR0913  # its surroundings, each passed in
+    def __init__(
         self,
         settings: Settings,
         parts: ProcessParts,
         *,
-        ready: Readiness,
         reading: Reading,
         announcer: Announcer,
         poller: Poller,
@@ -194,7 +189,6 @@ class Agent:
         Args:
             settings: Settings that `agent.settings.verify` has accepted.
             parts: Parts that the caller closes.
-            ready: Gets checks of the agent's parts.
             reading: First reading of the driver; it shows the node's product lines.
             announcer: Writer of log lines and events of this agent.
             poller: Gives the readings after the first.
@@ -248,7 +242,6 @@ class Agent:
             api=api,
             metrics=metrics,
             announcer=self._announcer,
-            ready=ready,
             pods=self._pods,
             journal_writer=self._journal_writer,
             activity=AllocateActivity(asyncio.get_running_loop().time),
@@ -274,7 +267,7 @@ class Agent:
             )
             for line_reading in readings
         ]
-        ready.add_check(self._reporter.problem)
+        parts.problems.add_check(self._reporter.problem)
         self._driver_monitor = DriverMonitor(
             [line.chip_monitor for line in self._lines],
             problems=parts.problems,

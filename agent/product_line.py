@@ -45,7 +45,6 @@ from agent.plugin.vnpu import VirtualServicer
 from agent.pods.annotator import Annotator
 from agent.pods.informer import PodInformer
 from agent.pods.reconciler import LookNow, Reconciler
-from agent.readiness import Readiness
 from agent.report import content
 from agent.report.content import NodeReport, addresses
 from agent.settings import STANDALONE, Settings
@@ -62,7 +61,6 @@ class NodeServices:
     api: ApiClient
     metrics: Metrics
     announcer: Announcer
-    ready: Readiness
     pods: PodInformer
     journal_writer: JournalWriter
     #: Shared, because pod-resources lists the devices of all resources at once.
@@ -201,7 +199,7 @@ class ProductLine:
             self.store, is_served=lambda: self.server.problem() is None
         )
         for part in (self.mounts, self.server):
-            services.ready.add_check(part.problem)
+            services.announcer.problems.add_check(part.problem)
 
     def owns(self, entry: HoldEntry) -> bool:
         """Whether a journal entry is a hold on chips of this product line."""

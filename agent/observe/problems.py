@@ -7,7 +7,7 @@ sentence changes; its end is told, too.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, unique
 
@@ -268,7 +268,18 @@ class Problems:
         self._since: dict[_Key, tuple[float, str]] = {}
         #: {the same: the last problem that was told, if its end was not}
         self._announced: dict[_Key, str] = {}
+        #: what parts of the agent find when they are asked
+        self._checks: list[Callable[[], str | None]] = []
+        metrics.ready.set_function(lambda: self.why_not_ready() is None)
         self._set_gauges()
+
+    def add_check(self, check: Callable[[], str | None]) -> None:
+        """Add a check of readiness, made while neither table nor earlier ones object.
+
+        Args:
+            check: Returns why a part of the agent is not ready; None if it is.
+        """
+        self._checks.append(check)
 
     def tell(
         self, subject: Subject, problem: str, *, of: str | int = "", end: str = ""
@@ -355,7 +366,7 @@ class Problems:
         self._recorder.record(self._node, reason=reason, message=message, type=kind)
 
     def begin_anew(self, reason: str) -> None:
-        """Announce that the agent begins anew, and forget the problems of its parts.
+        """Announce that the agent begins anew; forget problems and checks of its parts.
 
         Problems that were told and that the new parts do not have are told to have
         ended.
@@ -367,6 +378,7 @@ class Problems:
         told = {key for key, problem in self._problems.items() if problem}
         self._since = {key: s for key, s in self._since.items() if key in told}
         self._problems.clear()
+        self._checks.clear()
         self._set_gauges()
         self._announced.pop((Subject.PRODUCT_ROW, ""), None)
         self._announced[Subject.START, ""] = reason
@@ -375,12 +387,11 @@ class Problems:
 
     def why_not_ready(self) -> str | None:
         """Return the first sentence about why the agent is not ready; None if it is."""
-        sentences = (
-            row.ready.format(problem=problem, text=row.text.format(problem=problem))
-            for row, problem in self._in_order()
-            if row.ready
-        )
-        return next(sentences, None)
+        for row, problem in self._in_order():
+            if row.ready:
+                text = row.text.format(problem=problem)
+                return row.ready.format(problem=problem, text=text)
+        return next(filter(None, (check() for check in self._checks)), None)
 
     def status(self) -> Mapping[str, str | None]:
         """Return {key of the status document: sentence, None without a problem}."""

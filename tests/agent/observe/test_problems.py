@@ -340,3 +340,31 @@ async def test_a_need_of_two_things_is_met_when_both_have_it() -> None:
 
     assert during[:3] == [True, True, True]
     assert world.shown(REFUSED)[:3] == [False, False, False]
+
+
+async def test_without_problems_and_checks_the_agent_is_ready() -> None:
+    world = World()
+
+    assert (world.problems.why_not_ready(), world.metric("ready")) == (None, 1.0)
+
+
+async def test_a_part_is_asked_when_all_before_it_is_there() -> None:
+    world = World()
+    first: list[str | None] = ["the reporter waits", None, None]
+    then: list[str | None] = ["not registered yet", None]
+    world.problems.add_check(lambda: first.pop(0))
+    world.problems.add_check(lambda: then.pop(0))
+    world.problems.tell(Subject.DIRECTORY, "not ours")
+    said = [world.problems.why_not_ready()]
+    world.problems.tell(Subject.DIRECTORY, "")
+    said += [world.problems.why_not_ready() for _ in range(3)]
+
+    assert said == ["not ours", "the reporter waits", "not registered yet", None]
+
+
+async def test_an_agent_that_begins_anew_has_none_of_the_checks_before() -> None:
+    world = World()
+    world.problems.add_check(lambda: "not registered yet")
+    world.problems.begin_anew("another row")
+
+    assert world.problems.why_not_ready() is None
