@@ -33,7 +33,7 @@ from agent.monitor.stray_processes import StrayProcesses
 from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
 from agent.observe.problems import Need, Subject
-from agent.observe.registration import NoObserver, Registration
+from agent.observe.registration import Registration
 from agent.plugin import vnpu
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.foreign import ForeignPods
@@ -181,7 +181,8 @@ class ProductLine:
             product=self.product,
             kubelet_dir=settings.kubelet_dir,
             allocatable_ids=self._resources.allocatable_ids,
-            observer=Registration(metrics, loop_s, on_rival=self._on_rival_change),
+            on_rival=self._on_rival_change,
+            registration=Registration(metrics, loop_s),
         )
         self._annotator = Annotator(
             self.store,
@@ -243,12 +244,10 @@ class ProductLine:
                 product=row,
                 kubelet_dir=self._services.settings.kubelet_dir,
                 allocatable_ids=partial(self._resources.allocatable_ids, row.resource),
-                observer=NoObserver(
-                    partial(
-                        self._services.announcer.problems.tell,
-                        Subject.RIVAL_PLUGIN,
-                        of=row.resource,
-                    )
+                on_rival=partial(
+                    self._services.announcer.problems.tell,
+                    Subject.RIVAL_PLUGIN,
+                    of=row.resource,
                 ),
             )
             tasks.create_task(server.run(), name=row.key)

@@ -1,7 +1,4 @@
-"""Observers that a device plugin notifies of registrations and of rival plugins.
-
-A rival is another device plugin that serves the same resource on the node.
-"""
+"""Metrics of the registrations of the device plugins for whole chips."""
 
 from collections.abc import Callable
 
@@ -14,25 +11,16 @@ class Registration:
     A gap is the time during which the plugin is not registered with the kubelet.
     """
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        clock: Callable[[], float],
-        *,
-        on_rival: Callable[[str], None],
-    ) -> None:
+    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         """Start as not registered with the kubelet, so a first gap begins now.
 
         Args:
             metrics: Metrics of the agent.
             clock: Monotonic. Unit: seconds.
-            on_rival: Called with a sentence about another plugin that serves the same
-                resource, and with "" if there is none.
         """
         self._metrics = metrics
         self._clock = clock
         self._unregistered_at: float | None = clock()
-        self.rival = on_rival
 
     def registered(self) -> None:
         """Count a registration that the kubelet accepted, and end the gap before it.
@@ -50,20 +38,3 @@ class Registration:
         """Begin a gap (time without a registration), unless one has begun already."""
         if self._unregistered_at is None:
             self._unregistered_at = self._clock()
-
-
-class NoObserver:
-    """Observer of a plugin for virtual devices (shares of a chip); it counts nothing.
-
-    It only passes on rivals, other device plugins that serve the same resource. The
-    metrics of registrations count only the plugins for whole chips.
-    """
-
-    def __init__(self, on_rival: Callable[[str], None]) -> None:
-        self.rival = on_rival
-
-    def registered(self) -> None:
-        """Do nothing, because the plugin's gRPC server has logged the registration."""
-
-    def unregistered(self) -> None:
-        """Do nothing, because the plugin's gRPC server has logged the reason."""

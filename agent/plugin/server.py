@@ -24,7 +24,7 @@ from typing import NoReturn
 
 import grpc
 
-from agent.observe.registration import NoObserver, Registration
+from agent.observe.registration import Registration
 from agent.plugin import rivals
 from agent.plugin.list_and_watch import ListAndWatchServicer
 from agent.plugin.rivals import (
@@ -72,14 +72,15 @@ REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 class Server:
     """gRPC server of one device plugin, which keeps the plugin registered."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
         make_servicer: Callable[[], ListAndWatchServicer],
         *,
         product: Product,
         kubelet_dir: Path,
         allocatable_ids: AllocatableIds,
-        observer: Registration | NoObserver,
+        on_rival: Callable[[str], None],
+        registration: Registration | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         """Construct the server of one resource without creating its socket.
@@ -91,8 +92,10 @@ class Server:
             kubelet_dir: The kubelet's device plugin directory.
             allocatable_ids: Asks the kubelet which device ids of the resource the
                 kubelet may give out.
-            observer: Told when the plugin is registered, when the registration ends,
-                and when another plugin of the resource appears or ends.
+            on_rival: Called with a sentence about another plugin of the resource, and
+                with "" if there is none; the first check for one calls it, too.
+            registration: Told when the plugin is registered, and when that has ended.
+                None for virtual devices: the metrics count plugins for whole chips.
             backoff: Pauses after registrations that failed.
         """
         self._make_servicer = make_servicer
@@ -102,7 +105,8 @@ class Server:
         self._rivals = Rivals(
             self._socket, resource=product.resource, allocatable_ids=allocatable_ids
         )
-        self._observer = observer
+        self._on_rival = on_rival
+        self._registration = registration
         self._backoff = backoff or Backoff()
         #: evidence of a rival that the next check has to confirm; "" for none
         self._suspicion = ""
@@ -185,7 +189,8 @@ class Server:
             kubelet = identity(self._kubelet_socket)
             await self._register(servicer)
             self._problem = None
-            self._observer.registered()
+            if self._registration is not None:
+                self._registration.registered()
             log.info("registered", extra={"resource": self._product.resource})
             # two tasks: a kubelet that does not answer about rivals delays nothing else
             reason = await _first_result(
@@ -213,7 +218,8 @@ class Server:
         the other, and fails each that finds no plugin.
         """
         await servicer.wait_until_answered(DRAIN_S)
-        self._observer.unregistered()
+        if self._registration is not None:
+            self._registration.unregistered()
         servicer.close()
         await server.stop(FLUSH_S)
         if rivals.inode_of(self._socket) == inode:
@@ -346,7 +352,7 @@ class Server:
     def _set_rival(self, rival: str) -> None:
         if rival != self.rival:
             self.rival = rival
-            self._observer.rival(rival)
+            self._on_rival(rival)
 
 
 async def _first_result(*works: Coroutine[object, object, str]) -> str:

@@ -6,7 +6,7 @@ from agent.observe.registration import Registration
 
 def test_the_gap_of_each_registration_is_counted_from_the_first_loss() -> None:
     registry, now = CollectorRegistry(), 10.0
-    standing = Registration(Metrics(registry), lambda: now, on_rival=lambda _: None)
+    standing = Registration(Metrics(registry), lambda: now)
 
     now = 12.0
     standing.registered()  # 2 s after the start

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from prometheus_client import CollectorRegistry
 
-from agent.observe.registration import NoObserver
+from agent.observe.metrics import Metrics
+from agent.observe.registration import Registration
 from agent.plugin.server import FLUSH_S, Server
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -100,20 +102,11 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
             return await self.requests.get()
 
 
-class Counted(NoObserver):
-    """Counts registrations."""
-
-    count = 0
-
-    def registered(self) -> None:
-        self.count += 1
-
-
 @asynccontextmanager
 async def serving(
     kubelet: FakeKubelet,
     *,
-    observer: NoObserver | None = None,
+    registration: Registration | None = None,
     backoff: Backoff | None = None,
     pods: Sequence[NpuPod] = (),
     write_journal: Callable[[], Awaitable[None]] = nothing,
@@ -125,7 +118,8 @@ async def serving(
         product=PRODUCT,
         kubelet_dir=kubelet.directory,
         allocatable_ids=allocatable_ids,
-        observer=observer or NoObserver(print),
+        on_rival=print,
+        registration=registration,
         backoff=backoff,
     )
     async with in_background(server.run()):
@@ -161,8 +155,9 @@ async def test_it_registers_its_resource_and_is_asked_for_the_list(
 async def test_a_kubelet_that_restarts_is_registered_with_again(
     kubelet: FakeKubelet,
 ) -> None:
-    observer = Counted(print)
-    async with serving(kubelet, observer=observer) as server:
+    registry = CollectorRegistry()
+    counted = Registration(Metrics(registry), asyncio.get_running_loop().time)
+    async with serving(kubelet, registration=counted) as server:
         await kubelet.registration()
         await until(lambda: server.problem() is None)
 
@@ -170,7 +165,7 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(
 
         await kubelet.registration()
         await until(lambda: server.problem() is None)
-    assert observer.count == 2
+    assert registry.get_sample_value("ascend_agent_registrations_total") == 2
 
 
 async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
