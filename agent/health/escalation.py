@@ -62,29 +62,6 @@ class FaultsRead:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradesRestored:
-    """Event: levels that were still raised when the previous agent process ended."""
-
-    upgrades: tuple[Upgrade, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SeparationLifted:
-    """Event: a person put a separated chip back into service.
-
-    A separated chip is one that `mindx-dl-deviceinfo-<node>`, the node's ConfigMap,
-    keeps out of service by name. The event ends the chip's upgrades to the level
-    ManuallySeparateNPU. For the fault codes of these upgrades, frequency rules then
-    count only occurrences after the event.
-    """
-
-    chip: int
-
-
-Event = FaultsRead | UpgradesRestored | SeparationLifted
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChanged:
     """Effect: the level of a fault code on one chip was raised, or is so no longer."""
@@ -96,29 +73,15 @@ class LevelChanged:
 
 
 def step(
-    state: State, event: Event, now: float
-) -> tuple[State, tuple[LevelChanged, ...]]:
-    """Apply one event; return the next state, and the effects: ended upgrades first.
-
-    Only the event `FaultsRead` has effects.
-
-    Args:
-        state: State before the event; `State()` at start.
-        event: Event to apply.
-        now: Loop time. Unit: seconds; never decreases.
-    """
-    match event:
-        case FaultsRead():
-            return _apply_faults(state, event, now)
-        case UpgradesRestored(upgrades):
-            return _restore(state, upgrades, now), ()
-        case SeparationLifted(chip):
-            return _lift_separation(state, chip), ()
-
-
-def _apply_faults(
     state: State, read: FaultsRead, now: float
 ) -> tuple[State, tuple[LevelChanged, ...]]:
+    """Apply one reading; return the next state, and the effects: ended upgrades first.
+
+    Args:
+        state: State before the reading; `State()` at start.
+        read: The reading.
+        now: Loop time. Unit: seconds; never decreases.
+    """
     if not read.present and not state.histories:
         return state, ()  # the common case, at each reading
     with_rule = read.config.frequency.keys() | read.config.duration.keys()
@@ -153,8 +116,8 @@ def _apply_faults(
     return after, tuple(changes)
 
 
-def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
-    """Add to the state the fault levels that the previous agent process had raised.
+def restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
+    """Return the state with the fault levels that the agent before had raised.
 
     Upgrades and histories that are already in `state` stay unchanged. A code with an
     upgrade by duration has occurred once: the occurrence still lasts.
@@ -178,8 +141,12 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
     )
 
 
-def _lift_separation(state: State, chip: int) -> State:
-    """End a chip's upgrades to ManuallySeparateNPU; forget what led to them."""
+def lift_separation(state: State, chip: int) -> State:
+    """Return the state after a person put a separated chip back into service.
+
+    The chip's upgrades to the level ManuallySeparateNPU have ended. For their fault
+    codes, frequency rules count only occurrences from now on.
+    """
     lifted = [
         upgrade
         for upgrade in state.upgrades

@@ -294,7 +294,9 @@ class ChipMonitor:
             config=self._config,
             now_ms=self._raw.read_ms,
         )
-        for effect in self._step_courses(faults_read):
+        now = self._raw.read_s
+        self._courses, effects = escalation.step(self._courses, faults_read, now)
+        for effect in effects:
             upgrade = effect.upgrade
             reason = self._reason(upgrade)
             self._announcer.fault_level_changed(reason, is_over=effect.is_over)
@@ -314,13 +316,7 @@ class ChipMonitor:
         self._announcer.chips_separated(edited.separated)
         self._announcer.chips_released(edited.released)
         for chip in edited.released:
-            self._step_courses(escalation.SeparationLifted(chip))
-
-    def _step_courses(
-        self, event: escalation.Event
-    ) -> tuple[escalation.LevelChanged, ...]:
-        self._courses, effects = escalation.step(self._courses, event, self._raw.read_s)
-        return effects
+            self._courses = escalation.lift_separation(self._courses, chip)
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
         """Restore separated chips and raised levels from `mindx-dl-deviceinfo-<node>`.
@@ -354,7 +350,8 @@ class ChipMonitor:
             for reason in reasons
             if reason.type == Kind.AUTOFILL.value and reason.time_ms
         }
-        self._step_courses(escalation.UpgradesRestored(upgrades))
+        now = self._raw.read_s
+        self._courses = escalation.restore(self._courses, upgrades, now)
 
 
 def _separates(upgrade: Upgrade) -> bool:

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from agent.devices.reading import Level
 from agent.health import escalation
 from agent.health.code_history import CodeHistory, Presence
-from agent.health.escalation import (
-    FaultsRead,
-    LevelChanged,
-    SeparationLifted,
-    State,
-    UpgradesRestored,
-)
+from agent.health.escalation import FaultsRead, LevelChanged, State
 from agent.health.rules import DEFAULT, Duration, Frequency
 from agent.health.upgrades import Kind, Upgrade
 
@@ -195,7 +189,7 @@ def test_a_person_who_releases_the_chip_forgives_what_was() -> None:
     state, _ = escalation.step(state, looked(), 10.0)
     state, _ = escalation.step(state, looked(HBM, now=20), 20.0)
 
-    state, _ = escalation.step(state, SeparationLifted(3), 21.0)
+    state = escalation.lift_separation(state, 3)
 
     assert state.upgrades == ()
     # the code that is still there is forgiven, its next coming is the first
@@ -211,9 +205,9 @@ def test_a_person_who_releases_the_chip_forgives_what_was() -> None:
 
 def test_a_pardon_is_for_one_chip_and_for_separation_only() -> None:
     upgrades = (LONG, replace(TWICE, chip=4), TWICE)
-    state, _ = escalation.step(State(), UpgradesRestored(upgrades), 0.0)
+    state = escalation.restore(State(), upgrades, 0.0)
 
-    state, _ = escalation.step(state, SeparationLifted(3), 1.0)
+    state = escalation.lift_separation(state, 3)
 
     assert state.upgrades == (LONG, replace(TWICE, chip=4))
 
@@ -221,7 +215,7 @@ def test_a_pardon_is_for_one_chip_and_for_separation_only() -> None:
 def test_what_was_in_force_before_a_restart_eases_as_if_its_code_had_just_gone() -> (
     None
 ):
-    state, _ = escalation.step(State(), UpgradesRestored((LONG,)), 100.0)
+    state = escalation.restore(State(), (LONG,), 100.0)
 
     state, effects = escalation.step(state, looked(), 160.0)
     assert (state.upgrades, effects) == ((LONG,), ())
@@ -230,7 +224,7 @@ def test_what_was_in_force_before_a_restart_eases_as_if_its_code_had_just_gone()
 
 
 def test_an_overdue_fault_that_a_restart_finds_has_occurred_once() -> None:
-    state, _ = escalation.step(State(), UpgradesRestored((LONG,)), 0.0)
+    state = escalation.restore(State(), (LONG,), 0.0)
     state, _ = escalation.step(state, looked(LINK), 1.0)
     state, _ = escalation.step(state, looked(LINK), 50.0)
 
@@ -242,7 +236,7 @@ def test_a_rule_that_is_taken_away_takes_its_level_with_it_but_releases_nobody()
     None
 ):
     often = upgrade(LINK, Kind.FREQUENCY, 1, Level.SEPARATE)
-    state, _ = escalation.step(State(), UpgradesRestored((LONG, often, TWICE)), 0.0)
+    state = escalation.restore(State(), (LONG, often, TWICE), 0.0)
     bare = replace(looked(), config=replace(CONFIG, frequency={}, duration={}))
 
     state, effects = escalation.step(state, bare, 1.0)
