@@ -80,25 +80,13 @@ class Served:
         return mask, tuple(unclear)
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """Event: the kubelet may give out these foreign devices, and no others."""
-
-    devices: Devices
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Event: these pods, as `namespace/name`, have foreign devices, and no others."""
-
-    pods: Mapping[str, Devices]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """What is known of other device plugins and their pods."""
 
+    #: that the kubelet may give out
     offered: Devices = field(default_factory=dict)
+    #: {`namespace/name` of a pod: its devices}
     pods: Mapping[str, Devices] = field(default_factory=dict)
     #: {pod: loop time of the first List in a row without it}; seconds
     missed_s: Mapping[str, float] = field(default_factory=dict)
@@ -116,19 +104,18 @@ def parse(devices: Iterable[api_pb2.ContainerDevices], ours: frozenset[str]) -> 
     return found
 
 
-def step(state: Foreign, event: Offered | Listed, now_s: float) -> Foreign:
-    """Return the state after an answer of the kubelet; the effects are computed of it.
+def take_in_list(state: Foreign, pods: Mapping[str, Devices], now_s: float) -> Foreign:
+    """Return the state after a List; the effects are computed of it.
 
     Args:
-        now_s: Time of the event. Unit: seconds, loop time.
+        pods: As `Foreign.pods`, those in the List.
+        now_s: Time of the List. Unit: seconds, loop time.
     """
-    if isinstance(event, Offered):
-        return replace(state, offered=event.devices)
-    gone = state.pods.keys() - event.pods.keys()
+    gone = state.pods.keys() - pods.keys()
     missed_s = {pod: state.missed_s.get(pod, now_s) for pod in gone}
     missed_s = {pod: at_s for pod, at_s in missed_s.items() if now_s - at_s < GONE_S}
     missed = {pod: state.pods[pod] for pod in missed_s}
-    return replace(state, pods={**missed, **event.pods}, missed_s=missed_s)
+    return replace(state, pods={**missed, **pods}, missed_s=missed_s)
 
 
 def sentences(state: Foreign, served: Served) -> dict[str, str]:
@@ -202,7 +189,8 @@ class ForeignPods:
 
     def offered(self, devices: Iterable[api_pb2.ContainerDevices]) -> None:
         """Take in all devices that the kubelet may give out."""
-        self._apply(Offered(parse(devices, self._served().resources)))
+        found = parse(devices, self._served().resources)
+        self._tell(replace(self._state, offered=found))
 
     def listed(self, pods: Iterable[api_pb2.PodResources]) -> None:
         """Take in the devices of all pods."""
@@ -211,7 +199,8 @@ class ForeignPods:
             shown = (device for of in pod.containers for device in of.devices)
             if devices := parse(shown, ours):
                 found[f"{pod.namespace}/{pod.name}"] = devices
-        self._apply(Listed(found))
+        self._is_needed.clear()
+        self._tell(take_in_list(self._state, found, clock.loop_s()))
 
     def _served(self) -> Served:
         return Served(
@@ -220,18 +209,16 @@ class ForeignPods:
             chips=chip_sets.union(_chips(monitor) for _, monitor in self._lines),
         )
 
-    def _apply(self, event: Offered | Listed) -> None:
-        """Take in an event; announce plugins, and give ledgers their foreign chips."""
-        self._state, served = step(self._state, event, clock.loop_s()), self._served()
-        if self._state.offered or self._state.pods:
+    def _tell(self, state: Foreign) -> None:
+        """Store a state; announce plugins, and give ledgers their foreign chips."""
+        self._state, served = state, self._served()
+        if state.offered or state.pods:
             self._is_needed.set()
-        elif isinstance(event, Listed):
-            self._is_needed.clear()
-        before, self._announced = self._announced, sentences(self._state, served)
+        before, self._announced = self._announced, sentences(state, served)
         for resource in sorted(before.keys() | self._announced.keys()):
             text = self._announced.get(resource, "")
             self._problems.tell(Subject.RIVAL_PLUGIN, text, of=resource)
-        pods = users(self._state, served)
+        pods = users(state, served)
         for store, monitor in self._lines:
             mask = _chips(monitor)
             chips = {chip: text for chip, text in pods.items() if mask >> chip & 1}

@@ -16,7 +16,7 @@ from agent.devices.simulated import file
 from agent.monitor.chips import ChipMonitor
 from agent.plugin import foreign
 from agent.plugin.allocate_activity import AllocateActivity
-from agent.plugin.foreign import Foreign, ForeignPods, Listed
+from agent.plugin.foreign import Foreign, ForeignPods
 from agent.plugin.pod_resources import PodResourcesClient
 from agent.pods.reconciler import ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
@@ -328,22 +328,22 @@ def test_a_pod_has_gone_when_lists_have_lacked_it_long_enough(
     seconds: tuple[float, ...], is_known: bool
 ) -> None:
     devices = {CLOUD: frozenset({"3"})}
-    state = foreign.step(Foreign(), Listed({"other/theirs": devices}), 100.0)
+    state = foreign.take_in_list(Foreign(), {"other/theirs": devices}, 100.0)
 
     for second in seconds:
         # long after the last answer that has shown it
-        state = foreign.step(state, Listed({}), 500.0 + second)
+        state = foreign.take_in_list(state, {}, 500.0 + second)
 
     assert bool(state.pods) is is_known
 
 
 def test_a_pod_that_is_shown_again_has_not_gone() -> None:
-    shown = Listed({"other/theirs": {CLOUD: frozenset({"3"})}})
+    shown = {"other/theirs": {CLOUD: frozenset({"3"})}}
     state = Foreign()
-    for second, event in enumerate([shown, Listed({}), Listed({}), shown, Listed({})]):
-        state = foreign.step(state, event, 2.0 * second)
+    for second, pods in enumerate([shown, {}, {}, shown, {}]):
+        state = foreign.take_in_list(state, pods, 2.0 * second)
 
-    assert state.pods == shown.pods
+    assert state.pods == shown
     assert state.missed_s == {"other/theirs": 8.0}
 
 
