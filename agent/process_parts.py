@@ -7,9 +7,8 @@ learnt from them stays: the node would have no plugin until it is learnt again.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Self
 
 from prometheus_client import CollectorRegistry
@@ -23,6 +22,8 @@ from agent.observe.problems import Need, Problems
 from agent.pods import informer
 from agent.settings import Settings, boot_id
 from kube.errors import KubeError
+from kube.objects import Pod
+from kube.reflector import ListWatch
 from service.metrics import open_registry
 
 
@@ -36,6 +37,7 @@ class Handover:
     holds: tuple[HoldEntry, ...]
 
 
+@dataclass(slots=True, kw_only=True)
 class ProcessParts:
     """API client, metrics, problems, the node's pods as listed, and the driver.
 
@@ -43,37 +45,19 @@ class ProcessParts:
     then, and change what is stored of the chips.
     """
 
-    def __init__(
-        self,
-        stack: AsyncExitStack,
-        settings: Settings,
-        api: ApiClient,
-        *,
-        registry: CollectorRegistry,
-        metrics: Metrics,
-        problems: Problems,
-    ) -> None:
-        """Store the arguments; `open` calls it.
-
-        Args:
-            stack: Closes the driver.
-            settings: Settings of the agent.
-            api: An open client; the caller closes it.
-            registry: Has `metrics`.
-            metrics: Metrics of the agent.
-            problems: Problems of the node.
-        """
-        self._stack = stack
-        self._settings = settings
-        self._driver: Driver | None = None
-        self.api = api
-        self.registry = registry
-        self.metrics = metrics
-        self.problems = problems
-        self.pod_watch = informer.make_watch(api.client, settings.node_name)
-        self.boot_id = boot_id()
-        #: Name of this process in the ConfigMap, unique in the cluster.
-        self.writer = f"{self.boot_id}/{uuid.uuid4().hex[:8]}"
+    #: Closes all parts.
+    stack: AsyncExitStack
+    settings: Settings
+    api: ApiClient
+    #: Has `metrics`.
+    registry: CollectorRegistry
+    metrics: Metrics
+    problems: Problems
+    pod_watch: ListWatch[Pod]
+    boot_id: str
+    #: Name of this process in the ConfigMap, unique in the cluster.
+    writer: str
+    _driver: Driver | None = field(default=None, init=False)
 
     @classmethod
     async def open(cls, stack: AsyncExitStack, settings: Settings) -> Self:
@@ -90,24 +74,22 @@ class ProcessParts:
 
         api = await ApiClient.open(stack, settings, metrics, on_event=on_event)
         problems = Problems(metrics, api.recorder, node=settings.node_name)
-        await stack.enter_async_context(_sending_events(api))
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        stack.callback(tasks.create_task(api.recorder.run(), name="events").cancel)
         return cls(
-            stack, settings, api, registry=registry, metrics=metrics, problems=problems
+            stack=stack,
+            settings=settings,
+            api=api,
+            registry=registry,
+            metrics=metrics,
+            problems=problems,
+            pod_watch=informer.make_watch(api.client, settings.node_name),
+            boot_id=boot_id(),
+            writer=f"{boot_id()}/{uuid.uuid4().hex[:8]}",
         )
 
     async def driver(self) -> Driver:
         """Return the driver; the first call opens it."""
         if self._driver is None:
-            self._driver = await wiring.driver(self._stack, self._settings)
+            self._driver = await wiring.driver(self.stack, self.settings)
         return self._driver
-
-
-@asynccontextmanager
-async def _sending_events(api: ApiClient) -> AsyncIterator[None]:
-    """Send events while the context is open."""
-    async with asyncio.TaskGroup() as tasks:
-        events = tasks.create_task(api.recorder.run(), name="events")
-        try:
-            yield
-        finally:
-            events.cancel()
