@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 from agent.claims.annotations import Patch
@@ -21,24 +22,15 @@ COMPONENT = "ascend-agent"
 KUBELET_PODS_S = 0.5
 
 
+@dataclass(frozen=True, slots=True)
 class ApiClient:
     """API server client, event recorder, and credentials for the kubelet's HTTP API."""
 
-    def __init__(
-        self, client: Client, recorder: Recorder, *, credentials: Credentials, url: str
-    ) -> None:
-        """Use an API server client that is open already.
-
-        Args:
-            client: An open client; the caller closes it.
-            recorder: Sends Kubernetes events through the client.
-            credentials: Credentials for requests to the kubelet.
-            url: URL of the kubelet's HTTP API; "" to send no requests to the kubelet.
-        """
-        self.client = client
-        self.recorder = recorder
-        self._credentials = credentials
-        self._kubelet_url = url
+    client: Client  #: open; the caller closes it
+    recorder: Recorder  #: sends Kubernetes events through the client
+    _: KW_ONLY
+    credentials: Credentials  #: for requests to the kubelet
+    url: str  #: of the kubelet's HTTP API; "" to send no requests to the kubelet
 
     @classmethod
     async def open(
@@ -109,17 +101,15 @@ class ApiClient:
         Raises:
             KubeError: The kubelet gives no usable answer within KUBELET_PODS_S.
         """
-        if not self._kubelet_url:
+        if not self.url:
             return ()
         try:
             async with asyncio.timeout(KUBELET_PODS_S):
                 listed = await kubelet_pods.pods(
-                    self._kubelet_url,
-                    await self._credentials.token(),
-                    self._credentials.ssl,
+                    self.url, await self.credentials.token(), self.credentials.ssl
                 )
         except TimeoutError as error:
-            text = f"{self._kubelet_url}/pods: no answer within {KUBELET_PODS_S} s"
+            text = f"{self.url}/pods: no answer within {KUBELET_PODS_S} s"
             raise UnreachableError(text) from error
         npu_pods = (pods.npu_pod(pod, resource) for pod in listed)
         return tuple(pod for pod in npu_pods if pod is not None and pod.node == node)
