@@ -313,8 +313,7 @@ class ChipMonitor:
     def _step_separation(self, event: separation.Event) -> None:
         self._named, edited = separation.step(self._named, event)
         self._by_hand_ms |= dict.fromkeys(edited.separated, self._wall_ms())
-        self._announcer.chips_separated(edited.separated)
-        self._announcer.chips_released(edited.released)
+        self._announcer.names_edited(edited)
         for chip in edited.released:
             self._courses = escalation.lift_separation(self._courses, chip)
 

@@ -17,6 +17,7 @@ from agent.claims.values import Ledger
 from agent.devices.processes import Occupant
 from agent.devices.reading import Level
 from agent.health.conditions import Condition, Health, Transition
+from agent.health.separation import Edited
 from agent.observe.metrics import Metrics
 from agent.observe.problems import Need, Problems, Subject
 from kube.events import Recorder, Regarding
@@ -220,27 +221,20 @@ class Announcer:
             for chip, occupants in occupants_of.items():
                 self._metrics.releasing.labels(str(chip)).set(max(1, len(occupants)))
 
-    def chips_separated(self, chips: Iterable[int]) -> None:
-        """Announce in log and Node events that a person took chips out of service.
+    def names_edited(self, edited: Edited) -> None:
+        """Announce in log and Node events what people did to `ManuallySeparateNPU`.
 
-        The person has added the chips' names to `ManuallySeparateNPU` in the node's
-        ConfigMap `mindx-dl-deviceinfo-<node>`.
+        They have taken chips out of service by adding their names to this key of the
+        node's ConfigMap, or put chips back into service by removing names.
         """
-        for chip in chips:
+        for chip in edited.separated:
             log.warning("chip separated by hand", extra={"chip": chip})
             self._record(
                 "NpuSeparated",
                 f"chip {chip} is out of service: ManuallySeparateNPU in the node's "
                 "ConfigMap names it; remove the name to release it",
             )
-
-    def chips_released(self, chips: Iterable[int]) -> None:
-        """Announce in log and Node events that a person put chips back into service.
-
-        The person has removed the chips' names from `ManuallySeparateNPU` in the node's
-        ConfigMap `mindx-dl-deviceinfo-<node>`.
-        """
-        for chip in chips:
+        for chip in edited.released:
             log.info("chip released by hand", extra={"chip": chip})
             text = (
                 f"chip {chip} was released: ManuallySeparateNPU does not name it any "
