@@ -215,7 +215,7 @@ def _find_hold(
     matches = [
         hold
         for hold in ledger.holds.values()
-        if (hold.owner is None or values.is_of_gone_namesake(ledger, pod, hold))
+        if values.is_open_for(ledger, pod, hold)
         and frozenset(hold.kubelet_ids) == ids
         and hold.sequence <= until
     ]

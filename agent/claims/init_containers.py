@@ -54,7 +54,7 @@ def assign_init_holds(
             for hold in (
                 [*last_hold, *slot_hold] if ids_first else [*slot_hold, *last_hold]
             )
-            if _is_open(ledger, pod, hold)
+            if values.is_open_for(ledger, pod, hold)
             and hold.sequence > since
             and not lasting_ids.isdisjoint(hold.kubelet_ids)
         ]
@@ -67,10 +67,6 @@ def assign_init_holds(
                 ledger, replace(matches[0], owner=owner, slot=pod.uid, need=index)
             )
     return ledger
-
-
-def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    return hold.owner is None or values.is_of_gone_namesake(ledger, pod, hold)
 
 
 def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:

@@ -363,14 +363,13 @@ def make_owner(pod: NpuPod, container: str) -> Owner:
     )
 
 
-def is_of_gone_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Whether `hold` belongs to an ended pod with the name of `pod`.
+def is_open_for(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Whether `hold` has no known owner, or an ended one with the name of `pod`.
 
     A StatefulSet, for example, gives the name of a deleted pod to the next pod.
     """
     owner = hold.owner
-    return (
-        owner is not None
-        and (owner.namespace, owner.pod) == (pod.namespace, pod.name)
+    return owner is None or (
+        (owner.namespace, owner.pod) == (pod.namespace, pod.name)
         and not is_alive(ledger, owner.uid)
     )
