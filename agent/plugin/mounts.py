@@ -191,14 +191,14 @@ class Mounts:
         if self._mount is MountMethod.CDI:
             cdi_devices = [api_pb2.CDIDevice(name=name) for name in cdi_names]
             return api_pb2.ContainerAllocateResponse(cdi_devices=cdi_devices)
-        reading = self._last_reading()
-        if self._mount is MountMethod.NATIVE:
+        is_native, reading = self._mount is MountMethod.NATIVE, self._last_reading()
+        nodes: Iterable[DeviceNode] = ()
+        if is_native or reading.stand_in:
             devices = host_devices.find(reading, self._dev)
             nodes = (*devices.common, *find_nodes(devices))
-            return api_pb2.ContainerAllocateResponse(devices=map(_spec, nodes))
-        stand_ins = HostDevices(common=(), stand_in=reading.stand_in)
-        specs = map(_spec, find_nodes(stand_ins)) if reading.stand_in else ()
-        return api_pb2.ContainerAllocateResponse(envs=envs, devices=specs)
+        return api_pb2.ContainerAllocateResponse(
+            envs={} if is_native else envs, devices=map(_spec, nodes)
+        )
 
     def clean_up(self, *, has_holds: bool) -> None:
         """Remove the node's CDI spec (method `cdi`) if no container needs the spec.
