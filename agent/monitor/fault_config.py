@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from agent.health import fault_config, rules
+from agent.health.fault_config import Parsed
 from agent.health.rules import FaultConfig
 from kube.client import Client
 from kube.objects import ConfigMap
-from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, ListWatch, Synced, Upserted
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class FaultConfigWatch:
                 cannot be used. Called with "" when all of a version can be used, or the
                 ConfigMap is deleted.
         """
+        self._namespace = namespace
         self._apply = apply
         self._on_problem = on_problem
         self._config = rules.DEFAULT
@@ -67,32 +69,23 @@ class FaultConfigWatch:
         await self.watch.run(self._changed)
 
     def _changed(self, change: Change[ConfigMap]) -> None:
-        match change:
-            case Upserted(obj):
-                self._apply_configmap(obj)
-            case Deleted():
-                self._take(rules.DEFAULT, "")
-                log.info("fault configuration deleted, the built-in one holds")
-            case Synced():
-                pass
-
-    def _apply_configmap(self, configmap: ConfigMap) -> None:
-        parsed = fault_config.parse(configmap.data or {}, self._config)
-        name = f"{configmap.metadata.namespace}/{fault_config.NAME}"
+        if isinstance(change, Synced):
+            return
+        parsed = Parsed(config=rules.DEFAULT)
+        if isinstance(change, Upserted):
+            parsed = fault_config.parse(change.obj.data or {}, self._config)
+            extra = {
+                "version": change.obj.metadata.resource_version,
+                "problems": len(parsed.problems),
+            }
+            log.info("fault configuration applied", extra=extra)
+        else:
+            log.info("fault configuration deleted, the built-in one holds")
+        name = f"{self._namespace}/{fault_config.NAME}"
         problem = (
             f"of the fault configuration {name} all is used but what cannot be "
             f"understood: {'; '.join(parsed.problems)}"
         )
-        self._take(parsed.config, problem if parsed.problems else "")
-        log.info(
-            "fault configuration applied",
-            extra={
-                "version": configmap.metadata.resource_version,
-                "problems": len(parsed.problems),
-            },
-        )
-
-    def _take(self, config: FaultConfig, problem: str) -> None:
-        self._config = config
-        self._apply(config)
-        self._on_problem(problem)
+        self._config = parsed.config
+        self._apply(parsed.config)
+        self._on_problem(problem if parsed.problems else "")
