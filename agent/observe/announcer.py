@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from agent.claims import values
@@ -28,23 +27,6 @@ from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
-#: {new condition of a chip: reason, text and type of the event}
-_EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
-    {
-        Condition.UNHEALTHY: (
-            "NpuUnhealthy",
-            "chip {chip} is out of service: {why}",
-            "Warning",
-        ),
-        Condition.NETWORK_UNHEALTHY: (
-            "NpuNetworkUnhealthy",
-            "the network of chip {chip} is faulty: {why}",
-            "Warning",
-        ),
-        Condition.HEALTHY: ("NpuHealthy", "chip {chip} is healthy again", "Normal"),
-    }
-)
-
 _POD_CHIP_OUT = (
     "chip {chip} of this pod is out of service: {why}. The pod keeps the chip until it "
     "ends, also when its containers restart; delete the pod, and the one that replaces "
@@ -55,19 +37,25 @@ _POD_LINK_FAULTY = (
     "until it ends; if its job stands still, delete the pod, and the one that replaces "
     "it gets other chips"
 )
-_POD_HEALTHY = "chip {chip} of this pod is healthy again"
-#: {condition of a chip: reason, text and type of the event for the pod that has it}
-_POD_EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
-    {
-        Condition.UNHEALTHY: ("NpuUnhealthy", _POD_CHIP_OUT, "Warning"),
-        Condition.NETWORK_UNHEALTHY: (
-            "NpuNetworkUnhealthy",
-            _POD_LINK_FAULTY,
-            "Warning",
-        ),
-        Condition.HEALTHY: ("NpuRecovered", _POD_HEALTHY, "Normal"),
-    }
-)
+#: {new condition of a chip: type of its events, then reason and text of the Node's and
+#: of that of the pod that has the chip}. RECOVERING has none: they come with HEALTHY
+_EVENTS: Mapping[Condition, tuple[str, tuple[str, str], tuple[str, str]]] = {
+    Condition.UNHEALTHY: (
+        "Warning",
+        ("NpuUnhealthy", "chip {chip} is out of service: {why}"),
+        ("NpuUnhealthy", _POD_CHIP_OUT),
+    ),
+    Condition.NETWORK_UNHEALTHY: (
+        "Warning",
+        ("NpuNetworkUnhealthy", "the network of chip {chip} is faulty: {why}"),
+        ("NpuNetworkUnhealthy", _POD_LINK_FAULTY),
+    ),
+    Condition.HEALTHY: (
+        "Normal",
+        ("NpuHealthy", "chip {chip} is healthy again"),
+        ("NpuRecovered", "chip {chip} of this pod is healthy again"),
+    ),
+}
 
 
 class Announcer:
@@ -166,7 +154,7 @@ class Announcer:
             why: Level and codes of the fault, or another reason; "" for a chip that is
                 healthy again.
         """
-        reason, text, kind = _POD_EVENTS[condition]
+        kind, _, (reason, text) = _EVENTS[condition]
         self._tell_pod(pod, reason, text.format(chip=chip, why=why), kind)
 
     def chips_changed(
@@ -194,9 +182,8 @@ class Announcer:
             self._metrics.health_transitions.labels(condition).inc()
             extra = {"chip": transition.chip, "condition": condition}
             log.warning("chip changed", extra=extra | {"reason": transition.reason})
-            event = _EVENTS.get(transition.after)
-            if event is not None:  # RECOVERING: the event comes with HEALTHY
-                reason, text, kind = event
+            if transition.after in _EVENTS:
+                kind, (reason, text), _ = _EVENTS[transition.after]
                 message = text.format(chip=transition.chip, why=transition.reason)
                 self._record(reason, message + _users(ledger, transition.chip), kind)
         for condition_ in Condition:
