@@ -6,6 +6,7 @@ another, Kubernetes would delete the ConfigMap at once.
 """
 
 import logging
+from dataclasses import KW_ONLY, dataclass, field
 
 from kube import pods
 from kube.client import Client
@@ -15,26 +16,17 @@ from kube.objects import OwnerReference
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Owner:
     """Finder of the owner of ConfigMap `mindx-dl-deviceinfo-<node>`: a DaemonSet."""
 
-    def __init__(
-        self, client: Client, *, pod: str, namespace: str, configmap_namespace: str
-    ) -> None:
-        """Construct without a request to the API server.
-
-        Args:
-            client: Open; owned by the caller.
-            pod: Name of the agent's pod; "" if unknown.
-            namespace: Namespace of the agent's pod; "" if unknown.
-            configmap_namespace: Namespace of the node's ConfigMap.
-        """
-        self._client = client
-        self._pod = pod
-        self._namespace = namespace
-        self._configmap_namespace = configmap_namespace
-        #: the owner, or why there is none; None until it is known
-        self._result: OwnerReference | str | None = None
+    client: Client  #: open; owned by the caller
+    _: KW_ONLY
+    pod: str  #: name of the agent's pod; "" if unknown
+    namespace: str  #: of the agent's pod; "" if unknown
+    configmap_namespace: str
+    #: the owner, or why there is none; None until it is known
+    _result: OwnerReference | str | None = field(default=None, init=False)
 
     async def reference(self) -> OwnerReference | None:
         """Return the owner reference to write into `mindx-dl-deviceinfo-<node>`.
@@ -57,15 +49,15 @@ class Owner:
 
     async def _read_controller(self) -> OwnerReference | str:
         """Return a reference to the agent pod's controller, or why there is none."""
-        if not self._pod or not self._namespace:
+        if not self.pod or not self.namespace:
             return "this agent was not told its pod (POD_NAME, POD_NAMESPACE)"
-        if self._namespace != self._configmap_namespace:
+        if self.namespace != self.configmap_namespace:
             return (
-                f"this agent runs in namespace {self._namespace} and the ConfigMap is "
-                f"in {self._configmap_namespace}: an owner must be in the same one"
+                f"this agent runs in namespace {self.namespace} and the ConfigMap is "
+                f"in {self.configmap_namespace}: an owner must be in the same one"
             )
         try:
-            pod = await pods.get(self._client, self._namespace, self._pod)
+            pod = await pods.get(self.client, self.namespace, self.pod)
         except (ForbiddenError, NotFoundError) as error:
             return f"this agent's own pod cannot be read: {error}"
         controllers = (
@@ -73,5 +65,5 @@ class Owner:
             for reference in pod.metadata.owner_references or ()
             if reference.controller
         )
-        reason = f"pod {self._namespace}/{self._pod} has no controller"
+        reason = f"pod {self.namespace}/{self.pod} has no controller"
         return next(controllers, reason)
