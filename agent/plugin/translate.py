@@ -25,25 +25,6 @@ class ListedDevice(NamedTuple):
     numa: tuple[int, ...] = ()
 
 
-def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-    """Return the device list for the kubelet: each id with its health and NUMA nodes.
-
-    Args:
-        ledger: Ledger of one product line.
-        numa: NUMA node of each chip. Empty if the scheduler extender chooses the chips,
-            because NUMA nodes could make the kubelet choose others.
-    """
-    behind = occupancy.map_ids_to_chips(ledger) if numa else {}
-    return tuple(
-        ListedDevice(
-            name,
-            is_healthy,
-            tuple(sorted({numa[c] for c in chip_sets.ids_of(behind.get(name, 0))})),
-        )
-        for name, is_healthy in occupancy.list_devices(ledger)
-    )
-
-
 class DeviceList:
     """Cache of one product line's device list, computed again only when necessary.
 
@@ -56,11 +37,27 @@ class DeviceList:
         self._listed: tuple[ListedDevice, ...] = ()
 
     def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-        """Return `devices_of(ledger, numa)`, from the cache if it is up to date."""
+        """Return each device id with its health and NUMA nodes, for the kubelet.
+
+        Args:
+            ledger: Ledger of the product line.
+            numa: NUMA node of each chip. Empty if the scheduler extender chooses the
+                chips, because NUMA nodes could make the kubelet choose others.
+        """
         bad = ledger.unhealthy | values.releasing_chips(ledger)
         basis = ledger.product, ledger.holds, bad, tuple(numa)
-        if basis != self._basis:
-            self._basis, self._listed = basis, devices_of(ledger, numa)
+        if basis == self._basis:
+            return self._listed
+        self._basis = basis
+        chips = occupancy.map_ids_to_chips(ledger) if numa else {}
+        self._listed = tuple(
+            ListedDevice(
+                name,
+                is_healthy,
+                tuple(sorted({numa[c] for c in chip_sets.ids_of(chips.get(name, 0))})),
+            )
+            for name, is_healthy in occupancy.list_devices(ledger)
+        )
         return self._listed
 
 
