@@ -37,7 +37,7 @@ from agent.plugin.node_lock import lock_kubelet_dir
 from agent.plugin.pod_resources import RateLimit
 from agent.pods.informer import FIRST_LIST_S, PodInformer
 from agent.pods.reconciler import READ_EACH_S, ResourcesError
-from agent.process_parts import Handover, ProcessParts
+from agent.process_parts import ProcessParts
 from agent.product_line import NodeServices, ProductLine
 from agent.report import content
 from agent.report.owner import Owner
@@ -63,11 +63,11 @@ async def main(settings: Settings) -> None:
     Raises:
         SettingsError: The settings do not fit the machine or the cluster.
     """
-    handover: Handover | None = None
     async with AsyncExitStack() as stack:
         parts = await ProcessParts.open(stack, settings)
         while True:
-            handover = await _run(settings, parts, handover)
+            reason, parts.holds = await _run(settings, parts)
+            parts.problems.begin_anew(reason)
             (await parts.driver()).change_rows()
 
 
@@ -76,23 +76,17 @@ class RowChangedError(Exception):
 
 
 async def _run(
-    settings: Settings, parts: ProcessParts, handover: Handover | None
-) -> Handover:
+    settings: Settings, parts: ProcessParts
+) -> tuple[str, tuple[HoldEntry, ...]]:
     """Run the agent until cancelled, or until it has to begin anew.
 
-    Args:
-        parts: Parts that the caller closes.
-        handover: Of the beginning before; None for the first.
-
     Returns:
-        What the next beginning needs.
+        Why it has to, and all holds of the node.
 
     Raises:
         SettingsError: The settings do not fit the machine or the cluster.
     """
     api, metrics, problems = parts.api, parts.metrics, parts.problems
-    if handover is not None:
-        problems.begin_anew(handover.reason)
     problems.tell(Subject.DIRECTORY, "the kubelet's directory is not ours yet")
     for awaited in (Subject.FIRST_READING, Subject.PODS):
         problems.tell(awaited, "awaited")
@@ -135,12 +129,7 @@ async def _run(
             ),
         )
         agent = Agent(
-            settings,
-            parts,
-            reading=reading,
-            announcer=announcer,
-            poller=poller,
-            holds=handover.holds if handover else None,
+            settings, parts, reading=reading, announcer=announcer, poller=poller
         )
         agents.append(agent)
         return await agent.run_until_row_changes()
@@ -182,21 +171,20 @@ class Agent:
         reading: Reading,
         announcer: Announcer,
         poller: Poller,
-        holds: Sequence[HoldEntry] | None = None,
     ) -> None:
         """Construct all parts of the agent; `run` starts them.
 
         Args:
             settings: Settings that `agent.settings.verify` has accepted.
-            parts: Parts that the caller closes.
+            parts: Parts that the caller closes. Without `holds` these are read from the
+                journal.
             reading: First reading of the driver; it shows the node's product lines.
             announcer: Writer of log lines and events of this agent.
             poller: Gives the readings after the first.
-            holds: Holds of the node; None if they are to be read from the journal.
         """
         api, metrics = parts.api, parts.metrics
         tell = parts.problems.tell
-        self._holds = holds
+        self._holds = parts.holds
         self._announcer = announcer
         self._poller = poller
         self._journal_writer = JournalWriter(
@@ -292,11 +280,11 @@ class Agent:
             }
         )
 
-    async def run_until_row_changes(self) -> Handover:
+    async def run_until_row_changes(self) -> tuple[str, tuple[HoldEntry, ...]]:
         """Run until cancelled, or until the agent has to begin anew; then close.
 
         Returns:
-            What the next beginning needs.
+            Why it has to, and all holds of the node.
         """
         try:
             await self.run()
@@ -308,10 +296,7 @@ class Agent:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
-        return Handover(
-            reason=self._driver_monitor.changed_row,
-            holds=self._journal_writer.entries(),
-        )
+        return self._driver_monitor.changed_row, self._journal_writer.entries()
 
     async def run(self) -> None:
         """Restore the holds, then run all parts until cancelled.

@@ -27,16 +27,6 @@ from kube.reflector import ListWatch
 from service.metrics import open_registry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handover:
-    """Values that one beginning of the agent hands over to the next."""
-
-    #: Why the agent begins anew.
-    reason: str
-    #: All holds of the node. The journal may lack some: a disk can be full, or hang.
-    holds: tuple[HoldEntry, ...]
-
-
 @dataclass(slots=True, kw_only=True)
 class ProcessParts:
     """API client, metrics, problems, the node's pods as listed, and the driver.
@@ -57,6 +47,9 @@ class ProcessParts:
     boot_id: str
     #: Name of this process in the ConfigMap, unique in the cluster.
     writer: str
+    #: All holds of the node once the agent has begun anew; None before. The journal may
+    #: lack some: a disk can be full, or hang.
+    holds: tuple[HoldEntry, ...] | None = None
     _driver: Driver | None = field(default=None, init=False)
 
     @classmethod

@@ -15,7 +15,6 @@ from agent.app import Agent
 from agent.claims import confirm
 from agent.claims.values import Hold
 from agent.journal.writer import make_entry
-from agent.process_parts import Handover
 from agent.report.schedule import WRITER
 from agent.status import socket
 from sandbox.apiserver.outages import Trouble, What
@@ -437,8 +436,7 @@ async def test_an_agent_that_begins_anew_hands_over_why_and_all_holds() -> None:
     agent = EndingAgent()
     agent.is_answered.set()
 
-    handover = Handover(reason="another row", holds=HOLDS)
-    assert await agent.run_until_row_changes() == handover
+    assert await agent.run_until_row_changes() == ("another row", HOLDS)
     assert agent.is_closed
 
 
