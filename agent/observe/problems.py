@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, unique
+from functools import partial
 
 from prometheus_client import Gauge
 
@@ -65,6 +66,10 @@ class Row:
     key: str = ""
 
 
+#: Of a problem that is told once it has lasted, and once whatever is said of it then.
+_lasting = partial(Row, after_s=UNANSWERED_S, is_announced_once=True)
+
+
 @unique
 class Subject(Enum):
     """The table. Of several reasons not to be ready, `/readyz` says the first."""
@@ -101,7 +106,7 @@ class Subject(Enum):
         status="driverProblem",
     )
     #: Of the needs in `Need`, as the next row.
-    API_SERVER = Row(
+    API_SERVER = _lasting(
         text="the API server does not answer all that the agent needs: {problem}",
         log=("API server does not answer", "API server answers again"),
         events=("NpuApiServerSilent", "NpuApiServerAnswers"),
@@ -109,11 +114,9 @@ class Subject(Enum):
         ready="{text}",
         status="apiServerProblem",
         gauge=("api_server_unanswered",),
-        after_s=UNANSWERED_S,
-        is_announced_once=True,
         is_joint=True,
     )
-    API_ACCESS = Row(
+    API_ACCESS = _lasting(
         text="the API server refuses what the agent needs; apply "
         "daemonset/base/agent/access.yaml of this release, or change the policy that "
         "the refusal names: {problem}",
@@ -123,14 +126,12 @@ class Subject(Enum):
         ready="{text}",
         status="apiAccessProblem",
         gauge=("api_server_refused",),
-        after_s=UNANSWERED_S,
-        is_announced_once=True,
         is_joint=True,
     )
     #: Neither API server nor kubelet has listed the node's pods.
     PODS = Row(text="the pods of this node are not known yet", ready="{text}")
     #: Of one resource.
-    POD_RESOURCES = Row(
+    POD_RESOURCES = _lasting(
         text="the kubelet's pod-resources do not say which pod has which chips, so no "
         "pod is annotated and no chip released: {problem}",
         log=("pod-resources do not answer", ""),
@@ -139,11 +140,9 @@ class Subject(Enum):
         ready="{text}",
         status="podResourcesProblem",
         gauge=("pod_resources_unanswered",),
-        after_s=UNANSWERED_S,
-        is_announced_once=True,
     )
     #: Each single failure has its log line: `Announcer.journal_written`.
-    JOURNAL = Row(
+    JOURNAL = _lasting(
         text="the journal on disk lacks holds, so the next agent can find these only "
         "through the kubelet and the pods' annotations: {problem}",
         events=("NpuJournalOld", "NpuJournalWritten"),
@@ -151,8 +150,6 @@ class Subject(Enum):
         ready="{text}",
         status="journalProblem",
         gauge=("journal_old",),
-        after_s=UNANSWERED_S,
-        is_announced_once=True,
     )
     #: The chips are those of other rows of the product table.
     PRODUCT_ROW = Row(
