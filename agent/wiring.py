@@ -153,32 +153,24 @@ async def tell_inventory(
         node: Name of the node.
         on_outcome: Called with the error of each request that fails, then with None.
     """
-    text = await _read_inventory(client, node, on_outcome)
+    backoff = Backoff()
+    marks: Mapping[str, str] | None = None
+    while marks is None:
+        try:
+            found = await nodes.find(client, node)
+            marks = found.annotations if found is not None else {}
+        except KubeError as error:
+            on_outcome(error)
+            await asyncio.sleep(backoff.next_s(error.retry_after_s))
+    on_outcome(None)
     try:
-        lines = inventory.parse_lines(text)
+        lines = inventory.parse_lines(marks.get(inventory.BASE_DEVICE_INFOS, "{}"))
     except WireError as error:
         log.info("no chips expected", extra={"reason": str(error)})
         return
     if lines:
         log.info("chips expected", extra={"chips": lines})
         driver.expect({line: chip_sets.mask_of(ids) for line, ids in lines.items()})
-
-
-async def _read_inventory(
-    client: Client, node: str, on_outcome: Callable[[KubeError | None], None]
-) -> str:
-    """Return the annotation of the Node; try until the API server answers."""
-    backoff = Backoff()
-    while True:
-        try:
-            found = await nodes.find(client, node)
-        except KubeError as error:
-            on_outcome(error)
-            await asyncio.sleep(backoff.next_s(error.retry_after_s))
-        else:
-            on_outcome(None)
-            marks = found.annotations if found is not None else {}
-            return marks.get(inventory.BASE_DEVICE_INFOS, "{}")
 
 
 def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
