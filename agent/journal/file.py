@@ -26,7 +26,7 @@ import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from pathlib import Path
@@ -200,15 +200,15 @@ class Journal:
         try:
             content = self._content()
         except FileNotFoundError:
-            return self._problem(ProblemKind.ABSENT, "there is no journal")
+            return self.problem(ProblemKind.ABSENT, "there is no journal")
         except OSError as error:
             # set aside: the next write would replace the only record of the holds
-            problem = self.not_read(str(error.strerror))
-            return replace(problem, set_aside=self.set_aside())
+            reason = str(error.strerror)
+            return self.problem(ProblemKind.UNREADABLE, reason, self.set_aside())
         try:
             return decode(content, boot_id=self._boot_id, node=self._node)
         except UnusableError as error:
-            return self._problem(error.kind, str(error), self.set_aside())
+            return self.problem(error.kind, str(error), self.set_aside())
 
     def _content(self) -> bytes:
         if os.path.lexists(self._old):
@@ -237,20 +237,13 @@ class Journal:
         os.rename(temporary, self._path)  # noqa: PTH104
         _remove(str(self._old))
 
-    def _problem(
+    def problem(
         self, kind: ProblemKind, text: str, set_aside: str = ""
     ) -> JournalProblem:
+        """Return why this journal cannot be used."""
         return JournalProblem(
             kind=kind, path=str(self._path), text=text, set_aside=set_aside
         )
-
-    def not_read(self, reason: str) -> JournalProblem:
-        """Return a problem of kind UNREADABLE: the disk did not return the journal.
-
-        Args:
-            reason: Error of the disk, for people.
-        """
-        return self._problem(ProblemKind.UNREADABLE, reason)
 
     def set_aside(self) -> str:
         """Rename the journal to the next free `<name>.bad-<n>`; return the new path.

@@ -12,7 +12,13 @@ from typing import Any, NoReturn
 
 from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Owner
-from agent.journal.file import HoldEntry, Journal, JournalError, JournalProblem
+from agent.journal.file import (
+    HoldEntry,
+    Journal,
+    JournalError,
+    JournalProblem,
+    ProblemKind,
+)
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from service import clock
@@ -100,9 +106,8 @@ class JournalWriter:
             self._worker.call(self._journal.set_aside).add_done_callback(
                 _consume_outcome
             )
-            return self._journal.not_read(
-                f"the disk did not answer within {READ_WITHIN_S:g} s"
-            )
+            text = f"the disk did not answer within {READ_WITHIN_S:g} s"
+            return self._journal.problem(ProblemKind.UNREADABLE, text)
 
     def entries(self) -> tuple[HoldEntry, ...]:
         """Return the journal entries of the present holds, with those set by `keep`."""
