@@ -129,11 +129,7 @@ class ProductLine:
             services.mount,
             last_reading=lambda: self.chip_monitor.reading,
             cdi_dir=settings.cdi_dir,
-            other_readings=lambda: [
-                reading
-                for reading in services.readings()
-                if reading.product is not self.product
-            ],
+            readings=services.readings,
         )
         services.foreign.add_line(self.store, self.chip_monitor)
         self._resources = PodResourcesClient(

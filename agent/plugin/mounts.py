@@ -90,7 +90,7 @@ class Mounts:
         last_reading: Callable[[], Reading],
         cdi_dir: Path,
         dev: Path = DEV,
-        other_readings: Callable[[], Iterable[Reading]] = tuple,
+        readings: Callable[[], Iterable[Reading]] = tuple,
     ) -> None:
         """Construct the renderer of one product line without writing the CDI spec.
 
@@ -99,10 +99,10 @@ class Mounts:
             last_reading: Returns what the driver last reported about the product line.
             cdi_dir: Folder in which container runtimes look for CDI specs.
             dev: Folder of device files, as this process sees it.
-            other_readings: Returns the driver's last reports about the node's other
-                product lines. The node's CDI spec has their chips, too.
+            readings: Returns the driver's last reports about all product lines of the
+                node. The node's CDI spec has their chips, too.
         """
-        self._other_readings = other_readings
+        self._readings = readings
         self._mount = mount
         self._last_reading = last_reading
         self._cdi_dir = cdi_dir
@@ -134,10 +134,9 @@ class Mounts:
         Args:
             devices: Device files of this product line.
         """
-        lines = sorted(
-            (self._last_reading(), *self._other_readings()),
-            key=lambda line: line.product.resource,
-        )
+        readings = (self._last_reading(), *self._readings())
+        by_resource = {reading.product.resource: reading for reading in readings}
+        lines = [by_resource[resource] for resource in sorted(by_resource)]
         common = dict.fromkeys(
             node for line in lines for node in host_devices.find(line, self._dev).common
         )
@@ -209,7 +208,7 @@ class Mounts:
         Args:
             has_holds: Whether the agent knows a hold of this node.
         """
-        readings = (self._last_reading(), *self._other_readings())
+        readings = (self._last_reading(), *self._readings())
         is_needed = has_holds or any(reading.virtual for reading in readings)
         if self._mount is MountMethod.CDI and not is_needed:
             cdi.remove(self._cdi_dir)

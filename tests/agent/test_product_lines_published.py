@@ -294,7 +294,7 @@ def test_the_cdi_spec_has_the_chips_of_all_lines_whoever_writes_it(
         last_reading=lambda: READING.lines[own],
         cdi_dir=tmp_path,
         dev=tmp_path,
-        other_readings=lambda: READING.lines[1 - own : 2 - own],
+        readings=lambda: READING.lines,
     )
 
     assert mounts.problem() is None
