@@ -193,7 +193,6 @@ class Agent:
                 boot_id=parts.boot_id,
                 node=settings.node_name,
             ),
-            boot_id=parts.boot_id,
             observe_s=metrics.journal_s.observe,
             on_outcome=self._announcer.journal_written,
         )

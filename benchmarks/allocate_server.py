@@ -106,7 +106,6 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
     pending = store.ledger
     journal_writer = JournalWriter(
         Journal(directory / "holds", boot_id="boot", node=NODE),
-        boot_id="boot",
         observe_s=metrics.journal_s.observe,
         on_outcome=lambda failure: sys.exit(failure) if failure else None,
     )

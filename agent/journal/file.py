@@ -84,8 +84,6 @@ class HoldEntry:
     #: Whether it was given to a running container that asked by itself
     #: (`Hold.recreated`).
     anew: bool = False
-    #: Id of the machine's boot in which the hold was made.
-    boot_id: str
 
 
 class ProblemKind(Enum):

@@ -44,7 +44,6 @@ class JournalWriter:
         self,
         journal: Journal,
         *,
-        boot_id: str,
         observe_s: Callable[[float], None],
         on_outcome: Callable[[str], None],
     ) -> None:
@@ -52,7 +51,6 @@ class JournalWriter:
 
         Args:
             journal: The journal file.
-            boot_id: Id of the machine's present boot, stored in each entry.
             observe_s: Called with the duration of each write that succeeds before the
                 method `write` stops waiting. Unit: seconds.
             on_outcome: Called after each write with the reason why the newest holds are
@@ -63,7 +61,6 @@ class JournalWriter:
         #: entries of product lines that are not served now
         self._unserved: tuple[HoldEntry, ...] = ()
         self._journal = journal
-        self._boot_id = boot_id
         self._observe_s = observe_s
         self._on_outcome = on_outcome
         # a hanging disk blocks this thread only
@@ -112,7 +109,7 @@ class JournalWriter:
     def entries(self) -> tuple[HoldEntry, ...]:
         """Return the journal entries of the present holds, with those set by `keep`."""
         holds = (
-            make_entry(hold, self._boot_id)
+            make_entry(hold)
             for store in self._stores
             for hold in store.ledger.holds.values()
         )
@@ -189,13 +186,8 @@ class JournalWriter:
             await store.changed(version, until=again_s)
 
 
-def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
-    """Return the journal entry that stores a ledger's hold.
-
-    Args:
-        hold: Hold of any product line.
-        boot_id: Id of the machine's present boot.
-    """
+def make_entry(hold: Hold) -> HoldEntry:
+    """Return the journal entry that stores a ledger's hold."""
     owner = hold.owner or Owner(uid="", namespace="", pod="", container="")
     return HoldEntry(
         sequence=hold.sequence,
@@ -211,7 +203,6 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
         pod=owner.pod,
         container=owner.container,
         cgroup_uid=owner.cgroup_uid,
-        boot_id=boot_id,
     )
 
 

@@ -340,7 +340,6 @@ def stable(found: dict[str, Any]) -> dict[str, Any]:
 HOLDS = (
     make_entry(
         Hold(sequence=1, kubelet_ids=("Ascend910-0",), chips=(0,), slot="u", need=0),
-        "boot-1",
     ),
 )
 

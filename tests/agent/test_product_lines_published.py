@@ -226,7 +226,6 @@ async def test_one_journal_keeps_the_holds_of_all_lines_and_those_of_others(
     journal = Journal(tmp_path / "holds", boot_id="boot", node=NODE)
     book = JournalWriter(
         journal,
-        boot_id="boot",
         observe_s=lambda _: None,
         on_outcome=lambda why: pytest.fail(why) if why else None,
     )
@@ -234,7 +233,7 @@ async def test_one_journal_keeps_the_holds_of_all_lines_and_those_of_others(
     for line in lines:
         book.follow(line)
     gone = Hold(sequence=1, kubelet_ids=("Ascend310-7",), chips=(7,), slot="u", need=0)
-    book.keep([writer.make_entry(gone, "boot")])
+    book.keep([writer.make_entry(gone)])
 
     for line, chip in zip(lines, (3, 4), strict=True):
         line.apply(AllocateAsked(ids(chip), last_call=True))
@@ -252,7 +251,7 @@ def test_a_hold_of_which_no_id_is_left_is_of_the_line_whose_chips_it_keeps(
     left = Hold(
         sequence=1, kubelet_ids=(), chips=(), reserved=(chip,), slot="u", need=0
     )
-    entry = writer.make_entry(left, "boot")
+    entry = writer.make_entry(left)
 
     owners = [
         line.product.key

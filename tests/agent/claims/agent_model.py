@@ -44,7 +44,7 @@ _BOOT = "boot-1"
 
 def read_again(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
     """What the next agent reads of holds that were written."""
-    entries = [writer.make_entry(hold, _BOOT) for hold in holds]
+    entries = [writer.make_entry(hold) for hold in holds]
     content = file.encode(entries, boot_id=_BOOT, node=NODE)
     found = file.decode(content, boot_id=_BOOT, node=NODE)
     return tuple(map(writer.restore_hold, found))

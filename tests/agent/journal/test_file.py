@@ -29,7 +29,6 @@ HOLD = HoldEntry(
     pod="train-0",
     container="main",
     need=0,
-    boot_id="boot-1",
 )
 LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), need=1)
 

@@ -39,7 +39,6 @@ def writer_of(
     """A writer of a journal that follows a ledger."""
     book = JournalWriter(
         journal,
-        boot_id=BOOT,
         observe_s=lambda _: None,
         on_outcome=lambda failure: on_failure(failure) if failure else None,
     )
@@ -99,7 +98,7 @@ CONFIRMED = replace(
     ],
 )
 def test_a_hold_is_read_back_as_it_was_written(hold: Hold) -> None:
-    assert writer.restore_hold(writer.make_entry(hold, BOOT)) == hold
+    assert writer.restore_hold(writer.make_entry(hold)) == hold
 
 
 async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
@@ -170,7 +169,7 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
     slow: SlowJournal, tmp_path: Path
 ) -> None:
     before = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
-    before.write([writer.make_entry(HOLD, BOOT)])
+    before.write([writer.make_entry(HOLD)])
     now, failures = current(pod("train", [3])), list[str]()
     book = writer_of(slow, now, failures.append)
     slow.may_go.set()
