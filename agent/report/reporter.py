@@ -152,12 +152,7 @@ class Reporter:
         return self._host_ip
 
     def problem(self) -> str | None:
-        """Return why `mindx-dl-deviceinfo-<node>` lacks this agent's report, or None.
-
-        Either another program writes the ConfigMap, or this agent has not written yet.
-        """
-        if self._state.rival:
-            return self._rival_text(self._state.rival)
+        """Return why this agent has not written the ConfigMap yet; None if it has."""
         if self._state.published is None:
             failure = f": {self._failure}" if self._failure else ""
             return f"{self._name} is not written yet{failure}"
