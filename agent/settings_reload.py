@@ -52,7 +52,6 @@ class SettingsReload:
         Args:
             settings: Settings at the start of the agent.
             load: Reads the file and returns the settings; may raise SettingsError.
-            set_level: Sets the log level of the process.
             pause_s: Pause between two reads of the file. Unit: seconds.
         """
         self._pause_s = pause_s

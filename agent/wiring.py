@@ -111,7 +111,6 @@ async def first_reading(
     While there is none, `problems` tells why.
 
     Args:
-        poller: Reads the driver.
         settings: With the pause between two readings.
         problems: Gets the reason while there is no reading.
         ask_inventory: Started once if the first reading fails: tells the driver which
@@ -149,8 +148,6 @@ async def tell_inventory(
 
     Args:
         driver: A driver that has not given a reading yet.
-        client: An open client.
-        node: Name of the node.
         on_outcome: Called with the error of each request that fails, then with None.
     """
     backoff = Backoff()

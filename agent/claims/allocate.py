@@ -374,7 +374,6 @@ def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Le
     """Set `reoffered` on holds with ids that the kubelet offers to another container.
 
     Args:
-        ids: The offered ids.
         but: UID of a slot whose holds are not changed; "" for none.
     """
     reoffered = [

@@ -348,11 +348,7 @@ def need_of(pod: NpuPod, container: str) -> int:
 
 
 def make_owner(pod: NpuPod, container: str) -> Owner:
-    """Return the `Owner` value for the container of a pod.
-
-    Args:
-        container: Name of the container.
-    """
+    """Return the `Owner` value for the container of a pod with this name."""
     return Owner(
         uid=pod.uid,
         namespace=pod.namespace,

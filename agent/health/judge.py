@@ -51,7 +51,6 @@ def apply_levels(
 
     Args:
         reading: Reading of the driver, in which faults may have no level.
-        table: Levels of fault codes.
         upgrades: Higher levels of codes that returned or stayed.
         separated: Chips that a person or a frequency rule has separated by name.
     """

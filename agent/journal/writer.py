@@ -50,7 +50,6 @@ class JournalWriter:
         """Construct without reading or writing the journal.
 
         Args:
-            journal: The journal file.
             observe_s: Called with the duration of each write that succeeds before the
                 method `write` stops waiting. Unit: seconds.
             on_outcome: Called after each write with the reason why the newest holds are

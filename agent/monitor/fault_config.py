@@ -41,7 +41,6 @@ class FaultConfigWatch:
 
         Args:
             client: Open client, owned by the caller.
-            namespace: Namespace of this ConfigMap.
             apply: Called with each fault configuration, as far as it is usable. Called
                 with the built-in one when the ConfigMap is deleted.
             on_problem: Called with a sentence that names the parts of a version that

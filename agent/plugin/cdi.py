@@ -44,7 +44,6 @@ def render(
     """Return the CDI spec of a node as JSON text.
 
     Args:
-        devices: Device files of the host.
         chips: Numbers of all chips that the node may ever give out.
         virtual: Every virtual device (part of a chip) of the node.
     """

@@ -95,7 +95,6 @@ class Mounts:
         """Construct the renderer of one product line without writing the CDI spec.
 
         Args:
-            mount: Way in which containers get the chips.
             last_reading: Returns what the driver last reported about the product line.
             cdi_dir: Folder in which container runtimes look for CDI specs.
             dev: Folder of device files, as this process sees it.

@@ -46,11 +46,6 @@ class RateLimit:
     """
 
     def __init__(self, each_s: float) -> None:
-        """Construct a rate limit that lets the first request pass at once.
-
-        Args:
-            each_s: Least time between two requests. Unit: seconds.
-        """
         self._each_s = each_s
         self._next_s = float("-inf")
 
@@ -82,8 +77,6 @@ class PodResourcesClient:
         """Construct the client without connecting; the first call connects.
 
         Args:
-            socket: The kubelet's pod-resources socket.
-            resource: Resource whose device ids are read.
             activity: Tells whether an Allocate runs. During an Allocate, List must not
                 be called.
             rate_limit: Rate limit for all calls, shared by all clients of this kubelet.

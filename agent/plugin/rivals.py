@@ -77,7 +77,6 @@ class Rivals:
 
         Args:
             socket: Socket of the plugin, in the kubelet's device plugin directory.
-            resource: Resource that the plugin serves.
             allocatable_ids: Asks the kubelet for the device ids of `resource`. Returns
                 None if the kubelet does not answer.
         """

@@ -89,7 +89,6 @@ class Server:
             make_servicer: Returns a new servicer, each time the plugin is served and
                 registered.
             product: Product row that names the resource and the socket.
-            kubelet_dir: The kubelet's device plugin directory.
             allocatable_ids: Asks the kubelet which device ids of the resource the
                 kubelet may give out.
             on_rival: Called with a sentence about another plugin of the resource, and

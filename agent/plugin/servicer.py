@@ -89,10 +89,8 @@ class Servicer(ListAndWatchServicer):
         """Construct the servicer of one product line, before the kubelet connects.
 
         Args:
-            store: Ledger of the product line.
             activity: Records each running request, so that the agent neither calls List
                 of pod-resources nor ends meanwhile.
-            pods: Source of the pods that have claims.
             find_stray_processes: Asks the kernel for running processes of ended pods.
             write_journal: Writes the ledger's holds to disk, bounded in time; returns
                 without an error when the write fails.
@@ -100,7 +98,6 @@ class Servicer(ListAndWatchServicer):
                 Unit: seconds.
             numa: Returns the NUMA node of each chip; empty if the kubelet shall not
                 align by NUMA nodes.
-            mounts: Renders the answer to Allocate.
             look_now: Asks the driver for a look, because a pod has just ended whose
                 chips this request needs.
         """

@@ -58,14 +58,11 @@ class VirtualServicer(ListAndWatchServicer):
         """Construct the servicer of one kind of virtual device.
 
         Args:
-            store: Ledger of the product line. After a change of the ledger, the list of
-                devices is sent to the kubelet if it differs from the list sent last.
             row: Product row that names the resource of this kind.
             activity: Records each running Allocate. A List of pod-resources during it
                 can make the kubelet give one device id of any resource to two pods.
             monitor: Has the virtual devices as last read, and which chips may be given
                 out.
-            mounts: Renders the answer to Allocate.
         """
         super().__init__(store, self._list_devices, activity=activity, steers=False)
         self._row = row

@@ -66,8 +66,6 @@ class Annotator:
         """Construct without sending a patch.
 
         Args:
-            store: Ledger of the product line.
-            send: Sends one patch of a pod's annotations to the API server.
             host_ip: Returns the node's last known InternalIP; "" while none is known.
                 The configuration of pods is not written then. After a change of the
                 result, the caller wakes `store`.

@@ -29,7 +29,6 @@ class ProductLinePods:
     """
 
     def __init__(self, store: LedgerStore, *, is_served: Callable[[], bool]) -> None:
-        """Construct without pods. `PodInformer.add_line` calls it."""
         self.store = store
         self.resource = store.ledger.product.resource
         self._is_served = is_served
@@ -61,12 +60,7 @@ class ProductLinePods:
 
 
 def make_watch(client: Client, node: str) -> ListWatch[Pod]:
-    """Return the watch of one node's pods; it sends no request yet.
-
-    Args:
-        client: An open client; the caller closes it.
-        node: Name of the node.
-    """
+    """Return the watch of one node's pods; it sends no request yet."""
     return ListWatch(
         client,
         "/api/v1/pods",

@@ -112,8 +112,6 @@ class Reconciler:
         """Construct without asking pod-resources.
 
         Args:
-            store: Ledger of the product line.
-            resources: Client of the kubelet's pod-resources.
             activity: Tells whether an Allocate was running during a pass.
             find_stray_processes: Asks the kernel for processes of ended pods that still
                 run.
@@ -122,8 +120,6 @@ class Reconciler:
                 seconds.
             backoff: Pauses between passes while the kubelet does not answer; None for
                 the default.
-            look_now: Asks the driver for a look that begins now, so that the chips of
-                a pod that has ended come back soon.
             on_problem: Called after each pass with why the kubelet did not answer; ""
                 if it did, or has not to be asked anything.
         """

@@ -63,11 +63,9 @@ class Reporter:
 
         Args:
             client: An open client; the caller closes it.
-            node: Name of the node.
             writer: Name of this process, which it writes into an annotation of the
                 ConfigMap; unique in the cluster, not empty.
             heartbeat_s: Longest time between two writes. Unit: seconds.
-            metrics: Metrics of the agent, which count the writes.
             wall_s: Returns Unix seconds, for the ConfigMap's update time.
             tell: Called with a sentence, or "" for no problem, when another program
                 writes the ConfigMap or has gone (RIVAL_WRITER), at each write that the
@@ -79,7 +77,6 @@ class Reporter:
             on_configmap: Called with the data of each version of the ConfigMap that the
                 watch shows, oldest first; called with None when there is no ConfigMap.
             on_host_ip: Called when `host_ip` has changed.
-            namespace: Namespace of the ConfigMap.
         """
         self._client = client
         self._node_name = node

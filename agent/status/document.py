@@ -173,11 +173,7 @@ def _claim(ledger: Ledger, uid: str) -> dict[str, Any]:
 
 
 def text(status: Mapping[str, Any]) -> str:
-    """Render a status document as text for a person.
-
-    Args:
-        status: Status document, as `document` returns it.
-    """
+    """Render a status document as text for a person."""
     waiting = status["waitingFor"]
     lines = [f"{status['node']}: {f'waiting: {waiting}' if waiting else 'ready'}"]
     parts = (status["product"], status["mode"], f"agent {status['version']}")

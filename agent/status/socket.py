@@ -38,7 +38,6 @@ async def serve_status(
     If the socket cannot be created, log why and go on without it.
 
     Args:
-        path: Path of the socket.
         make_document: Returns the status document; called for each connection.
     """
 
@@ -140,9 +139,6 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def ask(path: Path) -> Mapping[str, Any]:
     """Return the status document of the agent that serves a status socket.
-
-    Args:
-        path: Path of the socket.
 
     Raises:
         OSError: The path has no socket of this user, or no agent answers there.
