@@ -108,14 +108,9 @@ def _chips(view: View) -> Iterator[dict[str, Any]]:
                 _stray_processes(view, chip) if chip in releasing else []
             ),
             "faults": _faults(view.reading, chip),
-            "problem": _why_unread(view.reading, chip) or None,
+            "problem": view.reading.why_unread(chip)
+            or (None if chip in view.reading.chips else VANISHED),
         }
-
-
-def _why_unread(reading: Reading, chip: int) -> str:
-    """Return why a chip's state is not from `reading`; "" if it is."""
-    missing = "" if chip in reading.chips else VANISHED
-    return reading.why_unread(chip) or missing
 
 
 def _owners(ledger: Ledger, chip: int) -> list[str]:
