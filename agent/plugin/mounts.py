@@ -42,11 +42,7 @@ STARTED_BY_RUNTIME = "ASCEND_DOCKER_RUNTIME"
 
 
 class MountMethod(Enum):
-    """Ways to mount chips into a container.
-
-    RUNTIME: Ascend Docker Runtime mounts them. NATIVE: the container runtime does, by a
-    list of device files. CDI: the container runtime does, by the node's CDI spec.
-    """
+    """Ways to mount chips into a container; the module's docstring explains each."""
 
     RUNTIME = "runtime"
     NATIVE = "native"

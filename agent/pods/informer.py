@@ -151,11 +151,7 @@ class PodInformer:
             return
 
     def hurry(self) -> None:
-        """Reopen the node's pod watch at once if it is waiting in a back-off.
-
-        A call skips at most one pause. It never skips a pause that the API server asked
-        for (Retry-After).
-        """
+        """Reopen the node's pod watch, as far as `ListWatch.retry_now` says."""
         self.watch.retry_now()
 
     def unseen_s(self) -> float:
