@@ -14,6 +14,7 @@ from agent.claims.annotations import Basis, Patch
 from agent.claims.events import PodUpdated
 from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
+from agent.report.reporter import LONGEST_PAUSE_S
 from kube.errors import KubeError
 from kube.write_history import WriteHistory
 from scheduler_core.wire.addresses import Addresses
@@ -25,9 +26,6 @@ log = logging.getLogger(__name__)
 
 #: Patches sent at once.
 AT_ONCE = 8
-#: Longest pause after a failed patch, so that annotations are right soon after the API
-#: server is back. A pause that the server asks for may be longer. Unit: seconds.
-LONGEST_PAUSE_S = 10.0
 
 
 #: Sends one patch; returns the patched pod, None if it has gone; raises KubeError.

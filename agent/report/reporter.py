@@ -28,9 +28,10 @@ from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Longest pause after failed writes, so that the ConfigMap is right soon after the API
-#: server is back. Unit: seconds.
-_LONGEST_PAUSE_S = 10.0
+#: Longest pause after failed writes, so that ConfigMap, Node and pods' annotations are
+#: right soon after the API server is back. One that it asks for may be longer. Unit:
+#: seconds.
+LONGEST_PAUSE_S = 10.0
 #: How long the last patch may take when the agent stops. Unit: seconds.
 _FAREWELL_S = 1.0
 
@@ -96,7 +97,7 @@ class Reporter:
         self.configmap_known = asyncio.Event()
         self._state = schedule.State(me=writer, heartbeat_s=heartbeat_s)
         self._events: asyncio.Queue[schedule.Event] = asyncio.Queue()
-        self._backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
+        self._backoff = Backoff(cap_s=LONGEST_PAUSE_S)
         #: Loop time in seconds of the oldest change that is not written yet.
         self._changed_at: float | None = None
         self._node: ManagedNode | None = None
@@ -349,7 +350,7 @@ class Reporter:
             log.warning("node has no InternalIP yet", extra={"node": self._node_name})
 
     async def _keep_node(self) -> None:
-        backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
+        backoff = Backoff(cap_s=LONGEST_PAUSE_S)
         while True:
             await self._node_woken.wait()
             self._node_woken.clear()

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from agent.claims.annotations import Patch
-from agent.pods.annotator import LONGEST_PAUSE_S, _Delay
+from agent.pods.annotator import _Delay
+from agent.report.reporter import LONGEST_PAUSE_S
 from kube.errors import KubeError
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
