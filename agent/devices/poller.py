@@ -116,7 +116,8 @@ class Poller:
         except DriverError as error:
             return self._mark_stale(str(error))
         unread_chips = (chip for line in reading.lines for chip in line.unread)
-        problems = [f"chip {chip.chip}: {chip.reason}" for chip in unread_chips]
+        failed = (chip for chip in unread_chips if not chip.is_slow)
+        problems = [f"chip {chip.chip}: {chip.reason}" for chip in failed]
         problem = "; ".join(filter(None, [reading.missing, *problems]))
         if problem and reading.is_old:
             return self._mark_stale(problem)

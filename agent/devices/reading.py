@@ -126,6 +126,8 @@ class Unread:
     reason: str
     #: Whether only its processes could not be read.
     is_partial: bool = False
+    #: Whether nothing has failed: its calls take long, and it was not read again yet.
+    is_slow: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +175,8 @@ class Reading:
     #: What was still missing when the wait for all chips was over, and is missing now;
     #: "" if nothing is. The rows may be too small then.
     missing: str = field(default="", compare=False)
-    #: When the look at every chip of the node began that this reading is from; -inf:
-    #: not all were looked at together. Unit: seconds of the event loop's clock.
+    #: When the oldest look began that this is from, but for chips that are unread;
+    #: -inf: that is not known. Unit: seconds of the event loop's clock.
     looked_s: float = field(default=-inf, compare=False)
     #: When this was last known to be the state of the chips. Units: seconds of the
     #: event loop's clock, Unix milliseconds.
@@ -208,12 +210,17 @@ class Reading:
         reasons = [line.why_unread(chip) for line in self.lines for chip in line.chips]
         return bool(reasons) and all(reasons)
 
+    @property
+    def chips_read(self) -> frozenset[int]:
+        """Chips of this product line whose faults are not from an earlier reading."""
+        return frozenset(self.chips) - {u.chip for u in self.unread if not u.is_partial}
+
     def why_unread(self, chip: int) -> str:
-        """Return why the faults of one chip cannot be read; "" if they were read."""
+        """Return why the faults of one chip cannot be read; "" if they can."""
         reasons = (
             f"cannot be read: {unread.reason}"
             for unread in self.unread
-            if unread.chip == chip and not unread.is_partial
+            if unread.chip == chip and not (unread.is_partial or unread.is_slow)
         )
         return next(reasons, "")
 

@@ -11,7 +11,6 @@ names the separated chips.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from agent.claims import values
 from agent.claims.events import ChipsRead, ChipsUnreadable
@@ -74,7 +73,7 @@ class ChipMonitor:
         #: Whether the last reading, judged again later, would give the same health.
         self._is_at_rest = False
         #: Last reading as the driver gave it, with the levels of the driver. Its date
-        #: is that of the last observation, its `looked_s` that of the last look.
+        #: is that of the last observation.
         self._raw = reading
         #: {chip: time of the last reading that told its processes}. Unit: seconds.
         self._processes_read_s: dict[int, float] = {}
@@ -113,8 +112,7 @@ class ChipMonitor:
         reading = node_reading.line_of(self.product.resource)
         if reading is None:  # a product line that has vanished
             return True
-        is_same, looked_s = reading == self._raw, self._raw.looked_s
-        self._raw = replace(reading, looked_s=max(reading.looked_s, looked_s))
+        is_same, self._raw = reading == self._raw, reading
         if not (is_same and self._is_at_rest):
             self.judge_again()
         else:
@@ -289,7 +287,7 @@ class ChipMonitor:
         Also separate chips (take them out of service) or put them back into service.
         """
         faults_read = escalation.FaultsRead(
-            chips=frozenset(c for c in self._raw.chips if not self._raw.why_unread(c)),
+            chips=self._raw.chips_read,
             present=presences_under_rules(self._raw),
             config=self._config,
             now_ms=self._raw.read_ms,

@@ -9,8 +9,11 @@ The agent sends the process one message. It has the path of the library, the ids
 chips that earlier processes have identified, and the calls to skip for a while because
 these processes hung or died in them. Whenever the state of a chip has changed, the
 process sends the states of all chips. Each further byte of the agent asks for a look:
-every chip is read at once, and what was read is sent even if nothing has changed, with
-the time at which the look began. To end the process, the agent kills it with SIGKILL.
+every chip is read at once, and what was read is sent even if nothing has changed. To
+end the process, the agent kills it with SIGKILL.
+
+A call that takes long delays the others by itself alone: before the next one, events
+and questions are taken in, and the chips that answer at once are read and sent.
 """
 
 import ctypes
@@ -64,6 +67,8 @@ class Worker:
         self._skip_for: dict[Call, float] = {}
         self._first_look_s = inf
         self._library: Library | None = None
+        self._chip_reader: ChipReader | None = None
+        self._sent: Survey | str = ""
         self._has_tried_to_subscribe = False
         #: when to subscribe to fault events at the latest. Unit: seconds.
         self._subscribe_s = inf
@@ -87,19 +92,40 @@ class Worker:
             if self._sleep(AGAIN_S):
                 return
             chip_reader = self._load(order["library"], order["chips"])
-        sent: Survey | str = ""
+        self._chip_reader = chip_reader
         while True:
-            began_s = time.monotonic()
-            self._progress.begin_look(began_s)
-            has_events = self._pass_events(chip_reader)
-            survey = self._survey(chip_reader, is_asked=self._is_asked)
-            self._first_look_s = min(self._first_look_s, time.monotonic())
-            self._subscribe_in_time(chip_reader, survey)
-            if has_events or survey != sent or self._is_asked:
-                self._send(survey, began_s if self._is_asked else None)
-                sent = survey
+            self._progress.begin_look(time.monotonic())
+            if chip_reader.is_mixed:
+                self._take_turn(chip_reader, is_between=True)
+            self._take_turn(chip_reader)
             if self._sleep(chip_reader.pause_s):
                 return
+
+    def _take_turn(self, chip_reader: ChipReader, *, is_between: bool = False) -> None:
+        """Read the chips whose turn it is, and send what has changed.
+
+        Args:
+            is_between: As in `ChipReader.read_chips`.
+        """
+        began_s = time.monotonic()
+        has_events = self._pass_events(chip_reader)
+        is_asked, self._is_asked = self._is_asked, False
+        survey = self._survey(chip_reader, is_asked=is_asked, is_between=is_between)
+        self._first_look_s = min(self._first_look_s, time.monotonic())
+        self._subscribe_in_time(chip_reader, survey)
+        if has_events or survey != self._sent or is_asked:
+            self._send(survey)
+            self._sent = survey
+        self._progress.begin_look(began_s)  # the look that goes on
+
+    def _let_others_in(self) -> None:
+        """Give the chips that answer at once their turn, if a call has taken long."""
+        if self._chip_reader is None or not self._chip_reader.is_held_up:
+            return
+        with suppress(BlockingIOError):
+            # nothing if the agent has ended: `_sleep` sees it
+            self._is_asked = bool(self._sock.recv(_MOST_QUESTIONS, socket.MSG_DONTWAIT))
+        self._take_turn(self._chip_reader, is_between=True)
 
     def _load(self, path: str, chips: list[list[int]]) -> ChipReader | None:
         """Load and initialise the library at `path`.
@@ -111,7 +137,12 @@ class Worker:
             chips: Card, device, physical id and logic id of each known chip.
         """
         try:
-            library = Library(path, self._progress, leave_out=self._must_skip)
+            library = Library(
+                path,
+                self._progress,
+                leave_out=self._must_skip,
+                after_call=self._let_others_in,
+            )
             library.init()
         except (OSError, CallError) as error:
             self._send(str(error))
@@ -151,9 +182,11 @@ class Worker:
         chip_reader.use_events()
 
     @staticmethod
-    def _survey(chip_reader: ChipReader, *, is_asked: bool) -> Survey | str:
+    def _survey(
+        chip_reader: ChipReader, *, is_asked: bool, is_between: bool
+    ) -> Survey | str:
         try:
-            return chip_reader.read_chips(is_asked=is_asked)
+            return chip_reader.read_chips(is_asked=is_asked, is_between=is_between)
         except CallError as error:
             return str(error)
 
@@ -193,7 +226,6 @@ class Worker:
         """
         descriptors: list[Any] = [self._sock, self._wake_read]
         until = time.monotonic() + for_s
-        self._is_asked = False
         while True:
             # a long sleep needs signs of life, too
             rest_s = min(_BEAT_EACH_S, max(0.0, until - time.monotonic()))
@@ -206,17 +238,11 @@ class Worker:
             if readable or time.monotonic() >= until:
                 return False
 
-    def _send(self, survey: Survey | str, began_s: float | None = None) -> None:
-        """Send the agent the states of all chips, or why they could not be read.
-
-        Args:
-            began_s: When an asked look at every chip began, by the monotonic clock.
-        """
-        message: dict[str, Any] = {"began_s": began_s}
-        if isinstance(survey, str):
-            message["problem"] = survey
-        else:
-            message["survey"] = asdict(survey)
+    def _send(self, survey: Survey | str) -> None:
+        """Send the agent the states of all chips, or why they could not be read."""
+        message: dict[str, Any] = {"problem": survey}
+        if isinstance(survey, Survey):
+            message = {"survey": asdict(survey)}
         self._sock.sendall(frames.encode(message))
 
 

@@ -20,6 +20,7 @@ from agent.devices.dcmi.rows import ServedRows
 from agent.devices.dcmi.values import (
     NO_NUMBER,
     NO_SUPERPOD,
+    SLOW,
     ChipState,
     Code,
     Identity,
@@ -102,6 +103,7 @@ class Conversion:
             unread=(*first.unread, *(outside if contradiction else ())),
             changed_row=self._rows.changed_row,
             begins_anew=self._rows.begins_anew,
+            looked_s=survey.looked_s,
             missing=self._rows.missing,
         )
 
@@ -184,6 +186,7 @@ class Conversion:
                     chip=look.identity.physical_id,
                     reason=reason,
                     is_partial=not look.unread,
+                    is_slow=look.unread == SLOW,
                 )
                 for look in line
                 if (reason := look.unread or look.unread_pids)

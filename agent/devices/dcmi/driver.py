@@ -283,8 +283,7 @@ class DcmiDriver:
             return str(error)
         if self._memory is not None:
             self._memory.store(self._conversion.known)
-        began_s = message.get("began_s")
-        return replace(reading, looked_s=-inf if began_s is None else began_s)
+        return reading
 
 
 def _sign_of(message: Reading | str) -> Sign:

@@ -110,7 +110,12 @@ class Library:
     """
 
     def __init__(
-        self, path: str, progress: Progress, *, leave_out: Callable[[Call], bool]
+        self,
+        path: str,
+        progress: Progress,
+        *,
+        leave_out: Callable[[Call], bool],
+        after_call: Callable[[], None],
     ) -> None:
         """Load the library; call none of its functions yet.
 
@@ -119,12 +124,14 @@ class Library:
             progress: Memory page in which the agent sees the call under way.
             leave_out: Returns whether a call must be skipped now, because earlier
                 workers hung or died in it.
+            after_call: Is called when a call has come back; may make other calls.
 
         Raises:
             OSError: The library cannot be loaded; the text has the reason.
         """
         self._progress = progress
         self._leave_out = leave_out
+        self._after_call = after_call
         with _noted(progress, Call(function="dlopen")):
             self._functions: Any = _load(path)
         self._callback: Any = None
@@ -389,6 +396,7 @@ class Library:
             raise CallError(call, LEFT_OUT)
         with _noted(self._progress, call):
             code = function(*arguments)
+        self._after_call()
         if code:
             raise CallError(call, code)
 

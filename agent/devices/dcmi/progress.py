@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 _NOTE = struct.Struct("<Qii48s")
 #: layout of the first field alone
 _BEATS = struct.Struct("<Q")
-#: layout of what is behind the note: when the look under way began, or 0.0
+#: layout of what is behind the note: `Progress.look_s`, or 0.0
 _LOOK = struct.Struct("<d")
 
 
@@ -86,18 +86,18 @@ class Progress:
 
     @property
     def look_s(self) -> float | None:
-        """When the look at the chips under way began; None while the process rests.
+        """Since when it is not known whether what was sent is the state of the chips.
 
-        Unit: seconds of the monotonic clock.
+        None while the process rests: then it is. Unit: seconds of the monotonic clock.
         """
         return float(_LOOK.unpack_from(self._page, _NOTE.size)[0]) or None
 
     def begin_look(self, now_s: float) -> None:
-        """Show in this memory page that the worker process now looks at the chips.
+        """Show that a look at the chips has begun, and that what is sent was so then.
 
-        It does until it rests: the next `beat`.
+        The look lasts until the process rests: the next `beat`.
         """
-        _LOOK.pack_into(self._page, _NOTE.size, now_s)
+        _LOOK.pack_into(self._page, _NOTE.size, max(now_s, self.look_s or 0.0))
 
     def begin(self, call: Call) -> None:
         """Show in this memory page that the worker process now makes `call`."""

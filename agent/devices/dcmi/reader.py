@@ -8,6 +8,12 @@ even if it cannot be identified again or its card is no longer listed, also by a
 worker process. A chip whose ids cannot be read is reported as unidentified. A chip for
 which libdcmi answers "no such device" is left out. If any other value cannot be read,
 only that value is None.
+
+A chip whose last look took `SLOW_S` is slow. Between two calls of a slow chip, those
+that are not have their turn. So a chip that answers at once is read `LOOK_EACH_S` and
+one call after its last look, however many others are slow. A chip that has just become
+slow costs the others one more call. A slow chip is reported once after each look, and
+as unread between two looks. While all chips are slow, none has a turn in between.
 """
 
 from collections import Counter
@@ -24,7 +30,14 @@ from agent.devices.dcmi.library import (
     CallError,
     Library,
 )
-from agent.devices.dcmi.values import NO_SUPERPOD, ChipState, Code, Identity, Survey
+from agent.devices.dcmi.values import (
+    NO_SUPERPOD,
+    SLOW,
+    ChipState,
+    Code,
+    Identity,
+    Survey,
+)
 
 #: Code of a chip that is not ready: it has dropped off.
 #: Source: MindCluster, `devmanager/dcmi/dcmi.go` (at 22bb3d98).
@@ -38,6 +51,9 @@ QUIET_LOOK_EACH_S = 10.0
 IDENTITIES_EACH_S = 60.0
 #: The same for facts that only another driver or another card changes, like the model.
 FIXED_EACH_S = 600.0
+#: Duration from which on a look, or all before it, keeps other chips waiting. Unit:
+#: seconds.
+SLOW_S = 0.5
 #: Highest number of codes whose events are remembered.
 _MOST_SEVERITIES = 1024
 #: The node of chips that are near to the CPUs of no single NUMA node.
@@ -57,15 +73,20 @@ class _Chip:
     identity: Identity
     #: None: the driver no longer has it, or it was not read yet
     state: ChipState | None = None
+    #: when the last look began that is over
     read_at: float = float("-inf")
     fixed_at: float = float("-inf")
     #: whether the question for its health is left out
     is_silent: bool = False
+    #: whether its last look took long, or its look is under way
+    is_slow: bool = False
+    #: whether `state` is not to be reported: it was, or its look is under way
+    is_stale: bool = True
 
     @property
     def has_gone(self) -> bool:
         """Whether the last look found that the driver no longer has the chip."""
-        return self.state is None and self.read_at > float("-inf")
+        return self.state is None and not self.is_stale
 
     @property
     def is_quiet(self) -> bool:
@@ -103,8 +124,12 @@ class ChipReader:
         self._chips: dict[Place, _Chip] = {
             (chip.card, chip.device): _Chip(chip.ids) for chip in known
         }
-        self._unidentified: tuple[tuple[int, int, str], ...] = ()
+        self._unidentified: tuple[tuple[int, int, str], ...] = (
+            (_WHOLE_CARD, _WHOLE_CARD, "the cards are not listed yet"),
+        )
         self._identified_at = float("-inf")
+        #: when the chips that are not slow had their last turn, or the look began
+        self._turn_at = float("-inf")
         self._version = ""
         #: {(logic id, code): code with severity and time of its event}
         self._event_codes: dict[tuple[int, int], Code] = {}
@@ -149,7 +174,7 @@ class ChipReader:
         _store(self._pulses, key, pulse)
         _store(self._event_codes, key, code)
 
-    def read_chips(self, *, is_asked: bool = False) -> Survey:
+    def read_chips(self, *, is_asked: bool = False, is_between: bool = False) -> Survey:
         """Return the states of all chips of the node.
 
         A chip with faults is read each second, and one with a new event at once. A
@@ -159,30 +184,53 @@ class ChipReader:
 
         Args:
             is_asked: Whether every chip is to be read now.
+            is_between: Whether this is a turn of the chips that are not slow, between
+                two calls about others: then only those are read.
 
         Raises:
             CallError: No chip is known yet, and the list of cards cannot be read.
         """
-        began_s = self._now_s()
-        if began_s - self._identified_at >= IDENTITIES_EACH_S:
+        began_s = self._turn_at = self._now_s()
+        if not is_between and began_s - self._identified_at >= IDENTITIES_EACH_S:
             self._identify()
             self._identified_at = began_s
-        elif self._unidentified:
+        elif self._unidentified and not is_between:
             self._identify(is_known_enough=True)
         for chip in self._chips.values():
-            if is_asked or self._now_s() >= self._due_s(chip):
-                chip.read_at = self._now_s()
-                chip.state = self._read(chip)
+            is_due = is_asked or self._now_s() >= self._due_s(chip)
+            if is_due and not (is_between and chip.is_slow):
+                self._look_at(chip)
+        self._turn_at = self._now_s()
         chips = sorted(self._chips.values(), key=lambda chip: chip.identity.physical_id)
         survey = Survey(
-            chips=tuple(chip.state for chip in chips if chip.state is not None),
+            chips=tuple(filter(None, map(self._report, chips))),
+            looked_s=min(
+                (chip.read_at for chip in chips if not chip.is_stale),
+                default=float("-inf"),
+            ),
             unidentified=self._unidentified,
             driver_version=self._version,
         )
         for chip in chips:
             if chip.state is not None and not chip.state.unread:
                 chip.state = _without_events(chip.state)
+            chip.is_stale |= chip.is_slow and chip.state is not None
         return survey
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some chips are slow, and others are not."""
+        return len({chip.is_slow for chip in self._chips.values()}) > 1
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether chips that are not slow should have their turn before the next call.
+
+        It also is while chips are identified.
+        """
+        return self._now_s() - self._turn_at >= SLOW_S and not all(
+            chip.is_slow for chip in self._chips.values()
+        )
 
     @property
     def pause_s(self) -> float:
@@ -196,6 +244,18 @@ class ChipReader:
         """Return when a chip is to be read again, if no event comes."""
         return chip.read_at + (self._look_each_s if chip.is_quiet else LOOK_EACH_S)
 
+    def _report(self, chip: _Chip) -> ChipState | None:
+        """Return what to report of one chip; None if the driver no longer has it."""
+        return self._unread(chip, SLOW) if chip.is_stale else chip.state
+
+    def _look_at(self, chip: _Chip) -> None:
+        """Read one chip; meanwhile others may have their turn."""
+        began_s = self._turn_at = self._now_s()
+        chip.is_slow = chip.is_stale = True
+        chip.state = self._read(chip)
+        chip.read_at = began_s
+        chip.is_slow, chip.is_stale = self._now_s() - began_s >= SLOW_S, False
+
     def _read(self, chip: _Chip) -> ChipState | None:
         """Return the state of one chip; None if the driver no longer has that chip."""
         identity = chip.identity
@@ -205,8 +265,7 @@ class ChipReader:
         except CallError as error:
             if error.code == NOT_EXIST:
                 return None
-            events = tuple(c for key, c in self._pulses.items() if key[0] == logic_id)
-            return ChipState(identity=identity, codes=events, unread=str(error))
+            return self._unread(chip, str(error))
         codes = {
             code: self._event_codes.get((logic_id, code), Code(code=code))
             for code in polled
@@ -221,6 +280,12 @@ class ChipReader:
             pids=pids,
             unread_pids=unread,
         )
+
+    def _unread(self, chip: _Chip, reason: str) -> ChipState:
+        """Return the state of a chip whose codes are not read, with its events."""
+        logic_id = chip.identity.logic_id
+        events = tuple(c for key, c in self._pulses.items() if key[0] == logic_id)
+        return ChipState(identity=chip.identity, codes=events, unread=reason)
 
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
         """Return (pids of the processes on a chip, why the pids could not be read).

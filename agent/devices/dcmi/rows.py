@@ -10,7 +10,7 @@ from math import inf
 
 from agent.devices.board_size import UnknownMachineError, fit_row
 from agent.devices.dcmi import machine
-from agent.devices.dcmi.values import ChipState, Identity, Survey
+from agent.devices.dcmi.values import SLOW, ChipState, Identity, Survey
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 
@@ -244,9 +244,12 @@ def _extent(row: Product) -> tuple[str, int, int]:
 
 
 def _check_readable(states: Mapping[int, ChipState]) -> None:
-    """Raise `UnknownMachineError` if the state of no chip was read."""
+    """Raise `UnknownMachineError` if no chip was read, or one has yet to be asked."""
     if not states:
         raise UnknownMachineError("the driver shows no chip")
+    for chip, look in states.items():
+        if look.unread == SLOW:
+            raise UnknownMachineError(f"chip {chip} is not read yet: {SLOW}")
     if all(look.unread for look in states.values()):
         chip, look = next(iter(states.items()))
         raise UnknownMachineError(f"no chip can be read; chip {chip}: {look.unread}")

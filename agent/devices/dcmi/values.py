@@ -4,7 +4,8 @@ A value is None while libdcmi has not told it: that is no news, and the value th
 known stays.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from math import inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,8 @@ class SuperPodPlace:
 
 #: Number that the driver does not have. Source: MindCluster, `IsValidBoardInfo`.
 NO_NUMBER = 0xFFFFFFFF
+#: `ChipState.unread` of a chip without a look since the last survey.
+SLOW = "its calls take long"
 #: The answer of a chip that knows of no SuperPoD.
 NO_SUPERPOD = SuperPodPlace(super_device_id=-2, super_pod_id=-2, server_index=-2)
 
@@ -111,6 +114,9 @@ class Survey:
     """States of all chips of the node, as the worker process read them at one time."""
 
     chips: tuple[ChipState, ...]
+    #: when the oldest look began that `chips` are from, but for unread ones. Unit:
+    #: seconds of the monotonic clock
+    looked_s: float = field(default=-inf, compare=False)
     #: (card, device, reason) of places with a chip that could not be identified; the
     #: device is -1 for a whole card, and the card as well for cards without a number
     unidentified: tuple[tuple[int, int, str], ...] = ()

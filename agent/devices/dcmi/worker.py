@@ -101,7 +101,7 @@ class Worker:
 
     @property
     def look_s(self) -> float | None:
-        """When its look at the chips under way began; None while it rests."""
+        """As `Progress.look_s`."""
         return self._progress.look_s
 
     def ask_for_look(self) -> None:

@@ -66,6 +66,9 @@ class Caller(Protocol):
     def end(self) -> None:
         """Show the agent that the call has come back."""
 
+    def after_call(self) -> None:
+        """Go on; before the next call, others may be made."""
+
     def wait(self, for_s: float) -> None:
         """Let time pass within the call."""
 
@@ -212,3 +215,4 @@ class RudeLibrary(PlayedLibrary):
             yield
         finally:
             caller.end()
+            caller.after_call()

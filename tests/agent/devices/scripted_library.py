@@ -108,7 +108,7 @@ class ScriptedLibrary:
         self.leave_out: Callable[[Call], bool] = lambda _call: False
         self._dies = dies
         self._facts = dict(facts or {})
-        self._pass_s = pass_s
+        self.pass_s = pass_s
 
     def can_subscribe(self) -> bool:
         """Subscribe to events, as the worker does before it reads chips."""
@@ -180,7 +180,7 @@ class ScriptedLibrary:
             case Answers(value):
                 return cast("T", value)
             case IsLate(for_s):
-                self._pass_s(for_s)
+                self.pass_s(for_s)
             case None:
                 pass
         return answer()

@@ -102,6 +102,16 @@ async def test_single_chips_that_cannot_be_read_are_said_and_the_rest_is_fresh()
     assert (seen.problem, seen.is_stale) == ("chip 3: timed out; chip 5: busy", False)
 
 
+async def test_chips_that_are_slow_are_no_problem() -> None:
+    driver = FakeDriver()
+    slow = tuple(Unread(chip=c, reason="any", is_slow=True) for c in READING.chips)
+    driver.answer = replace(READING, unread=slow)
+
+    seen = await poller_of(driver).poll()
+
+    assert (seen.problem, seen.is_stale) == ("", False)
+
+
 async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:
     driver = FakeDriver()
     driver.answer = DriverError("no file")

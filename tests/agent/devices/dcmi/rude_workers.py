@@ -13,19 +13,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 from agent.devices.dcmi import frames
 from agent.devices.dcmi.library import CallError, Library
 from agent.devices.dcmi.progress import Call, Progress
 from agent.devices.dcmi.reader import ChipReader
-from agent.devices.dcmi.values import Code, Identity, Survey
+from agent.devices.dcmi.values import SLOW, Code, Identity, Survey
 from agent.devices.dcmi.worker import Worker
 from tests.agent.devices.rude_library import Answer, RudeLibrary, Word
 
-T = TypeVar("T")
 #: As the program of the worker has them. Unit: seconds.
 BEAT_EACH_S = 1.0
 LOAD_AGAIN_S = 2.0
@@ -37,20 +37,19 @@ class _KilledError(BaseException):
     """The process of a call was killed. No code of the project catches this."""
 
 
-class _Fiber(Generic[T]):
+class _Fiber:
     """A function in a thread that goes on only while the loop waits for it."""
 
-    def __init__(self, function: Callable[[], T]) -> None:
+    def __init__(self, function: Callable[[], None]) -> None:
         self._function = function
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._pause_s: float | None = None
         self._is_killed = False
-        self._results: list[T] = []
         self._errors: list[BaseException] = []
 
-    async def run(self) -> T:
-        """Return what the function returns, after all the time that it takes."""
+    async def run(self) -> None:
+        """Run the function to its end, with all the time that it takes."""
         self._thread.start()
         try:
             while True:
@@ -67,7 +66,6 @@ class _Fiber(Generic[T]):
             self._thread.join()
         if self._errors:
             raise self._errors[0]
-        return self._results[0]
 
     def wait(self, for_s: float) -> None:
         """Let time pass; called in the thread."""
@@ -80,7 +78,7 @@ class _Fiber(Generic[T]):
     def _run(self) -> None:
         self._go.acquire()
         try:
-            self._results.append(self._function())
+            self._function()
         except _KilledError as killed:
             if self._is_killed:
                 return
@@ -111,6 +109,8 @@ class RudeProcess:
     ) -> None:
         self.pid = pid
         self.answers: dict[int, Answer] = {}
+        #: {chip: what its last look that is over has told}
+        self._told: dict[int, Answer] = {}
         self.is_killed = False
         self._library = library
         self._socket = sock
@@ -122,12 +122,14 @@ class RudeProcess:
         self._wake = asyncio.Event()
         self._is_asked = False
         self._is_subscribed = False
+        self._reader: ChipReader | None = None
+        self._sent: Survey | str = ""
         self._first_look_s = inf
         #: when loading began; None: it does not load
         self.loading: float | None = None
         #: after how many seconds the agent has ended it while it loaded
         self.cut_load_s: float | None = None
-        self._fiber: _Fiber[Survey | str] | None = None
+        self._fiber: _Fiber | None = None
         self._skip_for = {
             Call(function=function, card=card, device=device): for_s
             for function, card, device, for_s in order["leave_out"]
@@ -213,6 +215,10 @@ class RudeProcess:
         if not self._task.done():
             self._progress.end()
 
+    def after_call(self) -> None:
+        if self._reader is not None and self._reader.is_held_up:
+            self._take_turn(self._reader, is_between=True)
+
     def wait(self, for_s: float) -> None:
         assert self._fiber is not None
         self._fiber.wait(for_s)
@@ -256,56 +262,72 @@ class RudeProcess:
                 for card, device, physical, logic in self._order["chips"]
             ],
         )
-        sent: Survey | str = ""
+        self._reader = reader
         while True:
-            began_s = self._loop.time()
-            self._progress.begin_look(began_s)
-            has_events = bool(self._events)
-            while self._events:
-                chip, code, is_over = self._events.popleft()
-                if not is_over:
-                    self._pulses.setdefault(chip, set()).add(code.code)
-                reader.add_event(chip, code, is_over=is_over)
-            is_asked, self._is_asked = self._is_asked, False
-            survey = await self._look(reader, is_asked=is_asked)
-            self._first_look_s = min(self._first_look_s, self._loop.time())
-            if self._library.has_events and not self._is_subscribed:
-                self._subscribe(reader, survey)
-            self._hand_on()
-            if has_events or survey != sent or is_asked:
-                key = "problem" if isinstance(survey, str) else "survey"
-                content = survey if isinstance(survey, str) else asdict(survey)
-                self._send({"began_s": began_s if is_asked else None, key: content})
-                sent = survey
+            self._progress.begin_look(self._loop.time())
+            if reader.is_mixed:
+                await self._do(partial(self._take_turn, reader, is_between=True))
+            await self._do(partial(self._take_turn, reader))
             await self._rest(max(SHORTEST_S, reader.pause_s))
+
+    def _take_turn(self, reader: ChipReader, *, is_between: bool = False) -> None:
+        self._library.caller = self
+        began_s = self._loop.time()
+        has_events = bool(self._events)
+        while self._events:
+            chip, code, is_over = self._events.popleft()
+            if not is_over:
+                self._pulses.setdefault(chip, set()).add(code.code)
+            reader.add_event(chip, code, is_over=is_over)
+        is_asked, self._is_asked = self._is_asked, False
+        survey: Survey | str
+        try:
+            survey = reader.read_chips(is_asked=is_asked, is_between=is_between)
+        except CallError as error:
+            survey = str(error)
+        self._first_look_s = min(self._first_look_s, self._loop.time())
+        if self._library.has_events and not self._is_subscribed:
+            self._subscribe(reader, survey)
+        self._hand_on(survey, is_between=is_between)
+        if has_events or survey != self._sent or is_asked:
+            key = "problem" if isinstance(survey, str) else "survey"
+            content = survey if isinstance(survey, str) else asdict(survey)
+            self._send({key: content})
+            self._sent = survey
+        self._progress.begin_look(began_s)
 
     def _subscribe(self, reader: ChipReader, survey: Survey | str) -> None:
         if isinstance(survey, Survey) and survey.chips and not survey.unidentified:
             self._is_subscribed = True
             reader.use_events()
 
-    async def _look(self, reader: ChipReader, *, is_asked: bool) -> Survey | str:
-        def look() -> Survey | str:
-            self._library.caller = self
-            try:
-                return reader.read_chips(is_asked=is_asked)
-            except CallError as error:
-                return str(error)
-
+    async def _do(self, turn: Callable[[], None]) -> None:
         if not self._library.hangs:  # no call takes time
-            return look()
-        self._fiber = _Fiber(look)
-        return await self._fiber.run()
+            turn()
+            return
+        self._fiber = _Fiber(turn)
+        await self._fiber.run()
 
-    def _hand_on(self) -> None:
-        """Note what the agent knows now."""
+    def _hand_on(self, survey: Survey | str, *, is_between: bool) -> None:
+        """Note what the agent knows now.
+
+        Of a chip whose look is not over, or that is slow, it knows what it knew before.
+        """
         truth, now_s = self._library.truth, self._loop.time()
+        states = survey.chips if isinstance(survey, Survey) else ()
+        slow = {state.identity.card for state in states if state.unread == SLOW}
         for chip, codes in self._pulses.items():
-            answer = self.answers.get(chip, Answer(word=Word.RUDE))
-            merged = tuple(codes | {*answer.codes})
-            self.answers[chip] = replace(answer, codes=merged)
-        truth.answers, truth.looked_s = dict(self.answers), now_s
-        for chip, answer in self.answers.items():
+            table = truth.answers if chip in slow else self.answers
+            answer = table.get(chip, Answer(word=Word.RUDE))
+            merged = replace(answer, codes=tuple(codes | {*answer.codes}))
+            (self._told if chip in slow else self.answers)[chip] = merged
+        self._told |= {c: a for c, a in self.answers.items() if c not in slow}
+        truth.answers = {**(truth.answers if is_between else {}), **self._told}
+        for chip in slow:
+            if chip in truth.answers and truth.answers[chip].has_pids is not None:
+                truth.answers[chip] = replace(truth.answers[chip], has_pids=False)
+        truth.looked_s = now_s
+        for chip, answer in truth.answers.items():
             if answer.word is Word.TOLD:
                 truth.told_s[chip] = now_s
             if answer.word is Word.GONE:
@@ -314,7 +336,7 @@ class RudeProcess:
         self._pulses = {
             chip: codes
             for chip, codes in self._pulses.items()
-            if self.answers[chip].word is not Word.TOLD
+            if chip in slow or self.answers[chip].word is not Word.TOLD
         }
 
     async def _rest(self, for_s: float) -> None:
@@ -340,7 +362,7 @@ class RudeProcess:
             self._loop.remove_reader(self._socket)
 
     def _send(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(frames.encode({"began_s": None, **message}))
+        self._socket.sendall(frames.encode(message))
 
 
 class RudeWorkers:

@@ -32,6 +32,13 @@ from tests.agent.devices.dcmi.conftest import Build
 from tests.agent.devices.fake_machine import FakeMachine
 from tests.support.until import until
 
+#: C functions of one look at a chip.
+LOOK = (
+    "dcmi_get_device_errorcode_v2",
+    "dcmi_get_device_health",
+    "dcmi_get_device_resource_info",
+)
+
 
 def codes(reading: Reading) -> list[tuple[int, str]]:
     return [(fault.chip, fault.code) for fault in reading.faults]
@@ -298,6 +305,29 @@ async def test_without_events_faults_are_polled(machine: FakeMachine) -> None:
         seen = await reading_with(driver, lambda found: bool(found.faults))
 
     assert codes(seen) == [(5, "80E01801")]
+
+
+async def test_a_fault_is_read_before_chips_whose_calls_take_long(
+    machine: FakeMachine,
+) -> None:
+    """It was told with the states of all chips, when the last of them was read."""
+    without_events = "answer dcmi_subscribe_fault_event -1 -1 -8255"
+    late = [f"slow {each} {card} 0 600" for card in (6, 7) for each in LOOK]
+    machine.tell(without_events)
+    async with driver_on(machine) as driver:
+        await driver.read()
+        machine.tell(without_events, *late)
+        slow = await reading_with(
+            driver, lambda found: sum(each.is_slow for each in found.unread) == 2
+        )
+        for card in (0, 6, 7):
+            machine.say(card, 0, codes="80E01801")
+        soon = await reading_with(driver, lambda found: (7, "80E01801") in codes(found))
+        over = await reading_with(driver, lambda found: len(found.faults) == 3)
+
+    assert {each.chip for each in slow.unread} == {0, 1}
+    assert len(soon.faults) < 3
+    assert soon.chips == over.chips == tuple(range(8))
 
 
 async def test_a_chip_that_is_not_ready_has_dropped_off(machine: FakeMachine) -> None:

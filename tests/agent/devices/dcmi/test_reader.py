@@ -8,7 +8,7 @@ import pytest
 
 from agent.devices.dcmi.library import LEFT_OUT, NOT_EXIST, NOT_READY, Library
 from agent.devices.dcmi.reader import DROPPED, ChipReader
-from agent.devices.dcmi.values import ChipState, Code
+from agent.devices.dcmi.values import SLOW, ChipState, Code
 from agent.devices.reading import ChipFault
 from tests.agent.devices.dcmi.outcomes import METHODS, OF_NODE
 from tests.agent.devices.dcmi.simulated_node import (
@@ -21,6 +21,7 @@ from tests.agent.devices.dcmi.simulated_node import (
 from tests.agent.devices.scripted_library import (
     Answers,
     Fails,
+    IsLate,
     Place,
     ScriptedLibrary,
 )
@@ -96,6 +97,29 @@ def test_without_events_a_fault_is_seen_within_two_seconds(began_s: float) -> No
         asked.time.pass_s(asked.reader.pause_s)
 
     assert asked.time() - faulty_s <= 2.0
+
+
+def test_a_chip_counts_as_unread_from_the_begin_of_its_look_to_its_end() -> None:
+    """What it told before would count as the answer to a look asked for meanwhile."""
+    asked = Asked(has_events=False)
+    asked.run(5.0)
+    asked.library.outcomes["codes", (3, 0)] = IsLate(4.0)
+    asked.time.pass_s(asked.reader.pause_s)
+    between = []
+
+    def pass_s(seconds: float) -> None:
+        asked.time.pass_s(seconds)
+        assert asked.reader.is_held_up
+        between.append(asked.reader.read_chips(is_asked=True, is_between=True))
+
+    asked.library.pass_s = pass_s
+    began_s = asked.time()
+    after = asked.reader.read_chips()
+    (survey,) = between
+
+    assert [c.identity.physical_id for c in survey.chips if c.unread == SLOW] == [6]
+    assert (survey.looked_s, after.looked_s) == (began_s + 4.0, began_s)
+    assert [chip.unread for chip in after.chips] == [""] * 16
 
 
 @pytest.mark.parametrize("dropped_s", [59.3, 59.6, 59.9, 60.2])

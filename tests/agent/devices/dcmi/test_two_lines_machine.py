@@ -452,10 +452,10 @@ class TwoLines(RuleBasedStateMachine):
 
     def _note_shown(self) -> None:
         """Note for how long looks have shown the fault that may stay."""
-        now_s = self.loop.time()
-        if not self.known_node.workers.last.is_well:
-            return
-        for chip, answer in self.library.truth.answers.items():
+        truth = self.library.truth
+        is_well = self.known_node.workers.last.is_well
+        now_s = self.loop.time() if is_well else truth.looked_s
+        for chip, answer in truth.answers.items():
             if answer.word is not Word.TOLD:
                 continue
             if LASTING in answer.codes:

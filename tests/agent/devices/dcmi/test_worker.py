@@ -59,6 +59,17 @@ async def test_that_it_has_ended_is_news_also_to_who_comes_late(silent: Silent) 
     await worker.end()
 
 
+def test_what_is_sent_during_a_look_is_as_new_as_the_newest_of_it() -> None:
+    progress = Progress(Progress.create())
+    seen = [progress.look_s]
+    for began_s in (1.0, 5.0, 3.0):  # the turns of chips end in another order
+        progress.begin_look(began_s)
+        seen.append(progress.look_s)
+    progress.beat()
+
+    assert (seen, progress.look_s) == ([None, 1.0, 5.0, 5.0], None)
+
+
 @pytest.mark.looptime
 async def test_no_message_is_lost_while_the_agent_is_busy(silent: Silent) -> None:
     worker = silent.worker()
