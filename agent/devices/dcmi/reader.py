@@ -6,8 +6,9 @@ chip that is not ready is reported with the fault `DROPPED`, even if its codes c
 read. A chip that was identified once keeps its identity, and is asked for its codes
 even if it cannot be identified again or its card is no longer listed, also by a later
 worker process. A chip whose ids cannot be read is reported as unidentified. A chip for
-which libdcmi answers "no such device" is left out. If any other value cannot be read,
-only that value is None.
+which libdcmi answers "no such device" is left out, and so is one that is not listed
+and cannot be read for `GONE_S`. If any other value cannot be read, only that value is
+None.
 
 A chip whose last look took `SLOW_S` is slow. Between two calls of a slow chip, those
 that are not have their turn. So a chip that answers at once is read `LOOK_EACH_S` and
@@ -54,6 +55,9 @@ FIXED_EACH_S = 600.0
 #: Duration from which on a look, or all before it, keeps other chips waiting. Unit:
 #: seconds.
 SLOW_S = 0.5
+#: Time after which a chip has gone that is not listed and cannot be read: as long as
+#: an unread chip stays in service. Unit: seconds.
+GONE_S = 15.0
 #: Highest number of codes whose events are remembered.
 _MOST_SEVERITIES = 1024
 #: The node of chips that are near to the CPUs of no single NUMA node.
@@ -76,6 +80,8 @@ class _Chip:
     #: when the last look began that is over
     read_at: float = float("-inf")
     fixed_at: float = float("-inf")
+    #: since when its codes cannot be read
+    unread_at: float = float("inf")
     #: whether the question for its health is left out
     is_silent: bool = False
     #: whether its last look took long, or its look is under way
@@ -127,6 +133,8 @@ class ChipReader:
         self._unidentified: tuple[tuple[int, int, str], ...] = (
             (_WHOLE_CARD, _WHOLE_CARD, "the cards are not listed yet"),
         )
+        #: known chips whose cards the driver does not list
+        self._unlisted: frozenset[Place] = frozenset()
         self._identified_at = float("-inf")
         #: when the chips that are not slow had their last turn, or the look began
         self._turn_at = float("-inf")
@@ -263,9 +271,14 @@ class ChipReader:
         try:
             polled = self._codes(chip)
         except CallError as error:
-            if error.code == NOT_EXIST:
+            now = self._now_s()
+            chip.unread_at = min(chip.unread_at, now)
+            is_unlisted = (card, device) in self._unlisted
+            is_lost = is_unlisted and now - chip.unread_at >= GONE_S
+            if is_lost or error.code == NOT_EXIST:
                 return None
             return self._unread(chip, str(error))
+        chip.unread_at = float("inf")
         codes = {
             code: self._event_codes.get((logic_id, code), Code(code=code))
             for code in polled
@@ -374,6 +387,7 @@ class ChipReader:
             for place, chip in self._chips.items()
             if place not in found and not chip.has_gone
         }
+        self._unlisted = frozenset(unlisted)
         doubted = {(card, device) for card, device, _ in problems} | unlisted.keys()
         self._chips = self._without_doubles(found | unlisted, doubted, problems)
         self._unidentified = tuple(problems)

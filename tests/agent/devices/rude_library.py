@@ -110,6 +110,9 @@ class RudeLibrary(PlayedLibrary):
         self.load_error = 0
         #: whether cards that come later are listed only once it is loaded anew
         self.lists_at_load = False
+        #: what it answers about a card that is out, and about one that has come since
+        #: it was loaded if it lists only those of then; None: as usual
+        self.away_error: int | None = None
         #: {card that the list lacks although it is in: whether once only}
         self.left_off: dict[int, bool] = {}
         #: whether killed workers within a call go on until that call ends
@@ -187,6 +190,12 @@ class RudeLibrary(PlayedLibrary):
 
     def _chip(self, function: str, card: int, device: int) -> Identity:
         with self._called(function, card, device):
+            is_in = card in self.present and (
+                card in self._listed_at_load or not self.lists_at_load
+            )
+            if self.away_error is not None and not is_in:
+                call = Call(function=function, card=card, device=device)
+                raise CallError(call, self.away_error)
             return super()._chip(function, card, device)
 
     @contextmanager

@@ -7,9 +7,10 @@ from typing import cast
 import pytest
 
 from agent.devices.dcmi.library import LEFT_OUT, NOT_EXIST, NOT_READY, Library
-from agent.devices.dcmi.reader import DROPPED, ChipReader
+from agent.devices.dcmi.reader import DROPPED, GONE_S, ChipReader
 from agent.devices.dcmi.values import SLOW, ChipState, Code
 from agent.devices.reading import ChipFault
+from agent.health.conditions import UNREAD_S
 from tests.agent.devices.dcmi.outcomes import METHODS, OF_NODE
 from tests.agent.devices.dcmi.simulated_node import (
     FACTS,
@@ -309,6 +310,10 @@ def test_a_chip_that_has_gone_is_out_of_service_at_once_and_not_asked_for_long(
 
     assert seen == node.conditions == conditions({5})
     assert (2, 1) not in node.library.places
+
+
+def test_a_chip_that_is_not_listed_has_not_gone_before_it_would_be_unhealthy() -> None:
+    assert GONE_S >= UNREAD_S
 
 
 def test_a_chip_that_is_listed_has_its_id_before_one_that_is_not() -> None:

@@ -246,3 +246,19 @@ def test_an_agent_begins_when_each_chip_was_asked_once() -> None:
     assert (first.chips, first.unread) == (tuple(range(8)), ())
     assert later.chips_read == frozenset(range(8)) - {5}
     assert (later.chips, later.why_unread(5), later.is_old) == (first.chips, "", False)
+
+
+@pytest.mark.parametrize("error", [None, -8001, -8005])
+def test_a_card_that_is_put_back_is_served_whatever_its_place_answered(
+    world: TwoLines, error: int | None
+) -> None:
+    """It was out of service for ever after another error than -8008."""
+    world.begin(has_events=False, load_s=0.0)
+    world.library.away_error = error
+    world.lists_cards_at_load_only(is_so=True)
+    world.card_is_pulled(3, 5.0)
+    world.worker_is_killed(60.0)
+    away = out(world)
+    world.card_is_back(3, 200.0)
+
+    assert (away, out(world)) == ([3], [])
