@@ -213,6 +213,7 @@ def lose(move: Move, event: PlaceLost, now_s: float) -> After:
     place = added[0] if departure is None else departure.place
     rest = tuple(other for other in move.addition if other.uid != event.uid)
     moved = replace(_without(move, {event.uid}), addition=rest, progress_s=now_s)
+    moved = _forget_unbegun(move, moved)
     text = (
         f"{assessment.describe_chips(place)} are kept for the successor of "
         f"{place.name} no more: {event.why}"
@@ -231,6 +232,7 @@ def withdraw(move: Move, uids: Collection[str], now_s: float) -> After:
     gone = {place.uid for place in places}
     rest = tuple(other for other in move.addition if other.uid not in gone)
     moved = replace(_without(move, gone), addition=rest, progress_s=now_s)
+    moved = _forget_unbegun(move, moved)
     effects: tuple[MoveEffect, ...] = ()
     if any(place.is_kept for place in places):
         effects = (ReleasePlaces(job=move.job, uids=frozenset(gone)),)
@@ -298,6 +300,14 @@ def give_up(move: Move) -> After:
         ReleasePlaces(job=move.job),
         TellJob(job=move.job, reason=LOST, text=text),
     )
+
+
+def _forget_unbegun(before: Move, after: Move) -> Move:
+    """Return a move that ends without what it was for, if no pod was asked to go."""
+    is_over = bool(before.departures) and not (after.departures or after.addition)
+    if before.has_begun or not is_over:
+        return after
+    return replace(after, history=after.history[:-1])
 
 
 def _put(move: Move, departure: Departure) -> Move:

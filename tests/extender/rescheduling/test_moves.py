@@ -99,6 +99,8 @@ def test_one_that_takes_the_others_with_it_is_evicted_alone() -> None:
 def test_pods_that_their_controller_does_not_end_are_evicted_after_a_minute() -> None:
     story = moving(Job(name="a", count=3, reach=Reach.JOB))
     yes(story)
+    story.tick(300)
+    assert orders(story) == [], "the evicted one is not gone yet"
     story.end("a-0-1")
     story.look()
 
@@ -125,6 +127,14 @@ def test_a_refused_eviction_is_asked_for_again_with_pauses_and_forced_at_last() 
         ("a-0-1", "AscendFaultEvicted"),
         ("a-0-1", "AscendMoveWaits"),
     ]
+
+
+def test_an_eviction_that_is_not_answered_is_not_asked_for_again() -> None:
+    story = moving(Job(name="a", count=1))
+    for _ in range(100):
+        story.tick(5)
+
+    assert orders(story) == [("EndPod", ("a-0-1", False))]
 
 
 def test_a_pod_that_does_not_end_in_time_is_deleted_with_grace_0() -> None:
@@ -293,6 +303,24 @@ def test_a_successor_counts_once_the_pod_before_it_is_gone() -> None:
     assert story.state.moves["a"].stage is Stage.RESTING
 
 
+def test_a_pod_with_another_place_is_not_asked_while_it_has_not_answered() -> None:
+    story = moving(Job(name="a", count=2, rungs=BY_POD), first_move_s=0.0)
+    (place,) = story.kept["a"]
+    story.broken.add((place.node, place.chips))
+    story.look()
+    story.answer(1, Outcome.YES)
+    story.tick(1)
+    assert orders(story) == [
+        ("EndPod", ("a-0-1", False)),
+        ("ReadEnds", ["a-0-1"]),
+    ]
+    story.answer(1, Outcome.YES)
+    story.answer(1, Outcome.YES)
+
+    assert orders(story) == [("EndPod", ("a-0-1", False))]
+    assert steps(story) == {"a-0-1": Step.ASKED}
+
+
 def test_a_successor_that_is_bound_elsewhere_is_told() -> None:
     story = moving(Job(name="a", count=1))
     story.apply(PodEnded(job="a", uid="a-0-1"))
@@ -350,7 +378,9 @@ def test_a_pod_that_loses_its_place_before_it_goes_is_not_asked_without_another(
     assert kept(story) == []
     story.apply(Held())
     assert [each for each in story.open if isinstance(each, EndPod)] == []
+    yes(story)
     story.tick(1)
+    assert orders(story) == [("ReadEnds", ["a-0-1"])], "it is judged at once"
     yes(story, 2)
 
     places = [each.place for each in story.state.moves["a"].departures.values()]
@@ -411,6 +441,8 @@ def test_a_second_fault_leaves_places_to_pods_that_are_still_to_go() -> None:
     assert steps(story) == {"a-2-3": Step.ASKED, "a-1-2": Step.STAYS}
 
     breaks(story, come)
+    facts = stages.facts_of(story.state.moves["a"], story.now_s, story.limits)
+    assert (facts.kept_places, facts.is_gathering) == ((), True)
     story.answer(1, Outcome.YES)
     story.answer(1, Outcome.YES)
 
