@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from sandbox.apiclient import ApiStatusError, Object
 from tests.e2e import npu_nodes, policed
 from tests.e2e.bare import free_port, until
+from tests.e2e.places import REPOSITORY
 from tests.e2e.policed import NODES, Site, annotated, binding, refusal
 from tests.support.objects import PODS
 
@@ -303,7 +305,50 @@ async def test_kubernetes_finds_no_fault_with_the_expressions(site: Site) -> Non
     assert {
         each["metadata"]["name"]: each["status"]["typeChecking"] for each in found
     } == {each["metadata"]["name"]: {} for each in found}
-    assert len(found) == 5
+    assert len(found) == 7
+
+
+async def test_an_extender_that_moves_pods_writes_only_what_a_move_needs(
+    site: Site,
+) -> None:
+    rights = REPOSITORY / "daemonset" / "components" / "rescheduling" / "access.yaml"
+    for each in yaml.safe_load_all(rights.read_text()):
+        await site.user.create(_rights_of(each), each)
+    pod = await site.pod()
+    gone = {"type": "DisruptionTarget", "status": "True", "reason": "AscendFault"}
+    ready = {"type": "Ready", "status": "True"}
+    record = {"metadata": {"name": "ascend-move-0"}, "data": {"move": "{}"}}
+
+    async def may() -> bool:
+        try:
+            await site.extender.patch(f"{pod}/status", _status(conditions=[gone]))
+        except ApiStatusError:
+            return False
+        return True
+
+    await until(may, "it may tell of a disruption", within_s=20)
+    await site.extender.create(f"{SYSTEM}/configmaps", record)
+    await site.extender.patch(f"{SYSTEM}/configmaps/ascend-move-0", {"data": {}})
+    await site.extender.delete(f"{SYSTEM}/configmaps/ascend-move-0")
+
+    for other in (_status(phase="Failed"), _status(conditions=[gone, ready])):
+        told = await refusal(site.extender.patch(f"{pod}/status", other))
+        assert told.startswith("'ascend-extender-pods'")
+    stranger = {"metadata": {"name": "coredns"}}
+    told = await refusal(site.extender.create(f"{SYSTEM}/configmaps", stranger))
+    assert told.startswith("'ascend-extender-configmaps'")
+
+
+def _status(**fields: object) -> Object:
+    return {"status": fields}
+
+
+def _rights_of(each: Object) -> str:
+    """Path below which an object about rights is made."""
+    namespace = each["metadata"].get("namespace")
+    below = f"namespaces/{namespace}/" if namespace else ""
+    plural = f"{each['kind'].lower()}s"
+    return f"/apis/rbac.authorization.k8s.io/v1/{below}{plural}"
 
 
 async def test_another_make_can_be_let_in(site: Site) -> None:
