@@ -372,8 +372,8 @@ class Problems:
             reason: What has contradicted the rows of the product table before.
         """
         # one that was not told yet may be of a part that will not be there to end it
-        told = {key for key, problem in self._problems.items() if problem}
-        self._since = {key: s for key, s in self._since.items() if key in told}
+        lasting = {key for key, problem in self._problems.items() if problem}
+        self._since = {key: s for key, s in self._since.items() if key in lasting}
         self._problems.clear()
         self._checks.clear()
         self._set_gauges()
