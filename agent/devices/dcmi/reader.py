@@ -79,6 +79,8 @@ class _Chip:
     state: ChipState | None = None
     #: when the last look began that is over
     read_at: float = float("-inf")
+    #: whether it is to be read at once: an event has come, or a look is asked for
+    is_wanted: bool = False
     fixed_at: float = float("-inf")
     #: since when its codes cannot be read
     unread_at: float = float("inf")
@@ -130,6 +132,8 @@ class ChipReader:
         self._chips: dict[Place, _Chip] = {
             (chip.card, chip.device): _Chip(chip.ids) for chip in known
         }
+        #: whether no chip was known at first, and not all have been asked since
+        self._begins = not self._chips
         self._unidentified: tuple[tuple[int, int, str], ...] = (
             (_WHOLE_CARD, _WHOLE_CARD, "the cards are not listed yet"),
         )
@@ -171,7 +175,7 @@ class ChipReader:
         """
         for chip in self._chips.values():
             if chip.identity.logic_id == logic_id:
-                chip.read_at = float("-inf")
+                chip.is_wanted = True
         key = (logic_id, code.code)
         if is_over:
             _store(self._over, key, value=True)
@@ -208,6 +212,9 @@ class ChipReader:
             is_due = is_asked or self._now_s() >= self._due_s(chip)
             if is_due and not (is_between and chip.is_slow):
                 self._look_at(chip)
+            elif is_asked:  # in the turn of all chips, which comes next
+                chip.is_wanted = True
+        self._begins = self._begins and not self._chips
         self._turn_at = self._now_s()
         chips = sorted(self._chips.values(), key=lambda chip: chip.identity.physical_id)
         survey = Survey(
@@ -234,8 +241,11 @@ class ChipReader:
     def is_held_up(self) -> bool:
         """Whether chips that are not slow should have their turn before the next call.
 
-        It also is while chips are identified.
+        It also is while chips are identified. Never before each chip was asked once if
+        none was known: a node is not served by less.
         """
+        if self._begins:
+            return False
         return self._now_s() - self._turn_at >= SLOW_S and not all(
             chip.is_slow for chip in self._chips.values()
         )
@@ -250,16 +260,25 @@ class ChipReader:
 
     def _due_s(self, chip: _Chip) -> float:
         """Return when a chip is to be read again, if no event comes."""
+        if chip.is_wanted:
+            return float("-inf")
         return chip.read_at + (self._look_each_s if chip.is_quiet else LOOK_EACH_S)
 
     def _report(self, chip: _Chip) -> ChipState | None:
-        """Return what to report of one chip; None if the driver no longer has it."""
-        return self._unread(chip, SLOW) if chip.is_stale else chip.state
+        """Return what to report of one chip; None if the driver no longer has it.
+
+        Between two looks at a chip that could not be read, it stays unread.
+        """
+        if not chip.is_stale:
+            return chip.state
+        before = chip.state.unread if chip.state is not None else ""
+        return self._unread(chip, before or SLOW)
 
     def _look_at(self, chip: _Chip) -> None:
         """Read one chip; meanwhile others may have their turn."""
         began_s = self._turn_at = self._now_s()
         chip.is_slow = chip.is_stale = True
+        chip.is_wanted = False  # what comes during the look asks for another one
         chip.state = self._read(chip)
         chip.read_at = began_s
         chip.is_slow, chip.is_stale = self._now_s() - began_s >= SLOW_S, False

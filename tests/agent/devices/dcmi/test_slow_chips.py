@@ -6,6 +6,7 @@ The world is that of the machine of two lines: simulated time, real agent, its l
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from agent.devices.dcmi.reader import LOOK_EACH_S, SLOW_S
 from agent.devices.dcmi.values import SLOW as IS_SLOW
 from agent.devices.dcmi.values import ChipState, Survey
 from agent.health.conditions import Condition
+from tests.agent.devices.dcmi import test_two_lines_machine
 from tests.agent.devices.dcmi.simulated_node import KNOWN
 from tests.agent.devices.dcmi.test_two_lines_machine import (
     ALL,
@@ -26,7 +28,7 @@ from tests.agent.devices.dcmi.test_two_lines_machine import (
     STAYS_S,
     TwoLines,
 )
-from tests.agent.devices.rude_library import Hang
+from tests.agent.devices.rude_library import Hang, RudeLibrary
 from tests.agent.driven_node import CALL_S, POLL_S, RECONCILE_S, RECOVER_S
 
 #: How long each call about a slow chip takes: no hang, but nearly.
@@ -231,6 +233,48 @@ def test_while_all_chips_are_slow_none_counts_as_read_before_all_are(
 
     assert stale == {False, True}
     assert world.conditions == before == dict.fromkeys(ALL, Condition.HEALTHY)
+
+
+@pytest.mark.parametrize("slow", [(1,), (2, QUICK, 6)], ids=len)
+@pytest.mark.parametrize("has_events", [False, True])
+def test_a_chip_that_fails_slowly_is_out_of_service_and_no_other(
+    world: TwoLines, slow: tuple[int, ...], *, has_events: bool
+) -> None:
+    """It stayed in service: between two looks it counted as one that is only slow."""
+    world.begin(has_events=has_events, load_s=0.0)
+    world.pass_s(10.0)
+    slow_down(world, slow, LOOKS)
+    for chip in slow:
+        for method in LOOKS:
+            world.fails(method, chip, -8001, 0.0)
+    seconds_until(world, lambda: {*slow} <= {*out(world)})
+    for _ in range(round(PASS_S)):
+        world.pass_s(1.0)
+        assert out(world) == [*slow]
+
+
+@pytest.mark.parametrize(("late_s", "slow"), [(LATE_S, (1, 2, 3)), (1.0, ALL)])
+def test_an_agent_that_starts_beside_slow_chips_serves_the_node(
+    world: TwoLines,
+    monkeypatch: pytest.MonkeyPatch,
+    late_s: float,
+    slow: tuple[int, ...],
+) -> None:
+    """Its worker was replaced each 30 s, since some chips were not asked yet."""
+    hang = Hang(for_s=late_s, is_once=False)
+
+    def late(*args: Any, **kwargs: Any) -> RudeLibrary:
+        library = RudeLibrary(*args, **kwargs)
+        library.hangs |= {(method, chip): hang for chip in slow for method in LOOKS}
+        return library
+
+    monkeypatch.setattr(test_two_lines_machine, "RudeLibrary", late)
+    began_s = world.loop.time()
+    world.begin(has_events=False, load_s=0.0)
+
+    assert world.loop.time() - began_s <= len(slow) * len(LOOKS) * late_s + 2.0
+    assert {*world.conditions} == {*ALL}
+    assert out(world) == []
 
 
 def test_an_agent_begins_when_each_chip_was_asked_once() -> None:
