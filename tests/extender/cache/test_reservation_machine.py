@@ -226,9 +226,14 @@ class Owners(RuleBasedStateMachine):
         moving=st.sampled_from((*ALONE, *JOBS)), where=places, mask=st.integers(1, 255)
     )
     def keep_for_successors(self, moving: str, where: str, mask: int) -> None:
-        """A job moves because of a fault, and its chips may be in use."""
+        """A job moves because of a fault, and its chips may be in use.
+
+        A pod that is a job by itself runs then, so it has no reservation of its own.
+        """
         job = f"Job of pods/default/{moving}"
         wants = job if moving in JOBS else f"uid-{moving}"
+        if self.cache.reservation(wants) is not None:
+            return
         if self.step(self.kept(wants, where, mask, Owner.RESCHEDULING)):
             self.moving[wants, where] = mask
 
