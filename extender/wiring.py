@@ -149,6 +149,9 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
         job_calls=job_calls,
     )
     returns = rescheduler.returns if rescheduler else None
+    why_not_placing = (
+        rescheduler.why_not_placing if rescheduler else callbacks.why_not_ready
+    )
     permits = BindPermits(cache, dispatcher.apply, clock=wall, metrics=metrics)
     planner = Planner(
         cache,
@@ -192,7 +195,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             clock=wall,
             tell=announcer.record_refused_job,
         ),
-        callbacks.why_not_ready,
+        why_not_placing,
     )
     dispatcher.connect(
         Router(
@@ -241,11 +244,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             notes=decisions,
             metrics=metrics,
             clock=wall,
-            why_not_ready=(
-                callbacks.why_not_ready
-                if rescheduler is None
-                else rescheduler.why_not_placing
-            ),
+            why_not_ready=why_not_placing,
             on_refused=waker.note_refused,
             preemptor=preemptor,
             returns=returns,

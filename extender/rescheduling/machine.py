@@ -34,7 +34,9 @@ job whose pods all have places of a move is not judged again.
     three moves for one chip, or one just    no
     now
 
-Pods of a move that has not begun stay if the faults are over.
+Pods of a move that has not begun stay if the faults are over. Those of an earlier
+leader's move are not asked before the first tick, so that holds, faults and the brake
+are known by then.
 
 `step` is pure. `rescheduler` carries the effects out.
 """
@@ -312,6 +314,8 @@ def _recover(state: State, event: Recovered, now_s: float, limits: Limits) -> Af
     key = event.record.job
     if key in state.moves:
         return state, ()
+    if stages.is_over(event.record, now_s, limits):
+        return state, (DeleteRecord(job=key),)
     after = stages.recover(event, now_s, limits)
     return _advance(state, key, after, now_s, limits)
 
@@ -372,7 +376,7 @@ def _ask(state: State, now_s: float, limits: Limits) -> After:
     effects: tuple[Effect, ...] = ()
     for key, move in state.moves.items():
         room = limits.most_asks - sum(len(m.asking) for m in state.moves.values())
-        may_ask = bool(move.queue) and not move.is_being_written
+        may_ask = bool(move.queue) and not (move.is_being_written or move.is_recalled)
         if may_ask and not fault_jobs.why_stopped(state, key, limits):
             moved, asked = departures.ask(move, now_s, room)
             state, effects = with_move(state, key, moved), (*effects, *asked)
@@ -397,6 +401,9 @@ def _tick(state: State, event: Ticked, now_s: float, limits: Limits) -> After:
 def _tick_move(state: State, key: str, now_s: float, limits: Limits) -> After:
     """Let time pass for a move: answers are late, pauses over, or it is stuck."""
     move = state.moves[key]
+    if move.is_recalled:  # all places with faults were looked at before
+        move = replace(move, is_recalled=False)
+        state = with_move(state, key, move)
     is_late = now_s >= move.stage_s + limits.answer_s
     match move.stage:
         case Stage.RESTING:

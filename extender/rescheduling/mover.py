@@ -29,6 +29,7 @@ from extender.rescheduling.moves import (
     Move,
     MoveEffect,
     MoveEvent,
+    MoveRecord,
     PlacesKept,
     PodEnded,
     ReadEnds,
@@ -151,13 +152,9 @@ class Mover:
             return
         if self.is_recovered:
             return  # an earlier request was late
-        for name, data in found:
-            try:
-                known = record.parse(data)
-            except DocumentError as error:
-                extra = {"record": name, "error": str(error)}
-                log.warning("record of a move not understood", extra=extra)
-                continue
+        records = [read for name, data in found if (read := _parse(name, data))]
+        self.see_holds(read.job for read in records)
+        for known in records:
             pods = [self._cache.pods.get(place.uid) for place in known.places]
             living = [pod for pod in pods if pod is not None and not pod.terminal]
             ending = frozenset(pod.uid for pod in living if pod.deleting)
@@ -174,7 +171,7 @@ class Mover:
             jobs: Keys of jobs with faults.
             moves: {key of a job: its move}.
         """
-        self._see_holds({*jobs, *moves})
+        self._report_holds(frozenset(filter(self._is_held, {*jobs, *moves})))
         for job, move in list(moves.items()):
             for uid, departure in move.departures.items():
                 pod = self._cache.pods.get(uid)
@@ -183,8 +180,14 @@ class Mover:
                     self._report(PodEnded(job=job, uid=uid))
         self.returns.tick()
 
-    def _see_holds(self, jobs: Iterable[str]) -> None:
-        held = Held(jobs=frozenset(filter(self._is_held, jobs)), is_all=self.holds_all)
+    def see_holds(self, jobs: Iterable[str]) -> None:
+        """Report which of these jobs people hold, before any of them is judged."""
+        these = frozenset(jobs)
+        held = frozenset(filter(self._is_held, these))
+        self._report_holds(self._held.jobs - these | held)
+
+    def _report_holds(self, jobs: frozenset[str]) -> None:
+        held = Held(jobs=jobs, is_all=self.holds_all)
         if held != self._held:
             self._held = held
             self._report(held)
@@ -335,3 +338,13 @@ class Mover:
         uids = [effect.uid] if isinstance(effect, Tell) else self._listeners(effect.job)
         for pod in filter(None, map(self._cache.pods.get, uids)):
             self._tell(pod, effect.reason, effect.text)
+
+
+def _parse(name: str, data: Mapping[str, str]) -> MoveRecord | None:
+    """Return the record of a move; None, and a line in the log, if it is unreadable."""
+    try:
+        return record.parse(data)
+    except DocumentError as error:
+        extra = {"record": name, "error": str(error)}
+        log.warning("record of a move not understood", extra=extra)
+        return None

@@ -209,6 +209,8 @@ class Move:
     history: tuple[Past, ...] = ()
     #: whether a record may be there
     is_recorded: bool = False
+    #: whether it is of an earlier leader, and nothing has been looked at since
+    is_recalled: bool = False
     #: number of the record that is being written; 0 for none
     write: int = 0
     #: how often writing has failed in a row, and when it is tried again; 0.0: never

@@ -224,8 +224,10 @@ class Rescheduler:
         faults = () if resource_state is None else resource_state.faults()
         if all(chip_faults.settle_s(fault) is None for fault in faults):
             self._places.pop((node, resource), None)
-        seen = Seen(place=(node, resource), pods=dict(self._sightings(node, resource)))
-        self._apply(seen)
+        pods = dict(self._sightings(node, resource))
+        if self._mover is not None:
+            self._mover.see_holds(sighting.job for sighting in pods.values())
+        self._apply(Seen(place=(node, resource), pods=pods))
 
     def _sightings(self, node: str, resource: str) -> Iterator[tuple[str, Sighting]]:
         """Yield the pods of a place with faults that move them.

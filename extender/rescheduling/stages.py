@@ -29,6 +29,7 @@ from extender.rescheduling.moves import (
     Move,
     MoveEffect,
     MoveFacts,
+    MoveRecord,
     Past,
     ReadEnds,
     Recovered,
@@ -189,6 +190,16 @@ def abandon(move: Move) -> After:
     return step_back(replace(move, failures=0)), effects
 
 
+def is_over(record: MoveRecord, now_s: float, limits: Limits) -> bool:
+    """Return whether the move of a record has ended in any case.
+
+    Its record is there all the same if it could not be deleted, or if no extender has
+    evicted pods since.
+    """
+    newest_s = max((past.at_s for past in record.history), default=now_s)
+    return now_s >= newest_s + limits.grace_s + limits.keep_s + limits.memory_s
+
+
 def recover(event: Recovered, now_s: float, limits: Limits) -> After:
     """Return the move of a record that an earlier extender has written.
 
@@ -230,6 +241,7 @@ def recover(event: Recovered, now_s: float, limits: Limits) -> After:
         queue=departures.line_up(going),
         history=history,
         is_recorded=True,
+        is_recalled=True,
         progress_s=now_s,
     )
     if not places:

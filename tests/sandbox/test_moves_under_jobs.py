@@ -151,6 +151,26 @@ async def test_a_budget_and_a_hold_keep_a_pod_and_are_told() -> None:
             assert after.node != before.node
 
 
+async def test_a_job_that_is_held_before_a_fault_stays() -> None:
+    with short_folder() as below:
+        async with running(
+            NODES[:2], Commands(extender=evicting), below=Path(below)
+        ) as world:
+            made = job(1, fault_scheduling="force")
+            notes = {"ascend-affinity/hold": "true"}
+            made["spec"]["template"]["metadata"]["annotations"] = notes
+            before = (await run(world, made, 1))["0"]
+
+            world.nodes[before.node].set_faults((3,))
+
+            await until(
+                lambda: events_of(world, before.name, "AscendMoveWaits"),
+                lambda texts: any("holds its evictions" in each for each in texts),
+            )
+            assert (await settled(world, 1))["0"].uid == before.uid
+            assert await records(world) == []
+
+
 async def test_another_leader_brings_back_what_has_gone() -> None:
     """It is killed when the pods have gone, and their controller is late."""
     with short_folder() as below:

@@ -365,6 +365,35 @@ async def test_holds_are_reported_as_they_come_and_go() -> None:
         ]
 
 
+async def test_what_people_hold_is_known_of_a_job_that_nobody_has_asked_about() -> None:
+    a, b = pair()
+    assert b.member is not None
+    traits = Traits(labels={}, annotations={HOLD: "true"})
+    held = replace(b, member=replace(b.member, traits=traits))
+    async with world(a, held) as w:
+        w.mover.see_holds([JOB])
+        w.mover.see_holds(["Job/default/other"])
+        assert w.reported == [Held(jobs=frozenset({JOB}))]
+
+        w.learn(b)
+        w.mover.see_holds([JOB])
+        assert w.reported[1:] == [Held()]
+
+
+async def test_holds_are_known_before_the_moves_of_earlier_leaders() -> None:
+    a, b = pair()
+    assert b.member is not None
+    traits = Traits(labels={}, annotations={HOLD: "true"})
+    held = replace(b, member=replace(b.member, traits=traits))
+    async with world(a, held) as w:
+        known = MoveRecord(job=JOB, places=(place("a", "n3"),))
+        w.api.records = [("good", record.render(known))]
+        w.mover.recover()
+        await w.settled()
+
+        assert [type(each) for each in w.reported] == [Held, Recovered]
+
+
 async def test_a_job_is_told_on_the_pods_that_wait_else_on_the_first() -> None:
     async with world(*pair()) as w:
         w.mover.carry_out(TellJob(job=JOB, reason="R", text="one"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.rescheduling.moves import EndPod, Stage, Step, TellJob
+from extender.rescheduling.moves import EndPod, Held, Stage, Step, TellJob
 from tests.extender.rescheduling.movestories import (
     breaks,
     finish,
@@ -77,9 +77,36 @@ def test_a_new_leader_asks_no_pod_whose_place_is_lost() -> None:
     story.pods["a-2-3"].node, story.pods["a-2-3"].chip = "n7", 2
     story.foreign.add(home)
     story.restart(is_sent=False, after_s=0)
+    story.tick(1)
 
     asked = [each.uid for each in story.open if isinstance(each, EndPod)]
     assert asked == ["a-1-2"]
+
+
+def test_a_new_leader_asks_nobody_before_it_knows_what_people_hold() -> None:
+    """It asked all pods that were left, and saw a second later that they are held."""
+    story = moving(Job(name="a", count=3))
+    story.restart(is_sent=True, after_s=5)
+    before = orders(story)
+    story.apply(Held(jobs=frozenset({"a"})))
+    story.tick(5)
+    held = orders(story)
+    story.apply(Held())
+
+    assert (before, held) == ([], [])
+    assert orders(story) == [("EndPod", ("a-1-2", False))]
+
+
+def test_a_record_that_was_left_behind_moves_nobody() -> None:
+    """Evictions were switched off in the middle, and the pods that stayed run on."""
+    story = moving(Job(name="a", count=3))
+    yes(story)
+    story.end("a-0-1")
+    story.restart(is_sent=True, after_s=3000)
+    story.tick(5)
+
+    assert orders(story) == [("DeleteRecord", "a")]
+    assert kept(story) == []
 
 
 def test_a_new_leader_tells_which_places_are_lost() -> None:
