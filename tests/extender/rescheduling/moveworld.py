@@ -338,7 +338,7 @@ class World:
             move = self.state.moves.get(key)
             assert move is not None
             assert place.uid in move.departures, "a place is kept for nobody"
-            assert move.departures[place.uid].place == place
+            assert chips_of(move.departures[place.uid].place) == chips_of(place)
             chip = place.node, place.chips
             is_clear = chip not in self.broken and chip not in self._occupied(())
             return chip if is_clear else None
@@ -540,3 +540,8 @@ class World:
                 )
             )
         self.look()
+
+
+def chips_of(place: KeptPlace) -> KeptPlace:
+    """What is reserved of a place: all but who ends its pod, which may change."""
+    return replace(place, is_evicted=True)

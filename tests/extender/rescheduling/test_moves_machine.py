@@ -26,7 +26,14 @@ from extender.preemption.attempt import Outcome
 from extender.rescheduling.ends import Reach
 from extender.rescheduling.moves import Held
 from scheduler_core.rescheduling.ladder import Rung
-from tests.extender.rescheduling.moveworld import CHIPS, NODES, Job, Pod, World
+from tests.extender.rescheduling.moveworld import (
+    CHIPS,
+    NODES,
+    Job,
+    Pod,
+    World,
+    chips_of,
+)
 from tests.support.examples import examples
 
 BY_POD = (Rung.PODS, Rung.JOB)
@@ -151,8 +158,9 @@ class Moves(RuleBasedStateMachine):
             expected: Mapping[str, object] = {}
             if move is not None:
                 going = [d.place for d in move.departures.values()]
-                expected = {p.uid: p for p in (*going, *move.addition) if p.is_kept}
-            assert {place.uid: place for place in places} == expected
+                places_of = (p for p in (*going, *move.addition) if p.is_kept)
+                expected = {place.uid: chips_of(place) for place in places_of}
+            assert {place.uid: chips_of(place) for place in places} == expected
         for key, move in moves.items():
             going = [d.place for d in move.departures.values()]
             kept = {place.uid for place in self.world.kept.get(key, ())}
