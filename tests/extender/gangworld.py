@@ -8,6 +8,7 @@ watch does.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
@@ -69,6 +70,10 @@ def sim_pod(  # the parts of a pod
         },
     }
     return pod(name, containers=[container(npus=npus, **ports)], meta=meta, **spec)
+
+
+#: Nodes of `world`, the first of them.
+NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
 class GangWorld:
@@ -321,6 +326,11 @@ class GangWorld:
         times = self.held.get(job, [])
         return max((sum(t <= u < t + 3600 for u in times) for t in times), default=0)
 
+    def run_reported(self, seconds: int, *names: str) -> int | None:
+        """Do as `run`, once the agents have reported."""
+        self.report()
+        return self.run(seconds, *names)
+
     def close(self) -> None:
         self.loop.run_until_complete(self.world.stop())
         for call in self.calls.values():
@@ -396,3 +406,13 @@ class _Search:
         name = pod["metadata"]["name"]
         others = {key: place for key, place in placed.items() if key != name}
         return placed[name][1] in rules.offered(pod, self._nodes, others)
+
+
+@contextmanager
+def world(nodes: int) -> Iterator[GangWorld]:
+    """Have a world with the first of `NODES` while the context lasts."""
+    found = GangWorld(map(sim_node, NODES[:nodes]))
+    try:
+        yield found
+    finally:
+        found.close()

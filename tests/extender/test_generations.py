@@ -4,8 +4,6 @@ Pods are as their controllers make them. Whatever happens, a job is bound whole 
 at all, and a pod that replaces one of a job that runs joins that job.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,23 +11,13 @@ import pytest
 from extender.gang.generations import Generation, next_line
 from extender.gang.size import size_of
 from sandbox.apiclient import Object
-from tests.extender.gangworld import GangWorld, sim_node, sim_pod
+from tests.extender.gangworld import NODES, GangWorld, sim_pod, world
 from tests.extender.job_controllers import IndexedJob, PodsApi
 from tests.extender.worker_sets import WorkerSet
 from tests.support.objects import container
 from tests.support.watched import RESOURCE
 
-NODES = ("n1", "n2", "n3", "n4", "n5")
 T0, T1, T2 = (f"2026-11-28T04:0{minute}:00Z" for minute in range(3))
-
-
-@contextmanager
-def world(*nodes: str) -> Iterator[GangWorld]:
-    found = GangWorld(map(sim_node, nodes))
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def rival(w: GangWorld, count: int = 2) -> list[str]:
@@ -37,11 +25,6 @@ def rival(w: GangWorld, count: int = 2) -> list[str]:
     names = [f"rival-{number}" for number in range(count)]
     w.add(*(sim_pod(name, job="rival", size=count, npus=8) for name in names))
     return names
-
-
-def run(w: GangWorld, seconds: int, *names: str) -> int | None:
-    w.report()
-    return w.run(seconds, *names)
 
 
 # -- LeaderWorkerSets --------------------------------------------------------------
@@ -52,70 +35,70 @@ def run(w: GangWorld, seconds: int, *names: str) -> int | None:
 def test_d4_a_new_leader_waits_for_workers_of_its_own(
     npus: int, *, has_rival: bool
 ) -> None:
-    with world(*NODES[: 4 if npus else 3]) as w:
+    with world(4 if npus else 3) as w:
         group = WorkerSet(w, leader=npus)
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
         rivals = rival(w) if has_rival else []
 
         group.delete("vllm-0")
         group.end("vllm-0")
         group.reconcile()  # its old workers run
-        run(w, 9)
+        w.run_reported(9)
         assert ("vllm-0" in w.bound) is (npus == 0)
 
         group.collect_sets()
         group.collect_workers()
         group.end()
         group.reconcile()
-        run(w, 30)
+        w.run_reported(30)
         assert {*group.names()} <= {*w.bound} or not {*group.names()} & {*w.bound}
         if rivals:
             w.delete(*rivals)
-        assert run(w, 60, *group.names()) is not None
+        assert w.run_reported(60, *group.names()) is not None
 
 
 def test_d4_workers_that_wait_for_a_leader_that_has_gone_are_not_the_job() -> None:
     """All within a second, which is as exact as a creation time is."""
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         group = WorkerSet(w)
         group.reconcile()
         group.delete("vllm-0")
         group.make_leaders()
 
-        assert run(w, 9, "vllm-0") is None
+        assert w.run_reported(9, "vllm-0") is None
         assert w.bound == {}
 
         group.collect_sets()
         group.collect_workers()
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
 
 
 def test_d4_a_worker_that_an_old_set_makes_again_is_not_of_the_new_leader() -> None:
     """The garbage collector is slow."""
-    with world(*NODES) as w:
+    with world(5) as w:
         group = WorkerSet(w, size=2)
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
         group.delete("vllm-0")
         group.end("vllm-0")
         group.make_leaders()
         group.delete("vllm-0-1")
         group.end("vllm-0-1")
-        run(w, 2)
+        w.run_reported(2)
         group.make_workers()
 
-        assert run(w, 9, "vllm-0") is None
+        assert w.run_reported(9, "vllm-0") is None
 
 
 @pytest.mark.parametrize("npus", [8, 0])
 def test_d4_the_first_new_worker_does_not_join_old_ones(npus: int) -> None:
     """The garbage collector deletes the old ones one by one."""
-    with world(*NODES) as w:
+    with world(5) as w:
         group = WorkerSet(w, leader=npus)
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
         group.delete("vllm-0")
         group.end("vllm-0")
         group.make_leaders()
@@ -124,25 +107,25 @@ def test_d4_the_first_new_worker_does_not_join_old_ones(npus: int) -> None:
         group.end()
         group.reconcile()
 
-        assert run(w, 9, "vllm-0-2") is None
+        assert w.run_reported(9, "vllm-0-2") is None
 
         group.collect_workers()
         group.end()
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
 
 
 def test_d4_a_worker_that_is_made_again_joins_its_group() -> None:
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         group = WorkerSet(w)
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
 
         group.delete("vllm-0-2")
         group.end("vllm-0-2")
         group.reconcile()
 
-        assert run(w, 9, "vllm-0-2") is not None
+        assert w.run_reported(9, "vllm-0-2") is not None
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -150,10 +133,10 @@ def test_d4_an_extender_that_starts_tells_old_workers_by_their_age(
     *, is_new: bool
 ) -> None:
     """The API server lists pods by their names: the leader first."""
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         group = WorkerSet(w)
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
         if is_new:
             group.delete("vllm-0")
             group.end("vllm-0")
@@ -169,62 +152,62 @@ def test_d4_an_extender_that_starts_tells_old_workers_by_their_age(
 
 
 def test_h6_nodes_for_workers_are_not_kept_for_a_leader_that_ends() -> None:
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         group = WorkerSet(w, is_leader_first=True)
         group.make_leaders()
-        assert run(w, 9, "vllm-0") is not None
+        assert w.run_reported(9, "vllm-0") is not None
         rivals = rival(w, 3)
-        assert run(w, 5, *rivals) is None
+        assert w.run_reported(5, *rivals) is None
 
         group.delete("vllm-0")  # its kubelet takes its time
 
-        assert run(w, 5, *rivals) is not None
+        assert w.run_reported(5, *rivals) is not None
 
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_h6_a_new_leader_that_goes_first_keeps_nodes_for_all_its_workers(
     count: int,
 ) -> None:
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         group = WorkerSet(w, is_leader_first=True)
         group.make_leaders()
-        assert run(w, 9, "vllm-0") is not None
+        assert w.run_reported(9, "vllm-0") is not None
         group.reconcile()
-        assert run(w, 9, *group.names()) is not None
+        assert w.run_reported(9, *group.names()) is not None
         rivals = rival(w, count)
         group.delete("vllm-0")
         group.end("vllm-0")
         group.reconcile()
-        assert run(w, 9, "vllm-0") is None
+        assert w.run_reported(9, "vllm-0") is None
 
         group.collect_sets()
         group.collect_workers()
         group.end()
         for _ in range(9):
             group.reconcile()
-            run(w, 4)
+            w.run_reported(4)
         assert {*group.names()} <= {*w.bound} or not {*group.names()} & {*w.bound}
         w.delete(*rivals)
         for _ in range(9):
             group.reconcile()
-            run(w, 8)
+            w.run_reported(8)
         assert {*group.names()} <= {*w.bound}
 
 
 @pytest.mark.parametrize("far", [("n1", "n2"), ("n1", "n2", "n3")])
 def test_h7_a_worker_goes_to_the_zone_of_its_leader(far: tuple[str, ...]) -> None:
     """Nodes of a zone are no neighbours by name; n1 is full once the leader runs."""
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         group = WorkerSet(w, size=2, is_leader_first=True)
         for name, node in w.nodes.items():
             node["metadata"]["labels"]["zone"] = "b" if name in far else "a"
         group.make_leaders()
-        assert run(w, 9, "vllm-0") is not None
+        assert w.run_reported(9, "vllm-0") is not None
         assert w.bound["vllm-0"] == "n1"
         group.selector = {"zone": "a"}
         group.reconcile()
 
-        assert run(w, 9, "vllm-0-1") is not None
+        assert w.run_reported(9, "vllm-0-1") is not None
 
 
 # -- Deployments -------------------------------------------------------------------
@@ -252,37 +235,37 @@ def of_replica_set(name: str, revision: str, **meta: Any) -> Object:
 
 
 def test_d9_a_surge_pod_of_a_rolling_update_joins_the_job_that_runs() -> None:
-    with world(*NODES[:3]) as w:
+    with world(3) as w:
         w.add(*(of_replica_set(f"serve-6c9-{name}", "6c9") for name in "ab"))
-        assert run(w, 9, "serve-6c9-a", "serve-6c9-b") is not None
+        assert w.run_reported(9, "serve-6c9-a", "serve-6c9-b") is not None
 
         for old, new in zip("ab", "cd", strict=True):
             w.add(of_replica_set(f"serve-5f4-{new}", "5f4", creationTimestamp=T1))
-            assert run(w, 9, f"serve-5f4-{new}") is not None
+            assert w.run_reported(9, f"serve-5f4-{new}") is not None
             w.delete(f"serve-6c9-{old}")
 
         assert [*w.cache.gangs] == ["Minimum/default/ReplicaSet.serve"]
 
 
 def test_d9_one_pod_alone_of_a_deployment_that_needs_two_waits() -> None:
-    with world(*NODES[:3]) as w:
+    with world(3) as w:
         w.add(of_replica_set("serve-6c9-a", "6c9"))
 
-        assert run(w, 9, "serve-6c9-a") is None
+        assert w.run_reported(9, "serve-6c9-a") is None
 
 
 def test_d9_a_deployment_made_again_under_its_name_waits_for_two_pods() -> None:
     """From the same template, while pods of the one before still run."""
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         w.add(*(of_replica_set(f"serve-6c9-{name}", "6c9") for name in "ab"))
-        assert run(w, 9, "serve-6c9-a", "serve-6c9-b") is not None
+        assert w.run_reported(9, "serve-6c9-a", "serve-6c9-b") is not None
 
         new = {"again": "2", "creationTimestamp": T1}
         w.add(of_replica_set("serve-6c9-c", "6c9", **new))
-        assert run(w, 9, "serve-6c9-c") is None
+        assert w.run_reported(9, "serve-6c9-c") is None
 
         w.add(of_replica_set("serve-6c9-d", "6c9", **new))
-        assert run(w, 9, "serve-6c9-c", "serve-6c9-d") is not None
+        assert w.run_reported(9, "serve-6c9-c", "serve-6c9-d") is not None
 
 
 def rank_of(w: GangWorld, name: str) -> str:
@@ -292,15 +275,15 @@ def rank_of(w: GangWorld, name: str) -> str:
 
 def test_s9_a_pod_waits_for_the_one_whose_rank_it_gets() -> None:
     a, b, c = (f"serve-6c9-{name}" for name in "abc")
-    with world(*NODES[:3]) as w:
+    with world(3) as w:
         w.add(*(of_replica_set(name, "6c9") for name in (a, b)))
-        assert run(w, 9, a, b) is not None
+        assert w.run_reported(9, a, b) is not None
         assert [rank_of(w, name) for name in (a, b)] == ["0", "1"]
         w.pods[a]["metadata"]["deletionTimestamp"] = T2
         w.show(a)
         w.add(of_replica_set(c, "6c9"))
 
-        assert run(w, 9, c) is None
+        assert w.run_reported(9, c) is None
         node = w.bound[a]
         (text,) = w.world.why(c, ["n3"])
         assert text == (
@@ -309,20 +292,20 @@ def test_s9_a_pod_waits_for_the_one_whose_rank_it_gets() -> None:
         )
 
         w.remove(a)
-        assert run(w, 9, c) is not None
+        assert w.run_reported(9, c) is not None
         assert rank_of(w, c) == "0"
 
 
 def test_s9_a_pod_that_its_job_can_do_without_gets_a_rank_that_is_free() -> None:
     names = [f"serve-6c9-{name}" for name in "abcd"]
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         w.add(*(of_replica_set(name, "6c9") for name in names[:3]))
-        assert run(w, 9, *names[:3]) is not None
+        assert w.run_reported(9, *names[:3]) is not None
         w.pods[names[0]]["metadata"]["deletionTimestamp"] = T2
         w.show(names[0])
         w.add(of_replica_set(names[3], "6c9"))
 
-        assert run(w, 9, names[3]) is not None
+        assert w.run_reported(9, names[3]) is not None
         assert rank_of(w, names[3]) == "3"
 
 
@@ -347,29 +330,29 @@ def a_group(created: str, *names: str, attempt: str = "") -> list[Object]:
 
 
 def test_controllers_made_again_make_the_job_again() -> None:
-    with world(*NODES) as w:
+    with world(5) as w:
         w.add(*a_group(T0, "a1", "a2", "b1", "b2"))
-        assert run(w, 9, "a1", "a2", "b1", "b2") is not None
+        assert w.run_reported(9, "a1", "a2", "b1", "b2") is not None
         w.delete("b2")
         w.add(*a_group(T1, "a3", "a4", attempt="'"))
         w.add(*a_group(T1, "b3", attempt="'"))
 
-        assert run(w, 9, "a3") is None
+        assert w.run_reported(9, "a3") is None
 
         w.delete("a1", "a2", "b1")
         w.add(*a_group(T2, "b4", attempt="'"))
-        assert run(w, 9, "a3", "a4", "b3", "b4") is not None
+        assert w.run_reported(9, "a3", "a4", "b3", "b4") is not None
 
 
 def test_a_pod_of_one_controller_of_several_joins_the_job() -> None:
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         w.add(*a_group(T0, "a1", "a2"), *a_group(T1, "b1", "b2"))
-        assert run(w, 9, "a1", "a2", "b1", "b2") is not None
+        assert w.run_reported(9, "a1", "a2", "b1", "b2") is not None
 
         w.delete("a2")
         w.add(*a_group(T2, "a3"))
 
-        assert run(w, 9, "a3") is not None
+        assert w.run_reported(9, "a3") is not None
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
@@ -378,12 +361,12 @@ def test_s9_of_two_makings_of_one_second_an_extender_that_starts_knows_the_newer
     *, is_new_first: bool, is_deleted: bool
 ) -> None:
     """Unless the garbage collector is late: then once it has deleted the older."""
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         api = PodsApi(w)
         job = IndexedJob(api, 2)
         job.reconcile()
         old = [*job.active.values()]
-        assert run(w, 9, *old) is not None
+        assert w.run_reported(9, *old) is not None
         job.make_anew()
         job.reconcile()
         new = [*job.active.values()]
@@ -396,11 +379,11 @@ def test_s9_of_two_makings_of_one_second_an_extender_that_starts_knows_the_newer
         order = (*new, *old) if is_new_first else (*old, *new)
         w.add(*(seen[name] for name in order))
         if not is_deleted:
-            run(w, 2)
+            w.run_reported(2)
             for name in old:
                 api.delete(name)
 
-        assert run(w, 9, *new) is not None
+        assert w.run_reported(9, *new) is not None
         assert {*old} <= {*w.bound}
 
 
@@ -469,7 +452,7 @@ def run_in_order(w: GangWorld) -> None:
 
 
 def test_a_driver_is_resumed_with_the_workers_that_have_not_succeeded() -> None:
-    with world(*NODES[:3]) as w:
+    with world(3) as w:
         run_in_order(w)
         w.delete("d", "w1")
         w.add(*(sim_pod(f"rival-{n}", job="rival", npus=8) for n in range(2)))
@@ -489,42 +472,42 @@ def test_a_driver_is_resumed_with_the_workers_that_have_not_succeeded() -> None:
 
 def test_a_worker_is_not_bound_beside_a_success_alone() -> None:
     """Its node was kept for it when its driver ended, and rivals take that one's."""
-    with world(*NODES[:3]) as w:
+    with world(3) as w:
         begin_in_order(w)
         w.add(in_order("w0", "workers", 0))
-        assert run(w, 9, "w0") is not None
+        assert w.run_reported(9, "w0") is not None
         succeed(w, "w0")
         w.pods["d"]["metadata"]["deletionTimestamp"] = T2
         w.show("d")
         w.add(in_order("w1", "workers", 1))
         rivals = rival(w)
         w.delete("d")
-        assert run(w, 30, *rivals) is not None
+        assert w.run_reported(30, *rivals) is not None
         w.add(in_order("d2", "driver", 0, created=T1))
 
-        run(w, 30)
+        w.run_reported(30)
         assert not {"d2", "w1"} & {*w.bound}
 
         w.delete(rivals[0])
-        assert run(w, 60, "d2", "w1") is not None
+        assert w.run_reported(60, "d2", "w1") is not None
 
 
 def test_workers_get_their_nodes_after_a_driver_that_has_succeeded_soon() -> None:
-    with world(*NODES[:3]) as w:
+    with world(3) as w:
         begin_in_order(w)
         nodes = {*NODES[:3]} - {*w.bound.values()}
         succeed(w, "d")
         rivals = rival(w)
         for index in range(2):
             w.add(in_order(f"w{index}", "workers", index))
-            assert run(w, 9, f"w{index}") is not None
+            assert w.run_reported(9, f"w{index}") is not None
 
         assert {w.bound[f"w{index}"] for index in range(2)} == nodes
         assert not {*rivals} & {*w.bound}
 
 
 def test_a_pod_that_succeeded_in_an_earlier_attempt_is_missing_in_the_next() -> None:
-    with world(*NODES[:4]) as w:
+    with world(4) as w:
         run_in_order(w)
         w.delete("d", "w1")
         w.add(in_order("d2", "driver", 0, attempt=1, created=T1))
@@ -559,7 +542,7 @@ def test_of_earlier_generations_those_are_known_that_have_pods() -> None:
 
 
 def test_revisions_without_pods_are_forgotten() -> None:
-    with world(*NODES[:3]) as w:
+    with world(3) as w:
         for revision in ("6c9", "5f4", "77b"):
             names = [f"serve-{revision}-{name}" for name in "ab"]
             w.add(*(of_replica_set(name, revision) for name in names))

@@ -3,42 +3,25 @@
 The object of a job is edited first, and its controller makes the pods one by one.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
 from extender.gang.gang import Gang
 from extender.gang.size import whole
-from tests.extender.gangworld import GangWorld, sim_node, sim_pod
+from tests.extender.gangworld import GangWorld, sim_pod, world
 from tests.extender.job_controllers import ApiError, IndexedJob, PodsApi
 from tests.support.caches import cluster
 from tests.support.extender import NAMES
 from tests.support.extender import world as served_world
 from tests.support.watched import JOB_PATH, task
 
-NODES = ("n1", "n2", "n3", "n4", "n5")
-
-
-@contextmanager
-def world(nodes: int) -> Iterator[GangWorld]:
-    found = GangWorld(map(sim_node, NODES[:nodes]))
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-def run(w: GangWorld, seconds: int, *names: str) -> int | None:
-    w.report()
-    return w.run(seconds, *names)
-
 
 def fill(w: GangWorld, count: int) -> list[str]:
     """Let pods by themselves take so many nodes."""
     names = [f"alone-{number}" for number in range(count)]
     w.add(*(sim_pod(name, job=name, size=1, npus=8) for name in names))
-    assert run(w, 9, *names) is not None
+    assert w.run_reported(9, *names) is not None
     return names
 
 
@@ -63,17 +46,17 @@ def test_s2_a_job_that_waits_and_is_made_larger_is_bound_whole(pods: int) -> Non
         others = fill(w, 4)
         job = IndexedJob(PodsApi(w), pods)
         job.reconcile()
-        assert run(w, 3, *job.active.values()) is None
+        assert w.run_reported(3, *job.active.values()) is None
 
         job.scale(4)
         reconcile(job, 1)
         w.delete(*others[: pods + 1])
-        assert run(w, 9) is not None
+        assert w.run_reported(9) is not None
         assert not {*job.active.values()} & {*w.bound}
 
         job.reconcile()
         w.delete(*others[pods + 1 :])
-        assert run(w, 30, *job.active.values()) is not None
+        assert w.run_reported(30, *job.active.values()) is not None
 
 
 @pytest.mark.parametrize("ended", ["Succeeded", "Failed"])
@@ -83,7 +66,7 @@ def test_s2_a_job_that_is_suspended_and_made_larger_is_resumed_whole(
     with world(5) as w:
         job = IndexedJob(PodsApi(w), 3)
         job.reconcile()
-        assert run(w, 9, *job.active.values()) is not None
+        assert w.run_reported(9, *job.active.values()) is not None
         first, *others = job.active.values()
         job.api.end(first, ended)
         job.is_suspended = True
@@ -95,11 +78,11 @@ def test_s2_a_job_that_is_suspended_and_made_larger_is_resumed_whole(
         job.is_suspended = False
         reconcile(job, 2 if ended == "Succeeded" else 3)
 
-        assert run(w, 9, *job.active.values()) is None
+        assert w.run_reported(9, *job.active.values()) is None
         assert not {*job.active.values()} & {*w.bound}
 
         job.reconcile()
-        assert run(w, 30, *job.active.values()) is not None
+        assert w.run_reported(30, *job.active.values()) is not None
 
 
 async def test_s2_a_plan_is_void_if_another_pod_comes_before_the_last_bind() -> None:
@@ -130,33 +113,33 @@ def test_s8_a_successor_does_not_wait_for_a_pod_that_is_never_made() -> None:
         fill(w, 1)
         job = IndexedJob(PodsApi(w), 3)
         job.reconcile()
-        assert run(w, 9, *job.active.values()) is not None
+        assert w.run_reported(9, *job.active.values()) is not None
         job.scale(4)
         w.add(sim_pod("rival", job="rival", size=1, npus=8))
         job.api.end(job.active[1], "Failed")
-        assert run(w, 9, "rival") is not None
+        assert w.run_reported(9, "rival") is not None
 
         reconcile(job, 2)  # the finalizer of the old pod, and the new one
-        assert run(w, 30, job.active[1]) is None
+        assert w.run_reported(30, job.active[1]) is None
         assert gang_of(w).size == whole(4)
 
         w.delete("rival")
-        assert run(w, 9, job.active[1]) is not None
+        assert w.run_reported(9, job.active[1]) is not None
 
 
 def test_s8_a_successor_is_bound_before_a_pod_for_which_there_is_no_room() -> None:
     with world(3) as w:
         job = IndexedJob(PodsApi(w), 3)
         job.reconcile()
-        assert run(w, 9, *job.active.values()) is not None
+        assert w.run_reported(9, *job.active.values()) is not None
         job.scale(4)
         job.reconcile()
-        assert run(w, 30, job.active[3]) is None
+        assert w.run_reported(30, job.active[3]) is None
 
         job.api.end(job.active[1], "Failed")
         job.reconcile()
 
-        assert run(w, 9, job.active[1]) is not None
+        assert w.run_reported(9, job.active[1]) is not None
         assert job.active[3] not in w.bound
 
 
@@ -164,26 +147,26 @@ def test_s8_a_job_waits_for_those_that_it_had_as_before() -> None:
     with world(5) as w:
         job = IndexedJob(PodsApi(w), 4)
         job.reconcile()
-        assert run(w, 9, *job.active.values()) is not None
+        assert w.run_reported(9, *job.active.values()) is not None
         job.scale(5)
         for index in (1, 2):
             job.api.end(job.active[index], "Failed")
         reconcile(job, 3)
 
-        assert run(w, 30, job.active[1]) is None
+        assert w.run_reported(30, job.active[1]) is None
 
         reconcile(job, 1)
-        assert run(w, 30, job.active[1], job.active[2]) is not None
+        assert w.run_reported(30, job.active[1], job.active[2]) is not None
 
 
 def test_s8_pods_by_which_a_job_was_made_larger_join_it_as_they_are_made() -> None:
     with world(5) as w:
         job = IndexedJob(PodsApi(w), 3)
         job.reconcile()
-        assert run(w, 9, *job.active.values()) is not None
+        assert w.run_reported(9, *job.active.values()) is not None
         job.scale(5)
 
         for index in (3, 4):
             reconcile(job, 1)
-            assert run(w, 9, job.active[index]) is not None
+            assert w.run_reported(9, job.active[index]) is not None
         assert gang_of(w).state == "waiting, 5 of 5 pods exist, 5 have a node"

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from extender.gang.size import whole
-from tests.extender.gangworld import GangWorld, sim_node
+from tests.extender.gangworld import NODES, GangWorld, world
 from tests.extender.job_controllers import (
     ApiError,
     IndexedJob,
@@ -21,22 +21,6 @@ from tests.extender.job_controllers import (
     TrainingJob,
 )
 from tests.extender.test_successors import of_job_set
-
-NODES = ("n1", "n2", "n3", "n4")
-
-
-@contextmanager
-def world(nodes: int) -> Iterator[GangWorld]:
-    found = GangWorld(map(sim_node, NODES[:nodes]))
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-def run(w: GangWorld, seconds: int, *names: str) -> int | None:
-    w.report()
-    return w.run(seconds, *names)
 
 
 @contextmanager
@@ -49,7 +33,7 @@ def drained(*, is_held: bool) -> Iterator[tuple[GangWorld, TrainingJob]]:
     with world(3) as w:
         job = TrainingJob(PodsApi(w), 2)
         job.reconcile()
-        assert run(w, 9, *w.pods) is not None
+        assert w.run_reported(9, *w.pods) is not None
         job.api.end("train-worker-1", "Succeeded")
         for name in ("train-master-0", "train-worker-0"):
             job.api.delete(name)
@@ -70,12 +54,12 @@ def test_s1_a_master_waits_for_the_worker_that_was_drained_with_it(
         with suppress(ApiError):
             job.reconcile()
 
-        assert run(w, 9, "train-master-0") is None
+        assert w.run_reported(9, "train-master-0") is None
 
         job.api.calls_left = None
         job.api.patch("train-worker-0", finalizers=None)
         job.reconcile()
-        assert run(w, 9, "train-master-0", "train-worker-0") is not None
+        assert w.run_reported(9, "train-master-0", "train-worker-0") is not None
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -86,7 +70,7 @@ def test_s1_a_job_waits_for_the_successor_of_a_pod_that_it_has_counted_as_failed
     with world(4) as w:
         job = IndexedJob(PodsApi(w), 3)
         job.reconcile()
-        assert run(w, 9, *w.pods) is not None
+        assert w.run_reported(9, *w.pods) is not None
         first, other, last = job.active.values()
         stopped, late = (first, other) if index == 0 else (other, first)
         job.api.end(last, "Succeeded")
@@ -96,10 +80,10 @@ def test_s1_a_job_waits_for_the_successor_of_a_pod_that_it_has_counted_as_failed
         job.reconcile()
         job.api.end(stopped, "Succeeded")
 
-        assert run(w, 9, job.active[index]) is None
+        assert w.run_reported(9, job.active[index]) is None
 
         job.api.end(late, "Failed")
-        assert run(w, 9, *job.active.values()) is not None
+        assert w.run_reported(9, *job.active.values()) is not None
 
 
 def test_a_pod_that_a_job_counts_as_succeeded_though_it_was_stopped_is_done() -> None:
@@ -107,7 +91,7 @@ def test_a_pod_that_a_job_counts_as_succeeded_though_it_was_stopped_is_done() ->
     with world(4) as w:
         job = IndexedJob(PodsApi(w), 3)
         job.reconcile()
-        assert run(w, 9, *w.pods) is not None
+        assert w.run_reported(9, *w.pods) is not None
         stopped, failed, _ = job.active.values()
         job.api.delete(stopped)
         job.api.end(stopped, "Succeeded")
@@ -115,7 +99,7 @@ def test_a_pod_that_a_job_counts_as_succeeded_though_it_was_stopped_is_done() ->
         job.reconcile()
 
         assert job.done == {0}
-        assert run(w, 2, job.active[1]) is not None
+        assert w.run_reported(2, job.active[1]) is not None
 
 
 def test_a_pod_of_kueue_that_ends_well_when_it_is_stopped_is_not_replaced() -> None:
@@ -126,7 +110,7 @@ def test_a_pod_of_kueue_that_ends_well_when_it_is_stopped_is_not_replaced() -> N
         kueue.reconcile()
         kueue.is_admitted = True
         kueue.reconcile()
-        assert run(w, 9, *w.pods) is not None
+        assert w.run_reported(9, *w.pods) is not None
         stopped, failed, _ = w.pods
         kueue.api.delete(stopped)
         kueue.api.end(stopped, "Succeeded")
@@ -134,7 +118,7 @@ def test_a_pod_of_kueue_that_ends_well_when_it_is_stopped_is_not_replaced() -> N
         kueue.create()
         kueue.reconcile()
 
-        assert run(w, 9, [*w.pods][-1]) is not None
+        assert w.run_reported(9, [*w.pods][-1]) is not None
 
 
 # -- which success a new pod replaces ----------------------------------------------
@@ -146,7 +130,7 @@ def test_s9_a_worker_that_is_made_again_after_a_success_is_counted_once() -> Non
         group = {"replicas": 2, "minReplicas": 2, "numOfHosts": 1}
         ray = KubeRay(PodsApi(w), [group], head=8, is_scaled=False)
         ray.reconcile()
-        assert run(w, 9, *w.pods) is not None
+        assert w.run_reported(9, *w.pods) is not None
         for name, phase in zip(ray.names("g0"), ("Succeeded", "Failed"), strict=True):
             ray.api.end(name, phase)
         ray.reconcile()
@@ -155,7 +139,7 @@ def test_s9_a_worker_that_is_made_again_after_a_success_is_counted_once() -> Non
             ray.reconcile()
         (name,) = ray.names("g0")
 
-        assert w.world.why(name, NODES) == ("waits for 1 of the 3 pods of its job",)
+        assert w.world.why(name, NODES[:4]) == ("waits for 1 of the 3 pods of its job",)
 
 
 def test_s9_a_pod_without_an_index_replaces_no_success_of_its_job() -> None:
@@ -165,11 +149,11 @@ def test_s9_a_pod_without_an_index_replaces_no_success_of_its_job() -> None:
         w.world.calls.sizes[path] = whole(4)
         for job in (0, 1):
             w.add(*(of_job_set(f"w-{job}-{name}", job, None) for name in "ab"))
-        assert run(w, 9, *w.pods) is not None
+        assert w.run_reported(9, *w.pods) is not None
         for name, phase in (("w-1-a", "Succeeded"), ("w-1-b", "Failed")):
             w.pods[name]["status"] = {"phase": phase}
             w.show(name)
         w.remove("w-1-a")
         w.add(of_job_set("w-1-c", 1, None))
 
-        assert run(w, 9, "w-1-c") is not None
+        assert w.run_reported(9, "w-1-c") is not None

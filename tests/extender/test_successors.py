@@ -4,8 +4,7 @@ The Job controller does so without a failure policy. Whatever happens, no index 
 is bound twice, and the rest of the job does not suffer for it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -17,7 +16,7 @@ from extender.shadow.compare import Finding, Rule, Shadow
 from extender.volcano.sessions import Sessions
 from kube import objects
 from sandbox.apiclient import Object
-from tests.extender.gangworld import GangWorld, sim_node, sim_pod
+from tests.extender.gangworld import NODES, GangWorld, sim_pod, world
 from tests.extender.job_controllers import JOB_PATH, ApiError, IndexedJob, PodsApi
 from tests.extender.volcanos import volcano
 from tests.support.caches import cluster, free
@@ -25,7 +24,6 @@ from tests.support.clock import NOW_S
 from tests.support.objects import container, pod
 from tests.support.watched import ALL_FREE, gone, served
 
-NODES = ("n1", "n2", "n3", "n4", "n5")
 LATE = "2030-01-01T00:00:00Z"
 
 
@@ -75,15 +73,6 @@ class Job(IndexedJob):
             g for g in self.world.cache.gangs.values() if g.title.startswith("Job ")
         )
         return gang.state
-
-
-@contextmanager
-def world(nodes: int) -> Iterator[GangWorld]:
-    found = GangWorld(map(sim_node, NODES[:nodes]))
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 @pytest.mark.parametrize("index", [0, 2])
