@@ -8,8 +8,8 @@ Does not belong here: whole chips (`node`), which server it is (`products`), tex
 other programs read (`wire.parts`).
 
 Open `templates` first: its rows are all that differs between chips. `room` says what
-parts leave on a chip, `request` what a pod gets, `choice` of which chip; `index` finds
-that chip among all nodes.
+parts leave on a chip, `request` what a pod gets, `choice` which chip comes first;
+`index` finds that chip among all nodes.
 
 Decisions: none. Seed facts (`tests/seeds.py`): 002-01, 002-04.
 """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler_core.parts import templates
-from scheduler_core.parts.choice import choose
+from scheduler_core.parts.index import PartIndex, PartNode
 from scheduler_core.parts.request import (
     DVPP,
     LEVEL,
@@ -74,11 +74,11 @@ def check_vnpu_choice(case: Case) -> None:
         assert case["expect"] == {"refused": True}
         return
     assert isinstance(cut, Cut), "whole chips go by the row of the server"
-    nodes = {
-        name: (chip, [(i, _room(chip, parts)) for i, parts in enumerate(chips)])
+    nodes = (
+        PartNode(name, chip, tuple((i, _room(chip, p)) for i, p in enumerate(chips)))
         for name, chips in given["nodes"].items()
-    }
-    choice = choose(nodes, {chip.key: cut})
+    )
+    choice = PartIndex(nodes).best(wish)
     if choice is None:
         answer: dict[str, object] = {"refused": True}
     else:

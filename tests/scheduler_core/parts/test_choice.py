@@ -1,10 +1,13 @@
 """The choice against a list of everything that could be chosen, on small clusters."""
 
+from collections.abc import Mapping, Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.parts.choice import PartChoice, choose
-from scheduler_core.parts.request import Cut, PartRequestError, Wish, resolve
+from scheduler_core.parts.choice import PartChoice
+from scheduler_core.parts.index import PartIndex, PartNode, cuts_of
+from scheduler_core.parts.request import Cut, Wish
 from scheduler_core.parts.room import Part, room_of
 from scheduler_core.parts.templates import CHIPS, ChipKind
 from tests.scheduler_core.parts.chips import State, after, states
@@ -13,22 +16,15 @@ Nodes = dict[str, tuple[ChipKind, list[State]]]
 
 WISHES = [
     Wish(cores, level, dvpp)
-    for cores in (1, 2, 4, 5, 6, 10, 12)
+    for cores in (1, 2, 4, 5, 6, 8, 10, 12)
     for level in ("low", "high")
     for dvpp in ("null", "yes", "no")
 ]
 
 
-def cuts_of(wish: Wish) -> dict[str, Cut]:
-    cuts = {}
-    for chip in CHIPS:
-        try:
-            found = resolve(chip, wish)
-        except PartRequestError:
-            continue
-        if isinstance(found, Cut):
-            cuts[chip.key] = found
-    return cuts
+def node_of(name: str, chip: ChipKind, chips: Sequence[State]) -> PartNode:
+    rooms = tuple((at, room_of(chip, state)) for at, state in enumerate(chips))
+    return PartNode(name, chip, rooms)
 
 
 @st.composite
@@ -57,7 +53,7 @@ def vgroups(state: State) -> int:
     return len(shared) + sum(part.group is None for part in state)
 
 
-def expected(nodes: Nodes, cuts: dict[str, Cut]) -> PartChoice | None:
+def expected(nodes: Nodes, cuts: Mapping[str, Cut]) -> PartChoice | None:
     """The first of all that fits, by the order that the documents give."""
     found = []
     for name, (chip, chips) in nodes.items():
@@ -82,13 +78,9 @@ def expected(nodes: Nodes, cuts: dict[str, Cut]) -> PartChoice | None:
 
 @given(nodes=clusters(), wish=st.sampled_from(WISHES))
 def test_the_tightest_chip_of_all_nodes_is_cut(nodes: Nodes, wish: Wish) -> None:
-    cuts = cuts_of(wish)
-    rooms = {
-        name: (chip, [(i, room_of(chip, state)) for i, state in enumerate(chips)])
-        for name, (chip, chips) in nodes.items()
-    }
+    index = PartIndex(node_of(name, *of_node) for name, of_node in nodes.items())
 
-    assert choose(rooms, cuts) == expected(nodes, cuts)
+    assert index.best(wish) == expected(nodes, cuts_of(wish).cuts)
 
 
 def test_a_part_of_one_core_fills_a_hole_before_an_equal_chip_is_opened() -> None:
@@ -97,11 +89,11 @@ def test_a_part_of_one_core_fills_a_hole_before_an_equal_chip_is_opened() -> Non
     small, two, other = (chip.template(n) for n in ("vir01", "vir02_1c", "vir02"))
     holes = ((small, 0), (small, 1), (two, None))
     plain = ((other, None), (two, None))
-    rooms = {
-        name: (chip, [(0, room_of(chip, [Part(*part) for part in parts]))])
+    nodes = [
+        node_of(name, chip, [tuple(Part(*part) for part in parts)])
         for name, parts in (("a", plain), ("b", holes))
-    }
-    lefts = [room.left[:3] for _, found in rooms.values() for _, room in found]
+    ]
+    lefts = [room.left[:3] for node in nodes for _, room in node.chips]
 
     assert lefts[0] == lefts[1]
-    assert choose(rooms, cuts_of(Wish(1))) == PartChoice("b", 0, small)
+    assert PartIndex(nodes).best(Wish(1)) == PartChoice("b", 0, small)

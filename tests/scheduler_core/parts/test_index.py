@@ -5,61 +5,53 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.parts.choice import PartChoice, choose
+from scheduler_core.parts.choice import PartChoice
 from scheduler_core.parts.index import PartIndex, PartNode, cuts_of
 from scheduler_core.parts.request import Cut, Wish
-from scheduler_core.parts.room import join, room_of
+from scheduler_core.parts.room import join
 from scheduler_core.parts.templates import CHIPS, ChipKind
 from tests.scheduler_core.parts.chips import State, states
+from tests.scheduler_core.parts.test_choice import WISHES, Nodes, expected, node_of
 from tests.support.rows import rows
 
-WISHES = [
-    Wish(cores, level, dvpp)
-    for cores in (1, 2, 4, 5, 6, 8, 10, 12)
-    for level in ("low", "high")
-    for dvpp in ("null", "yes", "no")
-]
 OF_310P = CHIPS[0]
 
 
-def node_of(name: str, kind: ChipKind, chips: list[State]) -> PartNode:
-    rooms = tuple((at, room_of(kind, state)) for at, state in enumerate(chips))
-    return PartNode(name, kind, rooms)
-
-
 @st.composite
-def changes(draw: st.DrawFn) -> PartNode | str:
+def changes(draw: st.DrawFn) -> tuple[str, tuple[ChipKind, list[State]] | None]:
+    """Name of a node and its chips from now on; None if it goes."""
     name = draw(st.sampled_from("abcd"))
     if draw(st.integers(0, 4)) == 0:
-        return name
+        return name, None
     kind = draw(st.sampled_from((CHIPS[0], CHIPS[1], CHIPS[6], CHIPS[4])))
-    return node_of(
-        name, kind, draw(st.lists(st.sampled_from(states(kind)), max_size=3))
-    )
+    return name, (kind, draw(st.lists(st.sampled_from(states(kind)), max_size=3)))
 
 
 @given(changes=st.lists(changes(), max_size=12), data=st.data())
 def test_the_index_answers_as_a_look_at_every_chip(
-    changes: list[PartNode | str], data: st.DataObject
+    changes: list[tuple[str, tuple[ChipKind, list[State]] | None]],
+    data: st.DataObject,
 ) -> None:
-    index, nodes = PartIndex(), dict[str, PartNode]()
-    for change in changes:
-        if isinstance(change, str):
-            index.drop(change)
-            nodes.pop(change, None)
+    index, nodes = PartIndex(), Nodes()
+    for name, chips in changes:
+        if chips is None:
+            index.drop(name)
+            nodes.pop(name, None)
         else:
-            index.put(change)
-            nodes[change.name] = change
+            index.put(node_of(name, *chips))
+            nodes[name] = chips
     names = data.draw(st.none() | st.sets(st.sampled_from("abcdx")))
-    seen = [n for n in nodes.values() if names is None or n.name in names]
+    seen = {n: of for n, of in nodes.items() if names is None or n in names}
 
     assert len(index) == len(nodes)
     for wish in WISHES:
-        looked = choose({n.name: n[1:] for n in seen}, cuts_of(wish).cuts)
+        looked = expected(seen, cuts_of(wish).cuts)
         refusals = index.refusals(wish, names)
 
         assert index.best(wish, names) == looked
-        assert sum(refusals.values()) == sum(not takes(n, wish) for n in seen)
+        assert sum(refusals.values()) == sum(
+            not takes(node_of(name, *of), wish) for name, of in seen.items()
+        )
         assert all(number > 0 for number in refusals.values())
 
 
