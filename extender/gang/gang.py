@@ -1,6 +1,6 @@
 """A job of several pods: its pods, how many it needs, and its plan."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -14,7 +14,6 @@ from extender.gang.size import Size
 from extender.refusals import Refusal, describe_predecessor, refuse_for_job
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology.leaves import asks_leaves
-from scheduler_core.wire.pods import NpuPod
 
 #: Seconds without a new pod after which no more pods of an elastic job are awaited.
 SETTLED_S = 2.0
@@ -437,40 +436,6 @@ class Gang:
         """Whether a member waits for a node, now or once its predecessor has ended."""
         return bool(self.predecessors) or self.unbound_count > 0
 
-    @property
-    def waiting_kinds(self) -> dict[str, str]:
-        """{kind: name of one of its members without a node}, without other kinds."""
-        examples: dict[str, str] = {}
-        for kind, uids in self.kinds.items():
-            waiting = (u for u in uids if u not in self.bound and u not in self.absent)
-            uid = next(waiting, None)
-            if uid is not None:
-                examples[kind] = self.members[uid].name
-        return examples
-
-    def find_unoffered(self, offered: Collection[str]) -> str:
-        """Return the name of a member for whose kind a plan waits; "" if none does.
-
-        A kind of members that the job can do without is not awaited, unless all
-        members without a node are of such kinds.
-
-        Args:
-            offered: Kinds to which the scheduler has offered nodes.
-        """
-        waiting = self.waiting_kinds
-        kinds = waiting.keys() - offered
-        if kinds and kinds < waiting.keys():
-            kinds &= self._needed_kinds
-        return min((waiting[kind] for kind in kinds), default="")
-
-    @property
-    def _needed_kinds(self) -> set[str]:
-        """Kinds of the unbound members without which the job cannot run."""
-        if not self.lacks_members:
-            return set()
-        need = self.order_by_need([("", absent.role) for absent in self.awaited])
-        return {self.kind_of(uid) for uid in need.uids[: need.least] if uid}
-
     def kind_of(self, uid: str) -> str:
         """Return the kind of a member."""
         return self.members[uid].demands.kind
@@ -507,19 +472,6 @@ class Gang:
         if rank is not None:
             return rank, (), member.name
         return 1 << 30, member.membership.order, member.name
-
-    def queue_key(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
-        """Return the sort key of this job in the queue of waiting jobs.
-
-        The key is (-priority, creation time, UID) of one member: the oldest of those
-        with the highest priority. The job with the least key is planned first.
-        """
-        keys = [
-            (-member.priority, pods[uid].created, uid)
-            for uid, member in self.members.items()
-            if uid in pods
-        ]
-        return min(keys, default=(0, "", ""))
 
     def format_names(self, uids: Collection[str]) -> str:
         """Return the names of these members for a sentence, as "a, b, c and 2 more".

@@ -17,6 +17,7 @@ from scheduler_core.products import lookup
 from scheduler_core.products.columns import Product
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology.leaves import TOR_AFFINITY
+from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import Shape
 
 #: label of a job whose logical SuperPoDs may be spread
@@ -62,6 +63,23 @@ def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | 
             traits.annotations.get(SP_BLOCK, ""),
         ),
     )
+
+
+def queue_key(gang: Gang, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
+    """Return the sort key of a job in the queue of waiting jobs.
+
+    The key is (-priority, creation time, UID) of one member: the oldest of those with
+    the highest priority. The job with the least key is planned first.
+
+    Args:
+        pods: {UID: pod}.
+    """
+    keys = [
+        (-member.priority, pods[uid].created, uid)
+        for uid, member in gang.members.items()
+        if uid in pods
+    ]
+    return min(keys, default=(0, "", ""))
 
 
 def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[str, ...]:

@@ -157,6 +157,41 @@ def complete_lists(
     return completed
 
 
+def waiting_kinds(gang: Gang) -> dict[str, str]:
+    """Return {kind: name of one of its members without a node}, without other kinds."""
+    examples: dict[str, str] = {}
+    for kind, uids in gang.kinds.items():
+        waiting = (u for u in uids if u not in gang.bound and u not in gang.absent)
+        uid = next(waiting, None)
+        if uid is not None:
+            examples[kind] = gang.members[uid].name
+    return examples
+
+
+def find_unoffered(gang: Gang, offered: Collection[str]) -> str:
+    """Return the name of a member for whose kind a plan waits; "" if none does.
+
+    A kind of members that the job can do without is not awaited, unless all members
+    without a node are of such kinds.
+
+    Args:
+        offered: Kinds to which the scheduler has offered nodes.
+    """
+    waiting = waiting_kinds(gang)
+    kinds = waiting.keys() - offered
+    if kinds and kinds < waiting.keys():
+        kinds &= _needed_kinds(gang)
+    return min((waiting[kind] for kind in kinds), default="")
+
+
+def _needed_kinds(gang: Gang) -> set[str]:
+    """Return the kinds of the unbound members without which the job cannot run."""
+    if not gang.lacks_members:
+        return set()
+    need = gang.order_by_need([("", absent.role) for absent in gang.awaited])
+    return {gang.kind_of(uid) for uid in need.uids[: need.least] if uid}
+
+
 def nodes_left(cache: Cache, gang: Gang, uid: str) -> Iterator[str]:
     """Yield the nodes that predecessors of a pod's kind leave and that it may have.
 

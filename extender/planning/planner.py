@@ -28,14 +28,14 @@ from extender.gang.gang import SETTLED_S, Gang
 from extender.gang.job_plan import Phase
 from extender.gang.size import Size
 from extender.metrics import RESERVATIONS, Metrics
-from extender.planning import elastic, plan, plan_input, reservation
+from extender.planning import elastic, offered_nodes, plan, plan_input, reservation
 from extender.planning.candidates import (
     CandidateNodes,
     Question,
     exclude_names,
     make_question,
+    queue_key,
 )
-from extender.planning.offered_nodes import complete_lists, nodes_left
 from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import READING, Refusal, kept_for_others, refuse_for_job
 from extender.scheduling import node_filter
@@ -146,7 +146,8 @@ class Planner:
         if gang.size is None or gang.missing > len(gang.predecessors):
             return
         if gang.predecessors:
-            names = [*dict.fromkeys((*names, *nodes_left(self._cache, gang, uid)))]
+            left = offered_nodes.nodes_left(self._cache, gang, uid)
+            names = [*dict.fromkeys((*names, *left))]
             self._candidates.wait(gang.job)
         self._put_lists(gang, names, uid)
 
@@ -301,7 +302,7 @@ class Planner:
         lists = self._lists(gang)
         if lists.keys() >= gang.kinds.keys():
             return None
-        name = gang.find_unoffered(lists.keys())
+        name = offered_nodes.find_unoffered(gang, lists.keys())
         if not name:
             return None
         text = f"its job waits until the scheduler finds nodes for {name} as well"
@@ -309,7 +310,8 @@ class Planner:
 
     def _lists(self, gang: Gang) -> Mapping[str, frozenset[str]]:
         """Return {kind: nodes on which a job's members of this kind are planned}."""
-        return complete_lists(gang, self._candidates.of_kinds(gang.job))
+        lists = self._candidates.of_kinds(gang.job)
+        return offered_nodes.complete_lists(gang, lists)
 
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> Refusal | None:
         """Return why a job's unbound pods do not fit the nodes; None if they fit.
@@ -383,7 +385,7 @@ class Planner:
         return f": the extender may have {self._open_files} open files (ulimit -Hn)"
 
     def _plan_in_order(self, gang: Gang, *, is_firm: bool) -> None:
-        """Plan a job, but first the waiting jobs with a lower `Gang.queue_key`.
+        """Plan a job, but first the waiting jobs with a lower `queue_key`.
 
         A waiting job is skipped if it was refused and the cache has not changed since.
         """
@@ -393,11 +395,11 @@ class Planner:
             for job in self._candidates.jobs
             if job in gangs and job != gang.job
         ]
-        own_key = gang.queue_key(pods) if waiting_gangs else ()
+        own_key = queue_key(gang, pods) if waiting_gangs else ()
         gangs_ahead = [
             (turn, gang_ahead)
             for gang_ahead in waiting_gangs
-            if (turn := gang_ahead.queue_key(pods)) < own_key
+            if (turn := queue_key(gang_ahead, pods)) < own_key
         ]
         for _, gang_ahead in sorted(gangs_ahead, key=itemgetter(0)):
             was_tried = self._candidates.was_tried(gang_ahead, self._cache.version)

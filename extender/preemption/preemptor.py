@@ -20,8 +20,8 @@ from extender.clocks import Clock
 from extender.dispatch import Apply
 from extender.gang.gang import Gang
 from extender.gang.job_plan import Phase
-from extender.planning import plan_input
-from extender.planning.offered_nodes import complete_lists
+from extender.planning import offered_nodes, plan_input
+from extender.planning.candidates import queue_key
 from extender.planning.plan_input import TopologySnapshot
 from extender.preemption import attempt as attempts
 from extender.preemption import victims
@@ -238,11 +238,11 @@ class Preemptor:
     def _order(self, beneficiary: str) -> tuple[int, str, str]:
         """Return the sort key of `beneficiary` by priority, creation time and UID.
 
-        For a job it is `Gang.queue_key`, by which the planner orders waiting jobs too.
+        For a job it is `queue_key`, by which the planner orders waiting jobs too.
         """
         gang = self._gang(beneficiary)
         if gang is not None:
-            return gang.queue_key(self._cache.pods)
+            return queue_key(gang, self._cache.pods)
         pod = self._cache.pods.get(beneficiary)
         priority = self._cache.priority(beneficiary)
         return -priority, pod.created if pod else "", beneficiary
@@ -256,9 +256,9 @@ class Preemptor:
             pod = self._cache.pods[beneficiary]
             return victims.for_pod(self._cache, pod, names, protected)
         lists = self._lists(gang)
-        if len(gang.waiting_kinds) == 1:
+        if len(offered_nodes.waiting_kinds(gang)) == 1:
             lists = {}
-        elif gang.find_unoffered(lists):
+        elif offered_nodes.find_unoffered(gang, lists):
             return None  # nobody is evicted before each kind was asked about
         else:
             names = tuple(dict.fromkeys([*names, *chain.from_iterable(lists.values())]))
@@ -273,7 +273,8 @@ class Preemptor:
             kind: frozenset(name for name, at_s in nodes.items() if at_s >= since_s)
             for kind, nodes in self._kinds.get(gang.job, {}).items()
         }
-        return complete_lists(gang, {kind: n for kind, n in lists.items() if n})
+        some = {kind: nodes for kind, nodes in lists.items() if nodes}
+        return offered_nodes.complete_lists(gang, some)
 
     def _gang(self, beneficiary: str) -> Gang | None:
         """Return the job with the key `beneficiary`, if its pods are planned together.
