@@ -1,5 +1,6 @@
 """A job of several pods: its pods, how many it needs, and its plan."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -8,7 +9,7 @@ from extender.gang import needed_members
 from extender.gang.generations import Generation, Lineage, next_line
 from extender.gang.job_plan import JobPlan, Phase
 from extender.gang.membership import AbsentMember, Member, Membership, SizeSource
-from extender.gang.needed_members import Needed
+from extender.gang.needed_members import IndexKey, Needed, Run, has_number, index_key
 from extender.gang.parts import Number
 from extender.gang.size import Size
 from extender.refusals import Refusal, describe_predecessor, refuse_for_job
@@ -17,8 +18,6 @@ from scheduler_core.topology.leaves import asks_leaves
 
 #: Seconds without a new pod after which no more pods of an elastic job are awaited.
 SETTLED_S = 2.0
-#: Generation, role and index of a pod: equal for a pod and its successor.
-IndexKey = tuple[Generation, str, str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,8 +61,8 @@ class Gang:
     problem: str = ""
     #: whether it was read when there were more pods than it says
     has_excess: bool = False
-    #: the last size of which all needed pods were bound, since the job began
-    run_size: Size | None = None
+    #: when all needed pods were bound last, since the job began; None: never
+    run: Run | None = None
     #: until when more pods are awaited, in seconds since the epoch; 0 for never
     settled_s: float = 0.0
 
@@ -91,6 +90,8 @@ class Gang:
         size = self._needed_size
         if size is None:
             return 0
+        if due := self._due_count:
+            return due
         others = len(self.others)
         finished = self._finished_roles
         is_alone = self.is_running and not self._has_network
@@ -111,22 +112,56 @@ class Gang:
         A job that runs and was made larger waits for no more than it had: what is
         made again of it need not wait for pods that are perhaps never made.
         """
-        size, before = self.size, self.run_size
-        is_larger = (
-            size is not None and before is not None and before.least < size.least
-        )
-        return before if is_larger and self.is_running else size
+        run = self._outgrown
+        return self.size if run is None else run.size
+
+    @property
+    def _outgrown(self) -> Run | None:
+        """What the job had before it was made larger; None if it runs as it is."""
+        size, run = self.size, self.run
+        is_larger = size is not None and run is not None and run.size.least < size.least
+        return run if is_larger and self.is_running else None
+
+    @property
+    def _due_count(self) -> int:
+        """Number of successors that do not exist, of a job that was made larger.
+
+        Newcomers do not stand in for them. None is due of a controller without pods.
+        """
+        run = self._outgrown
+        due = [] if run is None else [k for k in run.left if not self._has_pod(k)]
+        if not due:
+            return 0
+        staying = self._index_keys(self.members.keys() - self.ending).values()
+        generations = {generation for generation, _, _ in staying}
+        return sum(generation in generations for generation, _, _ in due)
+
+    def _has_pod(self, key: IndexKey) -> bool:
+        uids = self.by_index.get(key, ())
+        return any(uid not in self.absent or uid in self.predecessors for uid in uids)
 
     def record_run(self) -> None:
-        """Record the size of the job if all pods that it needs are bound."""
+        """Record the members of the job if all pods that it needs are bound."""
         size = self.size
-        if size is None or size == self.run_size:
+        if size is None or (self.run is not None and size == self.run.size):
             return
         most = len(self.bound) + len(self.collected) + len(self.others)
         if size.least > most + size.succeeded:  # counted quickly, for each bound pod
             return
         if self.is_running and not self.lacks_members:
-            self.run_size = size
+            counts = Counter(self._index_keys(self.placed).values())
+            others = len(self.others) if size.counts_all else 0
+            count = counts.total() + len(self._finished_roles) + others
+            self.run = Run(size=size, counts=counts, spare=count - size.least)
+
+    def leave_run(self, uid: str) -> None:
+        """Forget that a member ran, if it begins to end and needs no successor."""
+        if self.run is not None and uid in self.bound and uid not in self.ending:
+            key = index_key(self.members[uid].membership)
+            self.run.leave(key, is_done=uid in self.succeeded)
+
+    def _index_keys(self, uids: Iterable[str]) -> dict[str, IndexKey]:
+        return {uid: index_key(self.members[uid].membership) for uid in uids}
 
     @property
     def awaited(self) -> list[AbsentMember]:
@@ -217,7 +252,7 @@ class Gang:
     def begin_generation(self, name: str, line: Lineage) -> None:
         """Let members of the present generation be the job, and no others of a line."""
         self.generation += 1
-        self.run_size = None
+        self.run = None
         of_members = {m.membership.generation.line for m in self.members.values()}
         self.lines = {  # each revision of a Deployment is a line
             key: known for key, known in self.lines.items() if key in of_members
@@ -288,7 +323,7 @@ class Gang:
         size = self.size
         if size is None or not size.is_elastic or now_s >= self.settled_s:
             return False
-        coming = self.existing_count + len(self.awaited) + len(self._finished_roles)
+        coming = self._coming_count
         coming += len(self.others) if size.counts_all else 0
         is_whole = size.count is not None and coming >= size.count
         return not is_whole and not self.is_running
@@ -325,10 +360,27 @@ class Gang:
 
         True if the size of the job is unknown.
         """
-        if self.size is None:
+        return self._lacks(self.size, self.placed)
+
+    @property
+    def lacks_successors(self) -> bool:
+        """Whether existing pods must be bound before the job has what it waits for.
+
+        As `lacks_members`, but a job that runs and was made larger needs what it had.
+        """
+        return self._lacks(self._needed_size, self.placed)
+
+    def _lacks(
+        self,
+        size: Size | None,
+        uids: Collection[str],
+        awaited: Iterable[AbsentMember] = (),
+    ) -> bool:
+        if size is None:
             return True
-        roles = self._roles(self.placed) + self._finished_roles
-        return needed_members.count_short(self.size, roles, len(self.others)) > 0
+        roles = self._roles(uids) + self._finished_roles
+        roles += [absent.role for absent in awaited]
+        return needed_members.count_short(size, roles, len(self.others)) > 0
 
     @property
     def is_plan_short(self) -> bool:
@@ -338,13 +390,8 @@ class Gang:
         pods are made later count as there. So may be a plan whose job has more pods
         since: their number is not known then.
         """
-        size = self._needed_size
-        if size is None:
-            return True
         uids = self.placed | (self.plan.places.keys() & self.members.keys())
-        roles = self._roles(uids) + self._finished_roles
-        roles += [absent.role for absent in self.awaited]
-        return needed_members.count_short(size, roles, len(self.others)) > 0
+        return self._lacks(self._needed_size, uids, self.awaited)
 
     @property
     def has_optional(self) -> bool:
@@ -352,8 +399,11 @@ class Gang:
         size = self._needed_size
         if size is None:
             return False
-        existing = self.existing_count + len(self.awaited) + len(self._finished_roles)
-        return existing > size.least
+        return self._coming_count > size.least
+
+    @property
+    def _coming_count(self) -> int:
+        return self.existing_count + len(self.awaited) + len(self._finished_roles)
 
     def order_by_need(self, followers: Iterable[tuple[str, str]] = ()) -> Needed:
         """Return the unbound members in the order in which the job needs them.
@@ -362,7 +412,10 @@ class Gang:
             followers: (UID, role) of members without a pod, which come after the
                 others of their role.
         """
-        uids = self.unbound
+        uids, run = self.unbound, self._outgrown
+        if run is not None:
+            placed = self._index_keys(self.placed).values()
+            uids = run.put_first(self._index_keys(uids), placed)
         unbound = [(uid, self.members[uid].membership.role) for uid in uids]
         unbound += followers
         size = self._needed_size
@@ -527,13 +580,3 @@ class Gang:
         """Kind, namespace and name of the job ("JobSet ns/name"), for sentences."""
         kind, _, name = self.job.partition("/")
         return f"{kind} {name}"
-
-
-def has_number(membership: Membership) -> bool:
-    """Return whether a member has a number that only its successor will have."""
-    return bool(membership.index) or membership.rank is not None
-
-
-def index_key(membership: Membership) -> IndexKey:
-    """Return the key of a member's index; of no meaning if it has none."""
-    return membership.generation, membership.role, membership.index

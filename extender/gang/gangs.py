@@ -8,9 +8,10 @@ the API server again.
 from dataclasses import replace
 from operator import attrgetter
 
-from extender.gang.gang import SETTLED_S, Gang, has_number, index_key
+from extender.gang.gang import SETTLED_S, Gang
 from extender.gang.generations import UNKNOWN, Generation, next_line
 from extender.gang.membership import Member, Membership
+from extender.gang.needed_members import has_number, index_key
 from extender.gang.size import Size, whole
 from extender.gang.stages import Stages
 
@@ -69,6 +70,8 @@ class Gangs:
         is_outdated = gang.is_outdated(member) and not ending
         ending = ending or is_outdated
         before, was_absent = gang.members.get(uid), uid in gang.absent
+        if ending and before is not None:
+            gang.leave_run(uid)
         is_done = succeeded and (uncounted or not _is_stopped(gang, uid))
         _drop_kind(gang, uid)
         gang.kinds.setdefault(member.demands.kind, set()).add(uid)
@@ -78,11 +81,14 @@ class Gangs:
             _forget_collected(gang, member)
         gang.members[uid] = member
         is_absent = ending or (member.is_kept_away and not bound)
-        (gang.bound.add if bound else gang.bound.discard)(uid)
-        (gang.succeeded.add if is_done else gang.succeeded.discard)(uid)
-        (gang.ending.add if ending else gang.ending.discard)(uid)
-        (gang.outdated.add if is_outdated else gang.outdated.discard)(uid)
-        (gang.absent.add if is_absent else gang.absent.discard)(uid)
+        for uids, has_pod in (
+            (gang.bound, bound),
+            (gang.succeeded, is_done),
+            (gang.ending, ending),
+            (gang.outdated, is_outdated),
+            (gang.absent, is_absent),
+        ):
+            (uids.add if has_pod else uids.discard)(uid)
         if ending and not was_absent:
             _keep_outdated(gang)
         was_other = before is not None and gang.review_index(before.membership)
@@ -136,6 +142,8 @@ class Gangs:
             return False
         _drop_kind(gang, uid)
         was_outdated = uid in gang.outdated
+        if uid in gang.members:
+            gang.leave_run(uid)
         member = gang.members.pop(uid, None)
         is_done = uid in gang.succeeded
         if is_done and member is not None and not gang.is_outdated(member):
@@ -236,7 +244,7 @@ def _see(gang: Gang, uid: str, member: Member, *, ending: bool) -> None:
         gang.collected.clear()
     is_resumed = _has_only_ended(gang) and not gang.plan.followers and not gang.is_one
     if is_another or is_resumed:
-        gang.run_size = None
+        gang.run = None
         if gang.size_source is not None:
             gang.size, gang.problem, gang.size_source = None, "", None
             gang.generation += 1

@@ -5,10 +5,16 @@ least numbers as well, such as the tasks of a Volcano Job, each role needs its o
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from extender.gang.generations import Generation
+from extender.gang.membership import Membership
 from extender.gang.size import Size
+
+#: Generation, role and index of a pod: equal for a pod and its successor.
+IndexKey = tuple[Generation, str, str]
 
 
 class Needed(NamedTuple):
@@ -16,6 +22,64 @@ class Needed(NamedTuple):
 
     uids: list[str]
     least: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """The members that a job had when all that it needed were bound.
+
+    Protects: a newcomer does not take the place of the successor of one of them.
+    """
+
+    #: what the job needed then
+    size: Size
+    #: {key of their index: number of these members}
+    counts: Counter[IndexKey]
+    #: how many more of them there were than the job needed
+    spare: int
+    #: keys of those that left, and that a job that is not elastic has again
+    left: set[IndexKey] = field(default_factory=set)
+
+    def leave(self, key: IndexKey, *, is_done: bool) -> None:
+        """Forget a member that ends, if it needs no successor.
+
+        Args:
+            is_done: Whether it has succeeded.
+        """
+        _, _, index = key
+        if self.counts[key] > 0 and (is_done or self.spare > 0):
+            self.counts[key] -= 1
+            self.spare -= 0 if is_done else 1
+        elif self.counts[key] > 0 and index and not self.size.is_elastic:
+            self.left.add(key)
+
+    def put_first(
+        self, unbound: Mapping[str, IndexKey], placed: Iterable[IndexKey]
+    ) -> list[str]:
+        """Return the UIDs of unbound members, successors before newcomers.
+
+        Args:
+            unbound: {UID: key}; otherwise they stay in this order.
+            placed: Keys of the members that have a node.
+        """
+        lost = self.counts.copy()
+        lost.subtract(placed)
+        successors: list[str] = []
+        newcomers: list[str] = []
+        for uid, key in unbound.items():
+            (successors if lost[key] > 0 else newcomers).append(uid)
+            lost[key] -= 1
+        return [*successors, *newcomers]
+
+
+def has_number(membership: Membership) -> bool:
+    """Return whether a member has a number that only its successor will have."""
+    return bool(membership.index) or membership.rank is not None
+
+
+def index_key(membership: Membership) -> IndexKey:
+    """Return the key of a member's index; equal for all of a role that have none."""
+    return membership.generation, membership.role, membership.index
 
 
 def count_short(size: Size, roles: Collection[str], others: int) -> int:

@@ -86,7 +86,7 @@ def plan_most(  # noqa: PLR0913  # what a plan depends on
     fewer = plan_some(uids, need.least) or outcome
     if not may_be_smaller:
         return fewer if isinstance(fewer, Refusal) else outcome
-    if isinstance(fewer, Refusal) and not gang.lacks_members:
+    if isinstance(fewer, Refusal) and not gang.lacks_successors:
         # it runs: a kind without room keeps no other kind away
         of_kinds = (plan_some(some, 1) for some in _by_kind(gang, uids))
         return next((one for one in of_kinds if isinstance(one, tuple)), fewer)

@@ -186,7 +186,7 @@ def find_unoffered(gang: Gang, offered: Collection[str]) -> str:
 
 def _needed_kinds(gang: Gang) -> set[str]:
     """Return the kinds of the unbound members without which the job cannot run."""
-    if not gang.lacks_members:
+    if not gang.lacks_successors:
         return set()
     need = gang.order_by_need([("", absent.role) for absent in gang.awaited])
     return {gang.kind_of(uid) for uid in need.uids[: need.least] if uid}
