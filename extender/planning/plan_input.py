@@ -96,6 +96,11 @@ def read_job(  # noqa: PLR0913  # what a plan depends on
     if followers:
         pods += [follower.pod for follower in followers.values()]
         members = gang.members | {u: f.member for u, f in followers.items()}
+    leaving = _leaving_ranks(gang) if gang.ending else {}
+    if leaving and (waiting := _find_waiting(gang, pods, members, leaving)):
+        pods = [pod for pod in pods if pod.uid not in waiting]
+        if not gang.is_running or gang.bound.issuperset(pod.uid for pod in pods):
+            return _refuse_rank(gang, leaving, waiting)
     unbound = [pod for pod in pods if pod.uid not in gang.bound]
     resources = sorted({pod.shape.resource for pod in pods})
     if len(resources) > 1:
@@ -105,7 +110,7 @@ def read_job(  # noqa: PLR0913  # what a plan depends on
         pod.name: _present_place(cache, pod) for pod in pods if pod.uid in gang.bound
     }
     kinds = kinds_of(gang, pods, members)
-    job = PlanInput(
+    return PlanInput(
         cache=cache,
         view=cache if view is None else view,
         gang=gang,
@@ -130,9 +135,8 @@ def read_job(  # noqa: PLR0913  # what a plan depends on
             places,
             reserved_siblings(gang) if gang.plan.followers else (),
         ),
-        leaving=_leaving_ranks(gang) if gang.ending else {},
+        leaving=leaving,
     )
-    return (_refuse_rank(job) if job.leaving else None) or job
 
 
 def _leaving_ranks(gang: Gang) -> dict[int, str]:
@@ -147,18 +151,43 @@ def _leaving_ranks(gang: Gang) -> dict[int, str]:
     return {m.rank: uid for uid, m in memberships.items() if m.rank is not None}
 
 
-def _refuse_rank(job: PlanInput) -> Refusal | None:
-    """Return that a pod waits for the one whose rank it is to get; None if none does.
+def _find_waiting(
+    gang: Gang,
+    pods: Sequence[NpuPod],
+    members: Mapping[str, GangMember],
+    leaving: Mapping[int, str],
+) -> dict[str, int]:
+    """Return {UID: rank} of unbound pods that wait until a rank is free.
 
-    The pods that a job needs have its first ranks. Others get ranks that are free.
+    The pods that a job needs have its first ranks, also those that terminating pods
+    still have. If it has fewer, those that it can do without wait as well: with them it
+    would run without its first ranks.
+
+    Args:
+        pods: All pods of the job that may be planned, by rank.
+        leaving: {rank of a terminating pod: its UID}.
     """
-    gang = job.gang
-    waiting = {pod.uid for pod in job.unbound}
-    ranks = (rank for rank, pod in number_pods(job) if pod.uid in waiting)
-    rank = next((rank for rank in ranks if rank in job.leaving), None)
-    if rank is None:
-        return None
-    uid = job.leaving[rank]
+    is_short = gang.lacks_members
+    ranks = {
+        pod.uid: rank
+        for rank, pod in _number(pods, members, () if is_short else leaving)
+        if pod.uid not in gang.bound
+    }
+    if leaving.keys().isdisjoint(ranks.values()):
+        return {}
+    need = gang.order_by_need()
+    optional = frozenset(need.uids[need.least :] if is_short else ())
+    return {
+        uid: rank for uid, rank in ranks.items() if rank in leaving or uid in optional
+    }
+
+
+def _refuse_rank(
+    gang: Gang, leaving: Mapping[int, str], waiting: Mapping[str, int]
+) -> Refusal:
+    """Return that a pod waits for the one whose rank it is to get."""
+    rank = next(rank for rank in waiting.values() if rank in leaving)
+    uid = leaving[rank]
     name, node = gang.members[uid].name, gang.nodes[uid]
     return refuse_for_job(describe_predecessor(name, str(rank), node))
 
@@ -188,16 +217,27 @@ def number_pods(job: PlanInput) -> Iterator[tuple[int, NpuPod]]:
     """Yield each pod of a job with its rank.
 
     A pod that states its rank keeps it; if several state one rank, the first of them.
-    The others get the smallest ranks that no pod states, in the order of `job.pods`. If
-    the job has all pods that it needs, they get none that a terminating pod has.
+    The others get the smallest ranks that no pod states, in the order of `job.pods`,
+    and none that a terminating pod has.
     """
-    ranks = {pod.uid: job.members[pod.uid].membership.rank for pod in job.pods}
-    stated = set(ranks.values())
-    if job.leaving and not job.gang.lacks_members:
-        stated.update(job.leaving)
+    return _number(job.pods, job.members, job.leaving)
+
+
+def _number(
+    pods: Sequence[NpuPod],
+    members: Mapping[str, GangMember],
+    used: Collection[int],
+) -> Iterator[tuple[int, NpuPod]]:
+    """Yield pods with their ranks as `number_pods` does.
+
+    Args:
+        used: Ranks that no pod gets unless it states them.
+    """
+    ranks = {pod.uid: members[pod.uid].membership.rank for pod in pods}
+    stated = {*ranks.values(), *used}
     others = (number for number in count() if number not in stated)
     taken: set[int | None] = {None}
-    for pod in job.pods:
+    for pod in pods:
         rank = ranks[pod.uid]
         yield next(others) if rank in taken or rank is None else rank, pod
         taken.add(rank)

@@ -309,6 +309,34 @@ def test_s9_a_pod_that_its_job_can_do_without_gets_a_rank_that_is_free() -> None
         assert rank_of(w, names[3]) == "3"
 
 
+@pytest.mark.parametrize("optional", [0, 1])
+def test_s9_a_rank_that_is_free_waits_for_no_other_rank(optional: int) -> None:
+    """A node is lost, so that the pod of rank 0 ends for ever."""
+    needed = {"annotations": {"huawei.com/schedule_minAvailable": "3"}}
+    a, b, c, *new = (f"serve-6c9-{name}" for name in "abcdefg"[: 5 + optional])
+    with world(5) as w:
+        w.add(*(of_replica_set(name, "6c9", **needed) for name in (a, b, c)))
+        assert w.run_reported(9, a, b, c) is not None
+        assert [rank_of(w, name) for name in (a, b, c)] == ["0", "1", "2"]
+        w.pods[a]["metadata"]["deletionTimestamp"] = T2
+        w.show(a)
+        w.remove(b)
+        w.add(*(of_replica_set(name, "6c9", **needed) for name in new))
+
+        w.run_reported(30)
+        (joined,) = {*new} & {*w.bound}
+        assert rank_of(w, joined) == "1"
+        waiting = [name for name in new if name != joined]
+        for name in waiting:
+            text = f"waits for pod {a} of the same rank (index 0), which still ends"
+            assert any(text in each for each in w.world.why(name, NODES))
+
+        w.remove(a)
+        assert w.run_reported(30, *new) is not None
+        ranks = [rank_of(w, name) for name in waiting]
+        assert sorted(ranks) == ["0", "3"][: len(ranks)]
+
+
 # -- Jobs in groups ----------------------------------------------------------------
 
 
