@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from extender.gang.gang import SETTLED_S, Gang
-from extender.gang.generations import UNKNOWN, Generation, next_line
+from extender.gang.generations import UNKNOWN, EndedLines, Generation, next_line
 from extender.gang.membership import Member, Membership
 from extender.gang.needed_members import has_number, index_key
 from extender.gang.size import Size, whole
@@ -29,6 +29,7 @@ class Gangs:
         #: {uid: job}
         self.job_of: dict[str, str] = {}
         self.stages = Stages()
+        self._ended = EndedLines()
         #: jobs that may have refused nodes in their plan
         self.refused_jobs: set[str] = set()
 
@@ -169,6 +170,7 @@ class Gangs:
             _keep_outdated(gang)
         if not gang.members and not gang.others and not gang.plan.waiting_calls:
             del self.jobs[job]
+            self._ended.put(job, gang.lines)
             if self.stages:
                 self.stages.retain(job, self.jobs)
         return is_free
@@ -221,7 +223,8 @@ class Gangs:
         self.job_of[uid] = job
         gang = self.jobs.get(job)
         if gang is None:
-            gang = self.jobs[job] = Gang(job=job, size=self.stages.size_of(job))
+            size, lines = self.stages.size_of(job), self._ended.take(job)
+            gang = self.jobs[job] = Gang(job=job, size=size, lines=lines)
         return gang
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.gang.generations import Generation, next_line
+from extender.gang.generations import EndedLines, Generation, next_line
 from extender.gang.size import size_of
 from sandbox.apiclient import Object
 from tests.extender.gangworld import NODES, GangWorld, sim_pod, world
@@ -149,6 +149,55 @@ def test_d4_an_extender_that_starts_tells_old_workers_by_their_age(
         (gang,) = w.cache.gangs.values()
         assert len(gang.ending) == (3 if is_new else 0)
         assert gang.missing == (3 if is_new else 0)
+
+
+@pytest.mark.parametrize(
+    ("npus", "is_leader_first"), [(8, True), (8, False), (0, True)]
+)
+def test_d4_workers_of_an_old_set_are_known_though_all_pods_were_gone(
+    npus: int, *, is_leader_first: bool
+) -> None:
+    """The garbage collector is late, and each pod of the group is deleted at once."""
+    with world(4) as w:
+        group = WorkerSet(w, size=3, leader=npus)
+        group.reconcile()
+        assert w.run_reported(9, *group.names()) is not None
+        for name in [*w.pods]:
+            group.delete(name)
+        group.end()
+        assert w.cache.gangs == {}
+        makers = [WorkerSet.make_leaders, WorkerSet.make_workers]
+        for make in makers if is_leader_first else makers[::-1]:
+            w.pass_s()
+            make(group)
+
+        w.run_reported(9)
+        assert not {*group.names()} & {*w.bound}
+
+        group.collect_sets()
+        group.collect_workers()
+        group.end()
+        group.reconcile()
+        assert w.run_reported(9, *group.names()) is not None
+
+
+def test_d4_an_old_set_is_known_after_two_leaders_that_saw_no_pod_of_it() -> None:
+    with world(4) as w:
+        group = WorkerSet(w, size=2)
+        group.reconcile()
+        assert w.run_reported(9, *group.names()) is not None
+        for name in group.names():
+            group.delete(name)
+        group.end()
+        for _ in range(2):
+            group.make_leaders()
+            w.pass_s()
+            group.delete("vllm-0")
+        group.make_leaders()
+        group.make_workers()
+
+        w.run_reported(9)
+        assert w.bound == {}
 
 
 def test_h6_nodes_for_workers_are_not_kept_for_a_leader_that_ends() -> None:
@@ -566,7 +615,27 @@ def test_of_earlier_generations_those_are_known_that_have_pods() -> None:
         assert line.admit(Generation(name), created)
         line = next_line(line, Generation(name), created, {"b"})
 
-    assert (line.names, line.earlier) == ({"c"}, {"b"})
+    assert (line.names, [*line.earlier]) == ({"c"}, ["b"])
+
+
+def test_of_leaders_the_latest_are_known_and_those_that_have_pods() -> None:
+    line = next_line(None, Generation("set", follows=True), T0, ())
+    for number in range(20):
+        line = next_line(line, Generation(f"{number}"), T1, {"0", "1"})
+
+    assert [*line.earlier] == [f"{number}" for number in range(19)]
+
+
+def test_lines_of_the_latest_groups_without_pods_are_known() -> None:
+    ended = EndedLines()
+    line = next_line(None, Generation("set", follows=True), T0, ())
+    for number in range(1001):
+        ended.put(f"{number}", {"": line})
+    ended.put("of one", {"": next_line(None, Generation("pod"), T0, ())})
+
+    assert ended.take("0") == ended.take("of one") == {}
+    assert ended.take("1") == {"": line}
+    assert ended.take("1") == {}
 
 
 def test_revisions_without_pods_are_forgotten() -> None:

@@ -93,6 +93,15 @@ class Groups(RuleBasedStateMachine):
                 self.group.end(name)
             self.group.make_leaders()
 
+    @rule(number=st.sampled_from((0, 1)))
+    def delete_a_group_at_once(self, number: int) -> None:
+        name = f"vllm-{number}"
+        pods = [n for n in self.world.pods if n == name or n.startswith(f"{name}-")]
+        for pod in pods:
+            self.group.delete(pod)
+            if pod in self.world.pods:
+                self.group.end(pod)
+
     @rule()
     def end_all_that_are_deleted(self) -> None:
         self.group.end()
