@@ -120,6 +120,7 @@ def _other(pod: objects.Pod) -> events.OtherPodUpdated | events.PodDeleted:
         job=place.job,
         generation=place.generation,
         created=pod.metadata.creation_timestamp or "",
+        deleting=pod.metadata.deletion_timestamp is not None,
     )
 
 

@@ -121,6 +121,8 @@ class OtherPodUpdated:
     #: which of the pods of that job it is of, and its creationTimestamp
     generation: Generation = UNKNOWN
     created: str = ""
+    #: whether it is being deleted
+    deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,7 +162,11 @@ def _step_pods(
         case events.OtherPodUpdated():
             state.facts.requests.put(change.uid, change.node, change.ask)
             is_job_changed = state.gangs.put_other(
-                change.uid, change.job, change.generation, change.created
+                change.uid,
+                change.job,
+                change.generation,
+                change.created,
+                ending=change.deleting,
             )
             _drop_outdated(state, change.job, now_s, draft)
         case events.PodDeleted():

@@ -107,6 +107,8 @@ class Gangs:
         job: str,
         generation: Generation = UNKNOWN,
         created: str = "",
+        *,
+        ending: bool = False,
     ) -> bool:
         """Set the job of a pod without NPUs; remove the pod from any earlier job.
 
@@ -116,6 +118,7 @@ class Gangs:
             job: Key of the job; "" if the pod is in none.
             generation: Generation of the pod: its job may begin again with it.
             created: Creation time of the pod.
+            ending: Whether the pod is terminating.
         """
         if self.job_of.get(uid, job) != job:
             self.drop(uid)
@@ -124,7 +127,7 @@ class Gangs:
         gang = self._gang(uid, job)
         is_news = uid not in gang.others
         gang.others.add(uid)
-        gang.see_generation(generation, created)
+        gang.see_generation(generation, created, ending=ending)
         return is_news
 
     def outdated_in_plan(self, job: str) -> list[str]:

@@ -464,6 +464,19 @@ def test_s9_of_two_makings_of_one_second_an_extender_that_starts_knows_the_newer
         assert {*old} <= {*w.bound}
 
 
+def test_s9_an_older_launcher_of_the_same_second_does_not_begin_the_job_again() -> None:
+    """It has no NPUs, is being deleted, and is listed last."""
+    with world(5) as w:
+        names = ("a1", "a2", "a3", "a4")
+        w.add(*a_group(T0, *names, attempt="'"))
+        launcher = in_group("a0", "a", "uid-of-a", T0)
+        launcher["metadata"]["deletionTimestamp"] = T2
+        launcher["spec"] = {"containers": [container()], "nodeName": "n5"}
+        w.add(launcher)
+
+        assert w.run_reported(9, *names) is not None
+
+
 # -- JobSets with pods that have succeeded -----------------------------------------
 
 
