@@ -42,6 +42,8 @@ class Gang:
     lines: dict[str, Lineage] = field(default_factory=dict)
     #: how often the job or a generation of its pods has begun
     generation: int = 0
+    #: how often a member has come, gone, or changed in what the sets here say of it
+    changes: int = 0
     #: members that no plan has: being deleted, behind a scheduling gate, unfit for
     #: every node, or with a predecessor
     absent: set[str] = field(default_factory=set)
@@ -288,12 +290,14 @@ class Gang:
         before, is_free = min(leaving, default=""), False
         for uid in uids:
             may_come = uid not in self.ending and not self.members[uid].is_kept_away
+            known = self.predecessors.pop(uid, "")
             if before and may_come and uid not in self.bound:
                 self.predecessors[uid] = before
                 self.absent.add(uid)
-            elif self.predecessors.pop(uid, "") and may_come:
+            elif known and may_come:
                 self.absent.discard(uid)
                 is_free = True
+            self.changes += self.predecessors.get(uid, "") != known
         return is_free
 
     def predecessor_refusal(self, uid: str) -> Refusal | None:

@@ -71,6 +71,7 @@ class Gangs:
         is_outdated = gang.is_outdated(member) and not ending
         ending = ending or is_outdated
         before, was_absent = gang.members.get(uid), uid in gang.absent
+        standing = _standing(gang, uid)
         if ending and before is not None:
             gang.leave_run(uid)
         is_done = succeeded and (uncounted or not _is_stopped(gang, uid))
@@ -94,6 +95,7 @@ class Gangs:
             _keep_outdated(gang, member)
         was_other = before is not None and gang.review_index(before.membership)
         is_free = gang.review_index(member.membership) or was_other
+        gang.changes += _standing(gang, uid) != standing
         is_absent = uid in gang.absent
         is_changed = before is None or is_absent is not was_absent
         if is_changed and not is_absent:
@@ -168,6 +170,7 @@ class Gangs:
         gang.plan.open_binds.discard(uid)
         gang.has_excess = gang.has_excess and _is_exceeded(gang)
         gang.predecessors.pop(uid, None)
+        gang.changes += 1
         is_free = member is not None and gang.review_index(member.membership)
         if gang.outdated and not was_outdated and member is not None:
             _keep_outdated(gang, member)
@@ -254,6 +257,13 @@ def _see(gang: Gang, uid: str, member: Member, *, ending: bool) -> None:
         if gang.size_source is not None:
             gang.size, gang.problem, gang.size_source = None, "", None
             gang.generation += 1
+
+
+def _standing(gang: Gang, uid: str) -> tuple[object, ...]:
+    """Return the place of a pod in its job, and which of the job's sets have it."""
+    member = gang.members.get(uid)
+    sets = gang.bound, gang.succeeded, gang.ending, gang.absent
+    return member and member.membership, *(uid in uids for uids in sets)
 
 
 def _has_only_ended(gang: Gang) -> bool:

@@ -290,6 +290,7 @@ def _close_gate(gang: Gang, now_s: float, limits: Limits) -> None:
 
 def _bind_member(gang: Gang, uid: str) -> None:
     plan = gang.plan
+    gang.changes += uid not in gang.bound
     gang.bound.add(uid)
     plan.open_binds.discard(uid)
     plan.places.pop(uid, None)

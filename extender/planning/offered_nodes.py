@@ -5,7 +5,7 @@ pods that it can do without, is planned all the same (`OfferedNodes.leave_out`,
 `OfferedNodes.with_followers`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.cache.cache import Cache
@@ -21,6 +21,9 @@ from scheduler_core.placement.siblings import (
     group_siblings,
 )
 from scheduler_core.wire.pods import NpuPod
+
+#: Pairs of demands and nodes that are remembered, at most.
+_ADMISSIONS = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,20 +195,64 @@ def _needed_kinds(gang: Gang) -> set[str]:
     return {gang.kind_of(uid) for uid in need.uids[: need.least] if uid}
 
 
-def nodes_left(cache: Cache, gang: Gang, uid: str) -> Iterator[str]:
-    """Yield the nodes that predecessors of a pod's kind leave and that it may have.
+class NodesLeft:
+    """Nodes that predecessors leave, and that their successors may have.
 
-    A node that was cordoned since, as by a drain, is not offered again.
+    Answers are kept while nothing changes: a job may have thousands of predecessors,
+    and each of its pods is asked about at each event.
     """
-    kind, on_nodes = gang.kind_of(uid), gang.members[uid].demands.on_nodes
-    for before in gang.predecessors.values():
-        node = cache.nodes.get(gang.nodes[before])
-        if (
-            node is not None
-            and gang.kind_of(before) == kind
-            and admits(on_nodes, node.name, node.labels, node.taints)
-        ):
-            yield node.name
+
+    def __init__(self, cache: Cache) -> None:
+        """Start without answers.
+
+        Args:
+            cache: Read only.
+        """
+        self._cache = cache
+        #: version of the cache with which `_nodes` were found
+        self._version = (-1, -1)
+        #: {(job, number of its changes, kind of a pod and of the one before it): nodes}
+        self._nodes: dict[tuple[str, int, str, str], Collection[str]] = {}
+        #: {(demands of a pod, node): labels and taints of the node, whether they admit}
+        self._admits: dict[tuple[str, str], tuple[int, bool]] = {}
+
+    def find(self, gang: Gang, uid: str) -> Collection[str]:
+        """Return the nodes that predecessors leave and that a pod may have.
+
+        They are of the kind of the pod or of the one before it: a template may have
+        been edited. A node that was cordoned since, as by a drain, is not offered
+        again.
+        """
+        if self._version != self._cache.version:
+            self._version = self._cache.version
+            self._nodes.clear()
+        kind = gang.kind_of(uid)
+        before = gang.kind_of(gang.predecessors.get(uid, uid))
+        key = gang.job, gang.changes, kind, before
+        nodes = self._nodes.get(key)
+        if nodes is None:
+            on_nodes, kinds = gang.members[uid].demands.on_nodes, {kind, before}
+            left = {
+                gang.nodes[predecessor]: None
+                for predecessor in gang.predecessors.values()
+                if gang.kind_of(predecessor) in kinds
+            }
+            nodes = [name for name in left if self._may_have(on_nodes, name)]
+            self._nodes[key] = nodes
+        return nodes
+
+    def _may_have(self, on_nodes: str, name: str) -> bool:
+        """Return whether a pod with these demands may be on a node."""
+        node = self._cache.nodes.get(name)
+        if node is None:
+            return False
+        marks, is_admitted = self._admits.get((on_nodes, name), (None, False))
+        if marks != node.marks:
+            is_admitted = admits(on_nodes, name, node.labels, node.taints)
+            if len(self._admits) >= _ADMISSIONS:
+                self._admits.clear()
+            self._admits[on_nodes, name] = node.marks, is_admitted
+        return is_admitted
 
 
 def kinds_of(

@@ -91,6 +91,7 @@ class Planner:
         self._metrics = metrics
         self._open_files = open_files
         self._candidates = CandidateNodes()
+        self._nodes_left = offered_nodes.NodesLeft(cache)
         #: jobs not planned while a member has a bind without an outcome
         self._postponed: set[str] = set()
         #: {job: {kind: node of its last question, if that was about one node}}
@@ -146,7 +147,7 @@ class Planner:
         if gang.size is None or gang.missing > len(gang.predecessors):
             return
         if gang.predecessors:
-            left = offered_nodes.nodes_left(self._cache, gang, uid)
+            left = self._nodes_left.find(gang, uid)
             names = [*dict.fromkeys((*names, *left))]
             self._candidates.wait(gang.job)
         self._put_lists(gang, names, uid)
