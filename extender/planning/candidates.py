@@ -11,7 +11,7 @@ from typing import NamedTuple
 from extender.cache.cache import Cache
 from extender.cache.requests import Resources
 from extender.gang.gang import Gang
-from extender.planning.units import find_whole
+from extender.planning.units import UnitsOfJobs
 from extender.refusals import Refusal
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import Product
@@ -107,6 +107,8 @@ class CandidateNodes:
         #: {nodes: (the first equal set, their first list)}; the same nodes are offered
         #: in other orders
         self._lists: dict[frozenset[str], tuple[frozenset[str], tuple[str, ...]]] = {}
+        #: waiting units of all jobs
+        self.units = UnitsOfJobs()
         #: {job: version on which it was refused, and UIDs of its whole units then}
         self._refused_at: dict[str, tuple[Version, frozenset[str]]] = {}
         #: version of `_refusals`; none is used for another version
@@ -175,7 +177,7 @@ class CandidateNodes:
             question: What a one-pod job asks for. `refusal` is stored as the answer to
                 all equal questions. None if no other job may get it.
         """
-        self._refused_at[gang.job] = version, find_whole(gang)
+        self._refused_at[gang.job] = version, self.units.read(gang).whole
         if version != self._version:
             self._version = version
             self._refusals.clear()
@@ -187,8 +189,11 @@ class CandidateNodes:
 
         A pod that came since changes nothing, unless it makes a unit whole.
         """
-        refused_at, whole = self._refused_at.get(gang.job, (None, frozenset()))
-        return refused_at == version and whole == find_whole(gang)
+        refused_at, before = self._refused_at.get(gang.job, (None, frozenset()))
+        if refused_at != version:
+            return False
+        whole = self.units.read(gang).whole
+        return whole is before or whole == before
 
     def known_refusal(self, question: Question, version: Version) -> Refusal | None:
         """Return the refusal stored for an equal question; None if there is none."""
@@ -199,6 +204,7 @@ class CandidateNodes:
 
         Refusals stored by question stay, since other jobs may have the same question.
         """
+        self.units.retain(jobs)
         self._names = {job: n for job, n in self._names.items() if job in jobs}
         self._waiting = {job: None for job in self._waiting if job in jobs}
         self._refused_at = {

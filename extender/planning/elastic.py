@@ -13,7 +13,7 @@ from extender.cache.reservations import Reservation
 from extender.gang.gang import Gang
 from extender.gang.needed_members import Needed
 from extender.planning.followers import Follower
-from extender.planning.units import Unit, why_lacking
+from extender.planning.units import Unit, WaitingUnits
 from extender.refusals import Refusal, describe_parts, refuse_for_job
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.wire.annotations import parse_count
@@ -224,9 +224,9 @@ def _split_counts(uids: Sequence[str], units: Sequence[Unit]) -> set[int]:
     return split
 
 
-def why_unplanned(gang: Gang, uid: str) -> str:
+def why_unplanned(gang: Gang, uid: str, units: WaitingUnits) -> str:
     """Return why a pod of a job has no planned node, as a sentence for people."""
-    if lacking := why_lacking(gang, uid):
+    if lacking := units.why_lacking(uid):
         return lacking
     if not gang.lacks_members:
         return f"its job runs with {gang.part_text}: no room for more"

@@ -163,7 +163,7 @@ class Planner:
             return node_filter.filter_nodes(self._cache, pod, names, now_s)
         if unasked is not None:
             return node_filter.refuse_all(unasked, names)
-        why = elastic.why_unplanned(gang, pod.uid)
+        why = elastic.why_unplanned(gang, pod.uid, self._candidates.units.read(gang))
         return node_filter.refuse_unplanned(self._cache, pod, names, why)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ Volcano Job. Half of one serves nobody.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.gang.gang import Gang
 from extender.gang.membership import AbsentMember, Member
@@ -55,19 +55,56 @@ def find_incomplete(units: Iterable[Unit], without: Collection[str]) -> set[str]
     }
 
 
-def find_whole(gang: Gang) -> frozenset[str]:
-    """Return the UIDs of the members of whole units of which none has a node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingUnits:
+    """The existing members of a job in units of which none has a node."""
+
+    #: UIDs of those in whole units
+    whole: frozenset[str] = frozenset()
+    #: {uid: its unit} of those in units that are not whole
+    lacking: Mapping[str, Unit] = field(default_factory=dict)
+
+    def why_lacking(self, uid: str) -> str:
+        """Return that a member waits for others of its unit, for people; "" if not."""
+        unit = self.lacking.get(uid)
+        if unit is None:
+            return ""
+        return describe_lack(unit.lacking, unit.division.pods, unit.division.name)
+
+
+_NONE = WaitingUnits()
+
+
+class UnitsOfJobs:
+    """The waiting units of jobs, which are read once until a job has changed."""
+
+    def __init__(self) -> None:
+        #: {job: (the job, what its units depend on, its units)}
+        self._known: dict[str, tuple[Gang, object, WaitingUnits]] = {}
+
+    def read(self, gang: Gang) -> WaitingUnits:
+        """Return the waiting units of a job."""
+        if gang.size is None or not gang.size.divisions:
+            return _NONE  # the common case
+        state = gang.size, gang.changes, gang.generation, *gang.plan.followers
+        known = self._known.get(gang.job)
+        if known is not None and known[0] is gang and known[1] == state:
+            return known[2]
+        units = read_waiting(gang)
+        self._known[gang.job] = gang, state, units
+        return units
+
+    def retain(self, jobs: Collection[str]) -> None:
+        """Forget the units of each job that is not in `jobs`."""
+        self._known = {job: known for job, known in self._known.items() if job in jobs}
+
+
+def read_waiting(gang: Gang) -> WaitingUnits:
+    """Return the waiting units of a job."""
     units = read_units(gang, {})
-    return frozenset[str]().union(*(unit.uids for unit in units if not unit.lacking))
-
-
-def why_lacking(gang: Gang, uid: str) -> str:
-    """Return that a member waits for others of its unit, for people; "" if not."""
-    for unit in read_units(gang, {}):
-        if unit.lacking and uid in unit.uids:
-            division = unit.division
-            return describe_lack(unit.lacking, division.pods, division.name)
-    return ""
+    whole = [unit.uids for unit in units if not unit.lacking]
+    lacking = {uid: unit for unit in units if unit.lacking for uid in unit.uids}
+    return WaitingUnits(whole=frozenset[str]().union(*whole), lacking=lacking)
 
 
 def _units_of_role(

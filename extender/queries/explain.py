@@ -7,7 +7,7 @@ from extender.cache import node_state
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
 from extender.gang.job_plan import Phase
-from extender.planning import elastic
+from extender.planning import elastic, units
 from extender.refusals import describe_clock
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecision, LastDecisions
@@ -174,7 +174,7 @@ def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]
         and gang.plan.text
         and node_filter.pod_refusal(cache, pod, now_s) is None
     ):
-        why = elastic.why_unplanned(gang, pod.uid)
+        why = elastic.why_unplanned(gang, pod.uid, units.read_waiting(gang))
         result = node_filter.refuse_unplanned(cache, pod, names, why)
     else:
         result = node_filter.judge_nodes(cache, pod, names, now_s)

@@ -25,6 +25,7 @@ from extender.gang.gang import Gang
 from extender.gang.job_plan import Phase
 from extender.planning import elastic
 from extender.planning.planner import Planner
+from extender.planning.units import UnitsOfJobs
 from extender.refusals import ELSEWHERE, ExtenderReason, Refusal, kept_for_others
 from extender.scheduling import node_filter, reserve
 from extender.scheduling.reserve import Choice, Ownership
@@ -87,6 +88,7 @@ class Sessions:
         self._apply = apply
         self._planner = planner
         self._clock = clock
+        self._units = UnitsOfJobs()
         #: {job: facts from its sessions}
         self._states: dict[str, _JobState] = {}
         #: {job: (version of the cache, {kind: planned nodes, not yet allocated})}
@@ -199,7 +201,7 @@ class Sessions:
         because an eviction may help against it.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
-        text = elastic.why_unplanned(gang, pod.uid)
+        text = elastic.why_unplanned(gang, pod.uid, self._units.read(gang))
         return pod_refusal or Refusal(reason=ExtenderReason.JOB, text=text)
 
     # -- prioritize ------------------------------------------------------------
@@ -328,6 +330,7 @@ class Sessions:
     def forget(self) -> None:
         """Forget sessions and planned nodes of jobs that the cache no longer has."""
         jobs = self._cache.gangs
+        self._units.retain(jobs)
         self._states = {
             job: state for job, state in self._states.items() if job in jobs
         }

@@ -1,10 +1,23 @@
 """Which members of a job wait for others of their replica or partition."""
 
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.gang import permit
+from extender.gang.events import Bound, Limits
 from extender.gang.gangs import Gangs
 from extender.gang.membership import AbsentMember, Member, Membership, order_of
 from extender.gang.parts import Division
 from extender.gang.size import Size
-from extender.planning.units import find_incomplete, read_units, why_lacking
+from extender.planning.units import (
+    UnitsOfJobs,
+    find_incomplete,
+    read_units,
+    read_waiting,
+)
 
 JOB = "RayCluster/default/llm"
 #: Replicas of two hosts, and partitions of two pods.
@@ -145,10 +158,62 @@ def test_who_waits_hears_for_how_many() -> None:
     job = Members(HOSTS)
     job.put("a", 0, 0)
     gang = job.gangs.jobs[JOB]
-    assert why_lacking(gang, "a") == "waits for 1 of the 2 pods of its replica"
+    known = UnitsOfJobs()
+    text = "waits for 1 of the 2 pods of its replica"
+    assert known.read(gang).why_lacking("a") == text
 
     job.put("b", 0, 1)
-    assert why_lacking(gang, "a") == ""
+    assert known.read(gang).why_lacking("a") == ""
     units = read_units(gang, {})
     assert find_incomplete(units, ()) == set()
     assert find_incomplete(units, ("b",)) == {"a", "b"}
+
+
+#: {pod: its numbers}; e and f are successors of a and b.
+NUMBERS = {"a": (0, 0), "b": (0, 1), "c": (1, 0), "d": (1, 1), "e": (0, 0), "f": (0, 1)}
+SHOWN: dict[str, dict[str, Any]] = {
+    "waits": {},
+    "is bound": {"node": "n1"},
+    "ends": {"node": "n1", "ending": True},
+    "is deleted unbound": {"ending": True},
+    "succeeds": {"succeeded": True},
+}
+
+
+@pytest.mark.property
+@given(
+    is_indexed=st.booleans(),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(sorted(NUMBERS)),
+            st.sampled_from([*SHOWN, "goes", "is let through"]),
+        )
+    ),
+)
+def test_units_are_read_again_when_something_changes(
+    *, is_indexed: bool, steps: list[tuple[str, str]]
+) -> None:
+    job, known = Members(HOSTS), UnitsOfJobs()
+    for name, what in steps:
+        if what == "goes":
+            job.gangs.drop(name)
+        elif what == "is let through":
+            permit.step(job.gangs, Bound(uid=name), 0.0, Limits())
+        else:
+            numbers = NUMBERS[name] if is_indexed else ()
+            job.put(name, *numbers, **SHOWN[what])
+        gang = job.gangs.jobs.get(JOB)
+        if gang is not None:
+            units = known.read(gang)
+            assert units == read_waiting(gang)
+            assert known.read(gang) is units
+
+
+def test_what_a_scheduler_writes_on_a_pod_changes_no_unit() -> None:
+    job, known = Members(HOSTS), UnitsOfJobs()
+    job.put("a", 0, 0)
+    units = known.read(job.gangs.jobs[JOB])
+
+    job.put("a", 0, 0)
+
+    assert known.read(job.gangs.jobs[JOB]) is units
