@@ -133,7 +133,8 @@ class JobCalls:
         size, problem = (outcome, "") if isinstance(outcome, Size) else (None, outcome)
         gang = self._cache.gangs.get(job)
         if gang is not None and (
-            gang.generation != generation or _has_outgrown(gang, size, count)
+            gang.generation != generation
+            or _has_outgrown(gang, _find_size(job, size), count)
         ):
             self.read_size(gang)  # it was made anew or edited since
         elif gang is not None and (size is not None or gang.size is None):
@@ -144,6 +145,18 @@ class JobCalls:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _find_size(job: str, size: Size | None) -> Size | None:
+    """Return the size of a job, or of the stage that it is, from that of its object.
+
+    Args:
+        job: Kind, namespace and name, and then perhaps the name of the stage.
+    """
+    stage = job.split("/", 3)[3:]
+    if size is None or not stage:
+        return size
+    return next((s.size for s in size.stages if s.name == stage[0]), size)
 
 
 def _has_outgrown(gang: Gang, size: Size | None, count: int) -> bool:

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from extender.cache import events
-from extender.gang.membership import Membership, SizeSource
-from extender.gang.size import Size, whole
+from extender.gang.membership import Membership, SizeSource, order_of
+from extender.gang.size import Size, Stage, whole
 from extender.refusals import READING
 from tests.support.caches import cluster, known_pod
 from tests.support.extender import NAMES, World
@@ -118,6 +118,42 @@ async def test_s2_a_size_that_was_sent_before_the_job_grew_is_read_again() -> No
 
     assert w.why("a") == ("waits for 1 of the 3 pods of its job",)
     assert w.calls.sizes_read == 2
+
+
+def of_stages(name: str, role: str) -> events.PodUpdated:
+    """A pod of a JobSet whose trainers are made when its data are prepared."""
+    made = sized(name)
+    assert made.member is not None
+    source = SizeSource(path=PATH, kind="JobSet")
+    membership = Membership(
+        job="JobSet/default/j", size_source=source, order=order_of(role, (0, 0))
+    )
+    return replace(made, member=replace(made.member, membership=membership))
+
+
+def in_stages(trainers: int) -> Size:
+    roles = frozenset({"train"})
+    stage = Stage(name="train", roles=roles, size=whole(trainers))
+    return replace(whole(1), stages=(stage,))
+
+
+async def test_s2_a_stage_that_grows_is_read_again() -> None:
+    w = World(cluster(nodes=("n1", "n2", "n3")))
+    w.calls.sizes[PATH] = in_stages(2)
+    w.learn(of_stages("prepare", "prepare"))
+    await w.settled()
+    w.learn(of_stages("a", "train"), of_stages("b", "train"))
+    gang = w.cache.gangs["JobSet/default/j/train"]
+    assert gang.size == whole(2)
+    w.calls.until = asyncio.Event()
+    w.job_calls.read_size(gang)
+    await asyncio.sleep(0)
+    w.calls.sizes[PATH] = in_stages(3)
+    w.learn(of_stages("c", "train"))
+    w.calls.until.set()
+    await w.settled()
+
+    assert gang.size == whole(3)
 
 
 async def test_pods_that_do_not_need_each_other_cost_a_second_read_and_no_third() -> (
