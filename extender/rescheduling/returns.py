@@ -189,12 +189,16 @@ class Returns:
     def _recall_size(self, pod: NpuPod) -> None:
         """Let a job whose pods had all gone have its size until that is read again.
 
-        Refused for that alone, its first pod would wait for a second.
+        Refused for that alone, its first pod would wait for a second. A job with more
+        pods has been made larger.
         """
         job = self._cache.job_of(pod.uid)
         move, gang = self._moves.get(job), self._cache.gangs.get(job)
-        if move is not None and gang is not None and gang.size is None and move.size:
-            self._apply(SizeRead(job=job, size=move.size))
+        size = None if move is None else move.size
+        if size is None or gang is None or gang.size is not None:
+            return
+        if size.count is None or gang.staying_count <= size.count:
+            self._apply(SizeRead(job=job, size=size))
 
     def has_place(self, pod: NpuPod) -> bool:
         """Return whether a place is kept for a pod without a node, or for its job."""

@@ -14,6 +14,7 @@ from extender.gang import events as gang_events
 from extender.gang.job_plan import Phase
 from extender.gang.membership import Member, Membership, SizeSource
 from extender.gang.size import Size
+from extender.refusals import READING
 from extender.rescheduling.moves import Bound, KeptPlace, PlaceLost
 from scheduler_core.node import chips
 from tests.extender.gangworld import PER_POD
@@ -258,6 +259,19 @@ async def test_a_job_whose_pods_have_all_gone_has_its_size_again() -> None:
 
         w.learn(worker(1, "b2", size=None, source=source))
         assert w.filter("b2", NAMES) == ["n2"]
+
+
+async def test_a_job_that_is_made_larger_while_it_moves_is_read_again() -> None:
+    source = SizeSource(path="/apis/x", kind="JobSet")
+    first = [worker(n, p, w, size=None, source=source) for n, p, w in WORKERS]
+    async with world(*first) as w:
+        w.learn(events.SizeRead(job=JOB, size=Size(count=2, least=2)))
+        w.returns.keep(JOB, BOTH)
+        leave(w, "a", "b")
+        for number, name in enumerate(("a2", "b2", "c2")):
+            w.learn(worker(number, name, size=None, source=source))
+
+        assert w.why("a2", NAMES) == (READING,)
 
 
 async def test_a_pod_is_refused_where_it_was_not_kept() -> None:
