@@ -44,8 +44,9 @@ The table gives the next phase and the effects for the main events:
     GATHERING  opened or a follower arrived              EmitEvent
     BINDING    Ticked, after `partial_s`                 EmitEvent for the unbound pods
     BINDING    Ticked, after `complete_s`                GATHERING: reservations end; if
-                                                         `evicts_incomplete`, bound pods
-                                                         are evicted
+                                                         `evicts_incomplete` and the job
+                                                         lacks pods, bound ones are
+                                                         evicted
     any        Bound, the last with a plan               GATHERING; EmitEvent once if an
                                                          elastic job lacks pods that it
                                                          can do without
@@ -424,7 +425,7 @@ def _in_part(gang: Gang, now_s: float, limits: Limits) -> Effects:
         )
         yield EmitEvent(uids=unbound, reason="AscendGangIncomplete", text=text)
     if late_s >= limits.complete_s:
-        if limits.evicts_incomplete and bound:
+        if limits.evicts_incomplete and bound and gang.lacks_successors:
             text = "evicted, because its job was not complete in time: it starts again"
             uids = tuple(sorted(bound))
             yield EmitEvent(uids=uids, reason="AscendGangEvicted", text=text)

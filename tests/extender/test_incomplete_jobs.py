@@ -11,6 +11,7 @@ from extender.apiserver.writers import KubeJobs
 from extender.cache import events
 from extender.cache.reservations import Owner
 from extender.gang.job_plan import Phase
+from extender.gang.size import Size
 from extender.metrics import Metrics
 from kube import credentials
 from kube.client import Client
@@ -23,7 +24,7 @@ from tests.support.extender import NAMES, planned_pair, world
 from tests.support.fake_api import Fate
 from tests.support.servers import api_server
 from tests.support.until import until
-from tests.support.watched import ALL, member, pod, served, two
+from tests.support.watched import ALL, JOB_PATH, member, pod, served, task, two
 
 
 @pytest.mark.parametrize("evicts", [False, True])
@@ -72,6 +73,29 @@ async def test_s7_a_pod_that_has_succeeded_is_not_evicted_with_an_incomplete_job
         assert w.calls.removed == [bound]
         text = f"1 pods of the job are bound and 1 are not: {left}"
         assert w.calls.told[0] == (left, "AscendGangIncomplete", text)
+
+
+async def test_a_job_with_all_that_it_needs_is_not_evicted_for_a_pod_that_joins() -> (
+    None
+):
+    names = (*NAMES, "n3")
+    cache = cluster(nodes=names)
+    set_limits(cache, evicts_incomplete=True)
+    async with world(cache) as w:
+        w.calls.sizes[JOB_PATH] = Size(count=3, least=2)
+        w.learn(task(0, node="n1"), task(1, node="n2"))
+        w.add(task(2))
+        await w.settled()
+        assert w.filter("w2", names) == ["n3"]
+        w.api.fates.append(Fate.FORBIDDEN)
+        assert await w.bind("w2", "n3") != ""
+        for _ in range(11):
+            w.pass_s(61)
+        await asyncio.gather(*w.job_calls._tasks)
+
+        assert w.calls.removed == []
+        assert [reason for _, reason, _ in w.calls.told] == ["AscendGangIncomplete"]
+        assert free(w.cache, "n3") == tuple(ALL)
 
 
 async def test_a_bind_whose_turn_comes_when_its_job_is_given_up_is_refused() -> None:
