@@ -13,7 +13,8 @@ from extender.rescheduling.moves import (
 )
 from extender.rescheduling.state import Effect
 from scheduler_core.rescheduling.ladder import Rung
-from tests.extender.rescheduling.moveworld import LIMITS, Job, World
+from tests.extender.rescheduling.movejobs import LIMITS, Job
+from tests.extender.rescheduling.moveworld import World
 
 BY_POD = (Rung.PODS, Rung.JOB)
 

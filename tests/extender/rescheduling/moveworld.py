@@ -11,7 +11,7 @@ from extender.gang.fault_policy import Switch
 from extender.preemption.attempt import Outcome
 from extender.rescheduling import machine
 from extender.rescheduling.assessment import Assessment, Word
-from extender.rescheduling.ends import End, Reach, Replacement
+from extender.rescheduling.ends import Reach
 from extender.rescheduling.judge import Evicted, Reached, evicted_of, reach_of
 from extender.rescheduling.moves import (
     Answered,
@@ -47,55 +47,16 @@ from extender.rescheduling.state import (
     Ticked,
 )
 from scheduler_core.rescheduling import ladder
-from scheduler_core.rescheduling.ladder import FaultJob, Loss, Move, Place, Rung
-from scheduler_core.wire.chip_faults import ChipFault
-from scheduler_core.wire.chip_faults import Effect as FaultEffect
-
-LIMITS = Limits(is_evicting=True, most_asks=2, brake_nodes=3)
-NODES = tuple(f"n{number}" for number in range(8))
-CHIPS = (1, 2)
-RESOURCE = "npu"
-FAULT = ChipFault(
-    chip=0, effect=FaultEffect.OUT_OF_SERVICE, level="SeparateNPU", codes=("A1",)
+from scheduler_core.rescheduling.ladder import FaultJob, Loss, Move, Place
+from tests.extender.rescheduling.movejobs import (
+    CHIPS,
+    FAULT,
+    LIMITS,
+    NODES,
+    RESOURCE,
+    Job,
+    Pod,
 )
-
-
-@dataclass(kw_only=True)
-class Pod:
-    uid: str
-    #: its job, of which only one that is by itself has a key of its own
-    job: str
-    number: int
-    #: "" while it waits
-    node: str = ""
-    chip: int = 0
-    is_ending: bool = False
-
-    @property
-    def is_running(self) -> bool:
-        return bool(self.node) and not self.is_ending
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job, and what its controller does."""
-
-    name: str
-    count: int
-    rungs: tuple[Rung, ...] = (Rung.JOB,)
-    #: what it needs at least, if it is elastic
-    least: int | None = None
-    switch: Switch = Switch.GRACE
-    reach: Reach = Reach.POD
-    survives: bool = True
-    #: whether its one pod is a job by itself
-    is_alone: bool = False
-
-    @property
-    def end(self) -> End:
-        makes = Replacement.YES if self.survives else Replacement.NO
-        reason = "" if self.survives else "its job would end"
-        return End(reach=self.reach, replacement=makes, reason=reason)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from extender.rescheduling.moves import (
     WriteRecord,
 )
 from scheduler_core.rescheduling.ladder import Rung
+from tests.extender.rescheduling.movejobs import NODES, Job
 from tests.extender.rescheduling.movestories import (
     BY_POD,
     breaks,
@@ -35,7 +36,6 @@ from tests.extender.rescheduling.movestories import (
     world,
     yes,
 )
-from tests.extender.rescheduling.moveworld import NODES, Job
 
 
 def test_a_job_moves_in_steps_and_nobody_goes_before_the_record_is_there() -> None:

@@ -26,14 +26,8 @@ from extender.preemption.attempt import Outcome
 from extender.rescheduling.ends import Reach
 from extender.rescheduling.moves import Held
 from scheduler_core.rescheduling.ladder import Rung
-from tests.extender.rescheduling.moveworld import (
-    CHIPS,
-    NODES,
-    Job,
-    Pod,
-    World,
-    chips_of,
-)
+from tests.extender.rescheduling.movejobs import CHIPS, NODES, Job, Pod
+from tests.extender.rescheduling.moveworld import World, chips_of
 from tests.support.examples import examples
 
 BY_POD = (Rung.PODS, Rung.JOB)

@@ -3,6 +3,7 @@
 import pytest
 
 from extender.rescheduling.moves import EndPod, Held, Stage, Step, TellJob
+from tests.extender.rescheduling.movejobs import Job
 from tests.extender.rescheduling.movestories import (
     breaks,
     finish,
@@ -14,7 +15,6 @@ from tests.extender.rescheduling.movestories import (
     world,
     yes,
 )
-from tests.extender.rescheduling.moveworld import Job
 
 
 def test_a_new_leader_goes_on_with_what_has_begun() -> None:

@@ -1,10 +1,7 @@
 """Places that are kept for successors: held, given, kept again, lost."""
 
 import json
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,26 +13,37 @@ from extender.gang.membership import Member, Membership, SizeSource
 from extender.gang.size import Size
 from extender.refusals import READING
 from extender.rescheduling.moves import Bound, KeptPlace, PlaceLost
-from scheduler_core.node import chips
 from tests.extender.gangworld import PER_POD
 from tests.extender.rescheduling.jobs import JOB, lone, of_job
+from tests.extender.rescheduling.keptplaces import (
+    BOTH,
+    NAMES,
+    PAIR,
+    SET,
+    WAITS,
+    WORKERS,
+    begin,
+    leave,
+    moving,
+    numbered,
+    place,
+    worker,
+    world,
+)
 from tests.support import objects
 from tests.support.caches import (
     all_reservations,
     annotated,
-    cluster,
     free,
     kept,
     known_pod,
     reservations,
     time_of,
 )
-from tests.support.extender import World
 from tests.support.watched import (
     ALL,
     RESOURCE,
     gone,
-    node,
     pod,
     pod_update,
     report,
@@ -43,84 +51,6 @@ from tests.support.watched import (
     served,
     tenant,
 )
-
-NAMES = ("n1", "n2", "n3")
-SET = "ReplicaSet/default/r"
-WAITS = "waits until chips 0,1,2,3,4,5,6,7 of {} are free, which are kept for it"
-
-
-def numbered(found: events.PodUpdated, number: int, name: str = "") -> Any:
-    """A pod of the job that its controller numbers, perhaps under another name."""
-    assert found.member is not None
-    order = (9, "", number, 0)
-    membership = replace(found.member.membership, order=order, index=str(number))
-    name = name or found.pod.name
-    made = replace(found.pod, name=name, uid=f"uid-{name}")
-    return replace(
-        found, pod=made, member=replace(found.member, name=name, membership=membership)
-    )
-
-
-def worker(number: int, name: str, where: str = "", **parts: Any) -> Any:
-    """A pod with eight chips of a job of two; without a node it waits."""
-    return numbered(of_job(name, where, ALL, **parts), number)
-
-
-#: Number, name and node of the workers of a job.
-WORKERS = ((0, "a", "n1"), (1, "b", "n2"))
-#: A job that runs: worker 0 on n1, worker 1 on n2.
-PAIR = (worker(0, "a", "n1"), worker(1, "b", "n2"))
-
-
-def place(
-    name: str, number: int, where: str, ids: Iterable[int] = ALL, **parts: Any
-) -> KeptPlace:
-    return KeptPlace(
-        uid=f"uid-{name}",
-        name=name,
-        namespace="default",
-        slot=("", (number, 0)),
-        resource=RESOURCE,
-        node=where,
-        chips=chips.mask_of(ids),
-        **parts,
-    )
-
-
-#: Worker 0 moves to n3, worker 1 comes back.
-BOTH = (
-    place("a", 0, "n3", home="n1", annotations={"hccl/rankIndex": "0"}),
-    place("b", 1, "n2", home="n2", annotations={"hccl/rankIndex": "1"}),
-)
-
-
-@asynccontextmanager
-async def world(*seen: events.Change, **options: Any) -> AsyncIterator[World]:
-    found = World(cluster(*seen, nodes=NAMES), moves=True, **options)
-    try:
-        yield found
-    finally:
-        await found.stop()
-
-
-def moving(w: World) -> dict[tuple[str, str], int]:
-    """{(job, node): chips that are kept for it}."""
-    kept_places = [each for each in all_reservations(w.cache) if each.is_of_move]
-    return {(str(each.kept_for), each.node): each.chips for each in kept_places}
-
-
-def leave(w: World, *names: str) -> None:
-    """Pods go, and the agents show their chips free."""
-    w.learn(report("n1", held=ALL), report("n2", held=ALL), *gone(*names))
-    w.learn(report("n1"), report("n2"))
-
-
-def begin(w: World) -> None:
-    """Both pods of the job have gone; their successors wait."""
-    assert w.returns.keep(JOB, BOTH) == ""
-    leave(w, "a", "b")
-    w.learn(worker(0, "a2"), worker(1, "b2"))
-
 
 # -- keeping --------------------------------------------------------------------------
 
@@ -419,70 +349,6 @@ async def test_a_job_waits_while_a_member_without_a_place_finds_none() -> None:
         w.pass_s(120)
         (text,) = w.why("b2", NAMES)
         assert "pods beside its kept places do not fit" in text
-
-
-# -- lost places -------------------------------------------------------------------
-
-
-async def test_a_place_whose_chip_breaks_is_lost_at_once() -> None:
-    async with world(*PAIR) as w:
-        begin(w)
-        w.learn(report("n3", unhealthy=(5,)))
-        w.pass_s()
-
-        lost = PlaceLost(job=JOB, uid="uid-a", why="its chip 5 broke")
-        assert w.reported == [lost]
-        assert moving(w) == {(JOB, "n2"): 255}
-        assert w.filter("a2", NAMES) == ["n1"]
-        assert w.filter("b2", NAMES) == ["n2"]
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (node("n3", allocatable=0), "its node takes no pods"),
-        (events.NodeUpdated(name="n3"), "its node takes no pods"),
-        (tenant("x", "n3", (7,)), "pods of others have its chips"),
-    ],
-)
-async def test_a_place_of_no_use_is_lost_after_half_a_minute(
-    change: events.Change, why: str
-) -> None:
-    async with world(*PAIR) as w:
-        begin(w)
-        w.learn(change)
-        for _ in range(30):
-            w.pass_s()
-        assert w.reported == []
-
-        w.pass_s()
-        assert w.reported == [PlaceLost(job=JOB, uid="uid-a", why=why)]
-
-
-async def test_a_place_that_is_of_use_again_in_time_is_kept() -> None:
-    async with world(*PAIR) as w:
-        begin(w)
-        for _ in range(5):
-            w.learn(node("n3", allocatable=0))
-            for _ in range(20):
-                w.pass_s()
-            w.learn(node("n3"))
-            w.pass_s()
-
-        assert w.reported == []
-
-
-async def test_a_place_that_the_scheduler_does_not_offer_is_lost() -> None:
-    async with world(*PAIR) as w:
-        begin(w)
-        for _ in range(31):
-            w.filter("a2", ("n1", "n2"))
-            w.pass_s()
-
-        why = "the scheduler does not offer its node to the successor"
-        assert w.reported == [PlaceLost(job=JOB, uid="uid-a", why=why)]
-        assert w.filter("a2", ("n1", "n2")) == ["n1"]
-        assert w.filter("b2", NAMES) == ["n2"]
 
 
 # -- a pod that is a job by itself ----------------------------------------------------
