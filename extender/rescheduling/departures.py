@@ -11,10 +11,11 @@ move after it comes out, with effects to carry out in order.
     ASKED             BUDGET or FAILED         asked again after 1, 2, 4 ... 60 s
     ASKED or LEAVING  after `grace_s`          asked with grace 0, again each 60 s
     not GONE          PodEnded, or GONE        GONE; over if no place is kept
-    GONE              Bound                    over: the chips are the successor's
-    any               PlaceLost                over: told, and the chips are released
+    GONE              bound                    over: the chips are the successor's
+    any               its place is lost        over: told, and the chips are released
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ from extender.rescheduling.moves import (
     Limits,
     Move,
     MoveEffect,
-    PlaceLost,
+    PlacesEnded,
     ReleasePlaces,
     Stage,
     Step,
@@ -45,6 +46,8 @@ After = tuple[Move, tuple[MoveEffect, ...]]
 EVICTED = "AscendFaultEvicted"
 WAITS = "AscendMoveWaits"
 LOST = "AscendPlaceLost"
+
+_OVER = "the faults are over, or their pods end by themselves"
 
 
 def begin(places: Collection[KeptPlace]) -> dict[str, Departure]:
@@ -181,47 +184,39 @@ def go(move: Move, uid: str, now_s: float) -> After:
     departure = move.departures.get(uid)
     if departure is None or departure.step is Step.GONE:
         return move, ()
-    if departure.place.is_kept:
-        moved = _put(move, replace(departure, step=Step.GONE))
-    else:
-        moved = _without(move, {uid})
-    return replace(moved, progress_s=now_s), ()
+    if not departure.place.is_kept:
+        return _without(move, {uid}, now_s), ()
+    gone = _put(move, replace(departure, step=Step.GONE))
+    return replace(gone, progress_s=now_s), ()
 
 
-def bind(move: Move, event: Bound, now_s: float) -> After:
-    """Note that a successor is bound: the place of the pod that went is over."""
-    departure = move.departures.get(event.uid)
-    if departure is None or departure.step is not Step.GONE:
+def end_places(move: Move, event: PlacesEnded, now_s: float) -> After:
+    """Note that successors are bound, and that places are of no use any more.
+
+    A place is over with both, and the pod of a lost one is planned as any other.
+    """
+    places = {place.uid: place for place in move.addition}
+    places |= {uid: departure.place for uid, departure in move.departures.items()}
+    ended, effects = set[str](), list[MoveEffect]()
+    lost: defaultdict[str, list[KeptPlace]] = defaultdict(list)
+    for end in event.ends:
+        place = places.get(end.uid)
+        if place is None or (isinstance(end, Bound) and not move.is_gone(end.uid)):
+            continue
+        ended.add(end.uid)
+        if not isinstance(end, Bound):
+            lost[end.why].append(place)
+        elif end.node != place.node:
+            text = (
+                f"{assessment.describe_chips(place)} were kept for this pod, and it is "
+                "bound elsewhere"
+            )
+            effects.append(Tell(uid=end.successor, reason=LOST, text=text))
+    if not ended:
         return move, ()
-    place, effects = departure.place, list[MoveEffect]()
-    effects.append(ReleasePlaces(job=move.job, uids=frozenset({event.uid})))
-    if event.node != place.node:
-        text = (
-            f"{assessment.describe_chips(place)} were kept for this pod, and it is "
-            "bound elsewhere"
-        )
-        effects.append(Tell(uid=event.successor, reason=LOST, text=text))
-    return replace(_without(move, {event.uid}), progress_s=now_s), tuple(effects)
-
-
-def lose(move: Move, event: PlaceLost, now_s: float) -> After:
-    """Give back a place that cannot be used; its pod is planned as any other."""
-    departure = move.departures.get(event.uid)
-    added = [place for place in move.addition if place.uid == event.uid]
-    if departure is None and not added:
-        return move, ()
-    place = added[0] if departure is None else departure.place
-    rest = tuple(other for other in move.addition if other.uid != event.uid)
-    moved = replace(_without(move, {event.uid}), addition=rest, progress_s=now_s)
-    moved = _forget_unbegun(move, moved)
-    text = (
-        f"{assessment.describe_chips(place)} are kept for the successor of "
-        f"{place.name} no more: {event.why}"
-    )
-    return moved, (
-        ReleasePlaces(job=move.job, uids=frozenset({event.uid})),
-        TellJob(job=move.job, reason=LOST, text=text),
-    )
+    effects += (tell_lost(move, of_why, why) for why, of_why in lost.items())
+    effects.append(ReleasePlaces(job=move.job, uids=frozenset(ended)))
+    return _forget_unbegun(move, _without(move, ended, now_s)), tuple(effects)
 
 
 def withdraw(move: Move, uids: Collection[str], now_s: float) -> After:
@@ -229,14 +224,25 @@ def withdraw(move: Move, uids: Collection[str], now_s: float) -> After:
     places = [place for place in move.unasked if place.uid in uids]
     if not places:
         return move, ()
-    gone = {place.uid for place in places}
-    rest = tuple(other for other in move.addition if other.uid not in gone)
-    moved = replace(_without(move, gone), addition=rest, progress_s=now_s)
-    moved = _forget_unbegun(move, moved)
+    gone = frozenset(place.uid for place in places)
+    moved = _forget_unbegun(move, _without(move, gone, now_s))
+    kept_places = [place for place in places if place.is_kept]
     effects: tuple[MoveEffect, ...] = ()
-    if any(place.is_kept for place in places):
-        effects = (ReleasePlaces(job=move.job, uids=frozenset(gone)),)
+    if kept_places:
+        message = tell_lost(move, kept_places, _OVER)
+        effects = (message, ReleasePlaces(job=move.job, uids=gone))
     return moved, effects
+
+
+def tell_lost(move: Move, places: Collection[KeptPlace], why: str) -> TellJob:
+    """Tell a job which places are kept no more; a pod that waits may want them."""
+    first, more = next(iter(places)), len(places) - 1
+    text = (
+        f"{assessment.describe_chips(first)} are kept for the successor of "
+        f"{first.name} no more: {why}"
+    )
+    text += f"; so {more} other places" if more else ""
+    return TellJob(job=move.job, reason=LOST, text=text)
 
 
 def evict_late(move: Move, uids: Collection[str], now_s: float) -> Move:
@@ -297,8 +303,8 @@ def give_up(move: Move) -> After:
     )
     moved = replace(move, departures={}, queue=(), addition=())
     return moved, (
+        TellJob(job=move.job, reason=LOST, text=text),  # also pods that wait for them
         ReleasePlaces(job=move.job),
-        TellJob(job=move.job, reason=LOST, text=text),
     )
 
 
@@ -316,7 +322,12 @@ def _put(move: Move, departure: Departure) -> Move:
     return replace(move, departures=departures)
 
 
-def _without(move: Move, uids: Collection[str]) -> Move:
-    departures = {u: d for u, d in move.departures.items() if u not in uids}
-    queue = tuple(uid for uid in move.queue if uid not in uids)
-    return replace(move, departures=departures, queue=queue)
+def _without(move: Move, uids: Collection[str], now_s: float) -> Move:
+    """Return a move without pods, also without those that were to be added."""
+    return replace(
+        move,
+        departures={u: d for u, d in move.departures.items() if u not in uids},
+        queue=tuple(uid for uid in move.queue if uid not in uids),
+        addition=tuple(place for place in move.addition if place.uid not in uids),
+        progress_s=now_s,
+    )

@@ -57,6 +57,7 @@ from extender.rescheduling.moves import (
     MoveEffect,
     MoveEvent,
     PlaceLost,
+    PlacesEnded,
     PlacesKept,
     PodEnded,
     Recovered,
@@ -82,7 +83,7 @@ from extender.rescheduling.state import (
 
 _UNKNOWN = "what evictions do to its job is not known"
 #: Events of a pod that goes, and of one move.
-_OfPod = Answered | PodEnded | Bound | PlaceLost
+_OfPod = Answered | PodEnded | PlacesEnded
 _OfMove = EndsRead | PlacesKept | Written | JobGone | _OfPod
 #: Pods are told, and not evicted.
 _REPORTING = Limits()
@@ -222,15 +223,21 @@ def _step_pod(
             after = departures.answer(move, event, now_s, limits)
         case PodEnded():
             after = departures.go(move, event.uid, now_s)
-        case Bound():
-            after = departures.bind(move, event, now_s)
-            if move.owner and after[0] is not move:
-                return _succeed(state, after, event.successor, now_s, limits)
         case _:
-            after = departures.lose(move, event, now_s)
-            if after[0] is not move and not move.is_gone(event.uid):
-                state = fault_jobs.judge_anew(state, event.job)
+            after = departures.end_places(move, event, now_s)
+            heirs = [e.successor for e in event.ends if isinstance(e, Bound)]
+            if move.owner and heirs and after[0] is not move:
+                return _succeed(state, after, heirs[0], now_s, limits)
+            state = _judge_lost(state, move, event)
     return _advance(state, event.job, after, now_s, limits)
+
+
+def _judge_lost(state: State, move: Move, event: PlacesEnded) -> State:
+    """Have a job judged whose pods have lost their places before they went."""
+    lost = (end.uid for end in event.ends if isinstance(end, PlaceLost))
+    if all(map(move.is_gone, lost)):
+        return state
+    return fault_jobs.judge_anew(state, move.job)
 
 
 def _take_ends(
@@ -291,8 +298,9 @@ def _take_written(
     failures = move.failures + 1
     if move.stage is Stage.WRITING and failures >= limits.most_writes:
         state, effects = _advance(state, key, stages.abandon(answered), now_s, limits)
-        why = "its record cannot be written"
-        state, messages = fault_jobs.put_off(state, key, why, now_s, limits)
+        state, messages = fault_jobs.put_off(
+            state, key, stages.UNWRITTEN, now_s, limits
+        )
         return state, (*effects, *messages)
     pause_s = min(limits.first_pause_s * 2.0**failures, limits.longest_ask_s)
     later = replace(answered, failures=failures, write_again_s=now_s + pause_s)

@@ -369,7 +369,7 @@ class PodEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The event that a successor is bound; it may come repeatedly."""
+    """A place has ended: its successor is bound."""
 
     job: str
     #: of the pod that went
@@ -381,13 +381,24 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceLost:
-    """The event that a kept place cannot be used any more."""
+    """A place has ended: it cannot be used any more."""
 
     job: str
     #: of the pod that goes
     uid: str
     #: for people: "its chip 3 broke"
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacesEnded:
+    """The event that places of a job have ended; binds may come repeatedly.
+
+    All that were found at once are one event: a job may have thousands.
+    """
+
+    job: str
+    ends: tuple[Bound | PlaceLost, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,8 +435,7 @@ MoveEvent = (
     | Written
     | Answered
     | PodEnded
-    | Bound
-    | PlaceLost
+    | PlacesEnded
     | JobGone
     | Recovered
     | Held

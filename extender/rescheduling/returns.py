@@ -30,7 +30,7 @@ from extender.planning import plan
 from extender.planning.plan_input import TopologySnapshot
 from extender.refusals import ExtenderReason, Refusal, kept_for_others
 from extender.rescheduling import successors
-from extender.rescheduling.moves import Bound, KeptPlace, PlaceLost
+from extender.rescheduling.moves import Bound, KeptPlace, PlaceLost, PlacesEnded
 from extender.rescheduling.successors import Awaited, PlacesOfMove
 from extender.scheduling import node_filter
 from scheduler_core.node import chips
@@ -62,7 +62,7 @@ class Returns:
         clock: Clock,
         topology: Callable[[Gang], TopologySnapshot],
         wake: Callable[[], None],
-        report: Callable[[Bound | PlaceLost], None],
+        report: Callable[[PlacesEnded], None],
     ) -> None:
         """Start without moves.
 
@@ -72,7 +72,8 @@ class Returns:
             clock: Source of all times.
             topology: Returns leaf switches, SuperPoDs and job rules for a job.
             wake: Makes schedulers try all refused pods again.
-            report: Learns what becomes of places. It may call `release`.
+            report: Learns what has become of places of a job, of all at once. It may
+                call `release`.
         """
         self._cache = cache
         self._apply = apply
@@ -122,14 +123,14 @@ class Returns:
             uid: why
             for uid, awaited in move.awaited.items()
             if not successors.holds(self._cache, awaited)
-            and (why := self._find_conflict(move, awaited.place))
+            and (why := successors.find_conflict(self._cache, move, awaited.place))
         }
         if problems and not is_partial:
             return next(iter(problems.values()))
         self._moves[job] = move
-        for uid, why in problems.items():
-            move.awaited.pop(uid, None)
-            self._report(PlaceLost(job=job, uid=uid, why=why))
+        for uid in problems:
+            del move.awaited[uid]
+        self._end_places(move, _lost(job, problems))
         self._reserve_or_forget(move)
         return ""
 
@@ -230,7 +231,7 @@ class Returns:
             return ""
         unclear = self._find_unclear(move)
         if unclear is not None:
-            return _describe_unclear(unclear)
+            return successors.describe_unclear(unclear)
         assigned = successors.assign(self._cache, move, gang)
         if not assigned:
             return ""
@@ -266,29 +267,38 @@ class Returns:
         """Report successors that are bound, and lost places; renew reservations."""
         now_s = self._clock.now_s()
         for move in list(self._moves.values()):
-            self._see_bound(move)
-            for awaited in list(move.awaited.values()):
-                if not successors.holds(self._cache, awaited):
-                    self._lose_if_useless(move, awaited, now_s)
+            self._end_places(move, self._find_ends(move, now_s))
             if self._moves.get(move.job) is move:
                 self._reserve(move)
 
-    def _see_bound(self, move: PlacesOfMove) -> None:
-        sitting = successors.bound_by_slot(self._cache, move)
-        for uid, awaited in list(move.awaited.items()):
+    def _end_places(
+        self, move: PlacesOfMove, ends: Iterator[Bound | PlaceLost]
+    ) -> None:
+        """Report places that have come to their end, all at once."""
+        found = tuple(ends)
+        if found:
+            self._report(PlacesEnded(job=move.job, ends=found))
+
+    def _find_ends(
+        self, move: PlacesOfMove, now_s: float
+    ) -> Iterator[Bound | PlaceLost]:
+        job, sitting = move.job, successors.bound_by_slot(self._cache, move)
+        for uid, awaited in move.awaited.items():
             if not successors.has_come(self._cache, awaited):
-                awaited.successor = sitting.get(
-                    awaited.place.slot
-                ) or successors.find_sitter(self._cache, move, awaited.place)
+                slot = awaited.place.slot
+                awaited.successor = sitting.get(slot) or successors.find_sitter(
+                    self._cache, move, awaited.place
+                )
             pod = self._cache.pods.get(awaited.successor)
             if pod is not None and pod.node:
-                self._report(
-                    Bound(job=move.job, uid=uid, successor=pod.uid, node=pod.node)
-                )
+                yield Bound(job=job, uid=uid, successor=pod.uid, node=pod.node)
+            elif not successors.holds(self._cache, awaited):
+                why = self._why_useless(move, awaited, now_s)
+                if why:
+                    yield PlaceLost(job=job, uid=uid, why=why)
 
-    def _lose_if_useless(
-        self, move: PlacesOfMove, awaited: Awaited, now_s: float
-    ) -> None:
+    def _why_useless(self, move: PlacesOfMove, awaited: Awaited, now_s: float) -> str:
+        """Return why a place has been of no use for too long; "" if it has not."""
         place = awaited.place
         state = self._cache.index.nodes(place.resource).get(place.node)
         is_closed = state is None or state.barred is not None
@@ -297,12 +307,9 @@ class Returns:
         awaited.note(_USED, now_s, is_so=has_user)
         broken = 0 if state is None or is_closed else place.chips & ~state.healthy
         if broken:
-            why = f"its chip {chips.ids_of(broken)[0]} broke"
-        else:
-            since_s = awaited.lacks
-            why = next((why for why in since_s if now_s - since_s[why] >= LOST_S), "")
-        if why:
-            self._report(PlaceLost(job=move.job, uid=place.uid, why=why))
+            return f"its chip {chips.ids_of(broken)[0]} broke"
+        lacks = awaited.lacks.items()
+        return next((why for why, at_s in lacks if now_s - at_s >= LOST_S), "")
 
     def _find_unclear(self, move: PlacesOfMove) -> KeptPlace | None:
         """Return a place that no successor has and something occupies; None if none.
@@ -389,8 +396,7 @@ class Returns:
         if self._apply(planned) is not None:
             self._reserve(move)  # others have a chip: it is found out in the next tick
             return
-        others = [uid for uid in gang.unbound if uid not in assigned]
-        if others:
+        if assigned.keys() < set(gang.unbound):
             self._plan_others(move, gang, names, reservations)
 
     def _plan_others(
@@ -475,7 +481,7 @@ class Returns:
         why = (
             self._why_not_taken(awaited, pod)
             if is_clear
-            else _describe_unclear(awaited.place)
+            else successors.describe_unclear(awaited.place)
         )
         if why:
             return Refusal(reason=ExtenderReason.NOMINATED, text=why)
@@ -487,28 +493,6 @@ class Returns:
         return None
 
     # -- reservations --------------------------------------------------------------
-
-    def _find_conflict(self, move: PlacesOfMove, place: KeptPlace) -> str:
-        """Return why chips of a place are of no use now; "" if they are.
-
-        Those of the pods that leave count as free.
-        """
-        node, resource = place.node, place.resource
-        resource_state = self._cache.resource_state(node, resource)
-        state = self._cache.index.nodes(resource).get(node)
-        if resource_state is None or state is None:
-            return f"{node} has gone"
-        if place.chips & ~state.healthy:
-            return f"a chip of {node} broke"
-        is_taken = any(
-            tenant.chips & place.chips and uid not in move.leaving
-            for uid, tenant in resource_state.tenants.items()
-        ) or any(
-            other.chips & place.chips
-            for other in self._cache.reserved.get(node, ())
-            if other.resource == resource and other.kept_for != move.job
-        )
-        return kept_for_others(node).text if is_taken else ""
 
     def _keep_again(self, uids: set[str]) -> None:
         """Keep the places of these successors for their jobs, unless they have them."""
@@ -539,14 +523,12 @@ class Returns:
         if not is_same:
             move.is_woken = False
             self._apply(Released(kept_for=move.job, owner=Owner.RESCHEDULING))
-        lost = [
-            place
+        lost = {
+            place.uid: kept_for_others(place.node).text
             for (node, resource), places in groups.items()
             for place in self._reserve_on(move, node, resource, places)
-        ]
-        for place in lost:
-            why = kept_for_others(place.node).text
-            self._report(PlaceLost(job=move.job, uid=place.uid, why=why))
+        }
+        self._end_places(move, _lost(move.job, lost))
 
     def _reserve_on(
         self, move: PlacesOfMove, node: str, resource: str, places: list[KeptPlace]
@@ -581,9 +563,8 @@ def _reservation(
     )
 
 
-def _describe_unclear(place: KeptPlace) -> str:
-    ids = ",".join(map(str, chips.ids_of(place.chips)))
-    return f"waits until chips {ids} of {place.node} are free, which are kept for it"
+def _lost(job: str, problems: Mapping[str, str]) -> Iterator[PlaceLost]:
+    return (PlaceLost(job=job, uid=uid, why=why) for uid, why in problems.items())
 
 
 def _mask(places: Sequence[KeptPlace]) -> int:

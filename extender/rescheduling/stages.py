@@ -9,7 +9,7 @@ The steps of one move, as in `departures`; `machine` puts them together.
     any      all places are found     KEEPING: their chips are reserved
     KEEPING  PlacesKept               WRITING; not kept: as before, judged again later
     WRITING  Written                  MOVING: pods are asked to go (`departures`)
-    WRITING  not Written, thrice      as before; the places are released
+    WRITING  not Written, thrice      as before; the places are released, and told
     MOVING   each pod is replaced     RESTING: the record has only the history
     MOVING   nothing for `keep_s`     RESTING: places are released, and the job is told
     RESTING  the history is old       forgotten, and the record is deleted
@@ -38,6 +38,9 @@ from extender.rescheduling.moves import (
     Step,
 )
 from scheduler_core.rescheduling.ladder import Rung
+
+#: Why a job waits, or its places are given back.
+UNWRITTEN = "its record cannot be written"
 
 
 def facts_of(move: Move | None, now_s: float, limits: Limits) -> MoveFacts:
@@ -182,11 +185,17 @@ def set_off(move: Move, now_s: float) -> Move:
 
 
 def abandon(move: Move) -> After:
-    """Give back the places whose record could not be written."""
-    uids = frozenset(place.uid for place in move.addition if place.is_kept)
+    """Give back the places whose record could not be written.
+
+    Of a move that has begun, some may be of pods that had them before.
+    """
+    places = [place for place in move.addition if place.is_kept]
     effects: tuple[MoveEffect, ...] = ()
-    if uids:
+    if places:
+        uids = frozenset(place.uid for place in places)
         effects = (ReleasePlaces(job=move.job, uids=uids),)
+    if places and move.has_begun:
+        effects = (departures.tell_lost(move, places, UNWRITTEN), *effects)
     return step_back(replace(move, failures=0)), effects
 
 

@@ -12,7 +12,9 @@ from extender.cache.cache import Cache
 from extender.gang.gang import Gang
 from extender.gang.membership import Membership
 from extender.gang.size import Size
+from extender.refusals import kept_for_others
 from extender.rescheduling.moves import KeptPlace, Slot
+from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -94,6 +96,28 @@ def _tenants(cache: Cache, place: KeptPlace) -> Iterable[tuple[str, NpuPod, int]
     state = cache.resource_state(place.node, place.resource)
     tenants = {} if state is None else state.tenants
     return [(uid, tenant.pod, tenant.chips) for uid, tenant in tenants.items()]
+
+
+def find_conflict(cache: Cache, move: PlacesOfMove, place: KeptPlace) -> str:
+    """Return why chips of a place are of no use now; "" if they are.
+
+    Those of the pods that leave count as free.
+    """
+    node = place.node
+    state = cache.index.nodes(place.resource).get(node)
+    if state is None or cache.resource_state(node, place.resource) is None:
+        return f"{node} has gone"
+    if place.chips & ~state.healthy:
+        return f"a chip of {node} broke"
+    is_taken = any(
+        mask & place.chips and uid not in move.leaving
+        for uid, _, mask in _tenants(cache, place)
+    ) or any(
+        other.chips & place.chips
+        for other in cache.reserved.get(node, ())
+        if other.resource == place.resource and other.kept_for != move.job
+    )
+    return kept_for_others(node).text if is_taken else ""
 
 
 def bound_by_slot(cache: Cache, move: PlacesOfMove) -> Mapping[Slot, str]:
@@ -179,3 +203,9 @@ def is_like(pod: NpuPod, place: KeptPlace) -> bool:
     """Return whether a pod asks for as many chips as a place has."""
     is_of_resource = pod.shape.resource == place.resource
     return is_of_resource and pod.total == place.chips.bit_count()
+
+
+def describe_unclear(place: KeptPlace) -> str:
+    """Return that a successor waits until nothing occupies its chips."""
+    ids = ",".join(map(str, chips.ids_of(place.chips)))
+    return f"waits until chips {ids} of {place.node} are free, which are kept for it"

@@ -32,7 +32,7 @@ from extender.preemption.attempt import Outcome, Victim
 from extender.preemption.preemptor import EvictionApi, Preemptor
 from extender.queries import explain
 from extender.rescheduling.moves import Bound as SuccessorBound
-from extender.rescheduling.moves import PlaceLost
+from extender.rescheduling.moves import PlaceLost, PlacesEnded
 from extender.rescheduling.returns import Returns
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecisions
@@ -153,8 +153,9 @@ class World:
         self.permits = BindPermits(
             cache, self.apply, clock=self.clock, metrics=self.metrics
         )
-        #: what became of kept places
+        #: what became of kept places, and how often something did
         self.reported: list[SuccessorBound | PlaceLost] = []
+        self.reports = 0
         self._returns = (
             Returns(
                 cache,
@@ -162,7 +163,7 @@ class World:
                 clock=self.clock,
                 topology=topology,
                 wake=self.calls.wake,
-                report=self._end_place,
+                report=self._end_places,
             )
             if moves
             else None
@@ -236,10 +237,11 @@ class World:
         assert self._returns is not None
         return self._returns
 
-    def _end_place(self, event: SuccessorBound | PlaceLost) -> None:
-        """Release a place that has come to its end, as the machine of moves does."""
-        self.reported.append(event)
-        self.returns.release(event.job, frozenset({event.uid}))
+    def _end_places(self, event: PlacesEnded) -> None:
+        """Release places that have come to their end, as the machine of moves does."""
+        self.reported += event.ends
+        self.reports += 1
+        self.returns.release(event.job, frozenset(end.uid for end in event.ends))
 
     @property
     def preemptor(self) -> Preemptor:

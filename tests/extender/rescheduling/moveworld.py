@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from extender.gang.fault_policy import Switch
 from extender.preemption.attempt import Outcome
-from extender.rescheduling import machine
+from extender.rescheduling import departures, machine
 from extender.rescheduling.assessment import Assessment, Word
 from extender.rescheduling.ends import Reach
 from extender.rescheduling.judge import Evicted, Reached, evicted_of, reach_of
@@ -26,6 +26,7 @@ from extender.rescheduling.moves import (
     MoveFacts,
     MoveRecord,
     PlaceLost,
+    PlacesEnded,
     PlacesKept,
     PodEnded,
     ReadEnds,
@@ -93,9 +94,31 @@ class World:
     # -- the machine -----------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        self.state, effects = machine.step(self.state, event, self.now_s, self.limits)
+        before = self.state
+        self.state, effects = machine.step(before, event, self.now_s, self.limits)
+        self._check_releases(before, event, effects)
         for effect in effects:
             self._carry_out(effect)
+
+    def _check_releases(
+        self, before: State, event: Event, effects: Collection[Effect]
+    ) -> None:
+        """No place is given back in silence, but to its successor or with its job."""
+        begun = {key for key, move in before.moves.items() if move.has_begun}
+        told = {
+            effect.reason for effect in effects if isinstance(effect, Tell | TellJob)
+        }
+        for effect in effects:
+            if not isinstance(effect, ReleasePlaces) or isinstance(event, JobGone):
+                continue
+            if isinstance(event, Written) and effect.job not in begun:
+                continue  # it was told when it could not be written first
+            ended = event.ends if isinstance(event, PlacesEnded) else ()
+            bound = {end.uid for end in ended if isinstance(end, Bound)}
+            for place in self.kept.get(effect.job, ()):
+                is_released = effect.uids is None or place.uid in effect.uids
+                if is_released and place.uid not in bound:
+                    assert told & {departures.LOST, departures.WAITS}, "nobody is told"
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -158,8 +181,9 @@ class World:
         ]
         if effect.is_partial:
             self.kept[effect.job] = tuple(p for p in effect.places if p not in taken)
-            for place in taken:
-                self.apply(PlaceLost(job=effect.job, uid=place.uid, why="taken"))
+            self.end_places(
+                *(PlaceLost(job=effect.job, uid=p.uid, why="taken") for p in taken)
+            )
         elif not taken:
             self.kept[effect.job] = effect.places
         is_kept = effect.is_partial or not taken
@@ -180,30 +204,46 @@ class World:
         self.apply(Ticked(npu_nodes=len(NODES)))
         self.look()
 
+    def end_places(self, *ends: Bound | PlaceLost) -> None:
+        """Tell the machine what has become of places of a job."""
+        for end in ends:
+            if isinstance(end, PlaceLost):
+                self.asked_s.pop(end.uid, None)  # with another place all begins anew
+        if ends:
+            self.apply(PlacesEnded(job=ends[0].job, ends=ends))
+
     def look(self) -> None:
         """Tell the machine what is to be seen: faults, ends, binds and lost places."""
         for node in NODES:
             self.see(node)
         for key, move in list(self.state.moves.items()):
+            ends: list[Bound | PlaceLost] = []
             for uid, departure in list(move.departures.items()):
-                place = departure.place
+                place, bound = departure.place, list[Bound]()
                 if uid not in self.pods:
                     self.apply(PodEnded(job=key, uid=uid))
-                    self._see_successor(key, place)
-                chip = place.node, place.chips
-                if place.is_kept and (
-                    chip in self.broken | self.foreign or self._is_taken(key, place)
-                ):
-                    self.apply(PlaceLost(job=key, uid=uid, why="its chip broke"))
+                    bound = self._successors(key, place)
+                if not bound and place.is_kept and self._is_useless(key, place):
+                    ends.append(PlaceLost(job=key, uid=uid, why="its chip broke"))
+                ends += bound
+            self.end_places(*ends)
 
-    def _see_successor(self, key: str, place: KeptPlace) -> None:
-        """Tell that a successor is bound."""
-        for pod in self.pods.values():
-            is_heir = pod.job == self.job_name(key) and pod.is_running
-            if is_heir and pod.number == place.slot[1][0] and pod.uid != place.uid:
-                self.apply(
-                    Bound(job=key, uid=place.uid, successor=pod.uid, node=pod.node)
-                )
+    def _is_useless(self, key: str, place: KeptPlace) -> bool:
+        """Whether a kept chip broke, others have it, or it does not come free."""
+        chip = place.node, place.chips
+        is_bad = chip in self.broken | self.foreign
+        return is_bad or self._is_taken(key, place)
+
+    def _successors(self, key: str, place: KeptPlace) -> list[Bound]:
+        """The binds of pods that have come for a place."""
+        return [
+            Bound(job=key, uid=place.uid, successor=pod.uid, node=pod.node)
+            for pod in self.pods.values()
+            if pod.job == self.job_name(key)
+            and pod.is_running
+            and pod.number == place.slot[1][0]
+            and pod.uid != place.uid
+        ]
 
     def see(self, node: str) -> None:
         sightings = {

@@ -4,15 +4,21 @@ import pytest
 
 from extender.cache import events
 from extender.rescheduling.moves import PlaceLost
-from tests.extender.rescheduling.jobs import JOB
+from tests.extender.rescheduling.jobs import JOB, of_job
 from tests.extender.rescheduling.keptplaces import (
     NAMES,
     PAIR,
     begin,
     moving,
+    numbered,
+    place,
     world,
 )
+from tests.support.caches import (
+    all_reservations,
+)
 from tests.support.watched import (
+    gone,
     node,
     report,
     tenant,
@@ -80,3 +86,44 @@ async def test_a_place_that_the_scheduler_does_not_offer_is_lost() -> None:
         assert w.reported == [PlaceLost(job=JOB, uid="uid-a", why=why)]
         assert w.filter("a2", ("n1", "n2")) == ["n1"]
         assert w.filter("b2", NAMES) == ["n2"]
+
+
+# -- many at once ----------------------------------------------------------------------
+
+
+#: Pods with a chip each, on n1 and n2, and their places on n3.
+MANY = [
+    numbered(of_job(f"p{number}", "n1", (number,), size=8), number)
+    for number in range(8)
+]
+SPARE = [place(f"p{number}", number, "n3", (number,)) for number in range(8)]
+
+
+async def test_binds_that_are_seen_at_once_are_reported_and_released_at_once() -> None:
+    async with world(*MANY) as w:
+        w.returns.keep(JOB, SPARE)
+        w.learn(*gone(*(f"p{number}" for number in range(8))), report("n1"))
+        w.learn(
+            *(
+                numbered(of_job(f"q{number}", "n3", (number,), size=8), number)
+                for number in range(8)
+            )
+        )
+        before = w.reports
+        w.pass_s()
+
+        assert len(w.reported) == 8
+        assert w.reports == before + 1
+        assert all_reservations(w.cache) == []
+
+
+async def test_places_on_a_node_that_has_gone_are_reported_at_once() -> None:
+    async with world(*MANY) as w:
+        w.returns.keep(JOB, SPARE)
+        w.returns.release(JOB, frozenset({"uid-p7"}))
+        w.learn(events.NodeUpdated(name="n3"))
+        for _ in range(32):
+            w.pass_s()
+
+        assert len(w.reported) == 7
+        assert w.reports == 1

@@ -292,12 +292,12 @@ def test_a_successor_counts_once_the_pod_before_it_is_gone() -> None:
     story = moving(Job(name="a", count=1))
     yes(story)
     bound = Bound(job="a", uid="a-0-1", successor="a-0-9", node="n0")
-    story.apply(bound)
+    story.end_places(bound)
     assert steps(story) == {"a-0-1": Step.LEAVING}
     assert kept(story) == ["a-0-1"]
 
     story.apply(PodEnded(job="a", uid="a-0-1"))
-    story.apply(bound)
+    story.end_places(bound)
 
     assert kept(story) == []
     assert story.state.moves["a"].stage is Stage.RESTING
@@ -324,7 +324,7 @@ def test_a_pod_with_another_place_is_not_asked_while_it_has_not_answered() -> No
 def test_a_successor_that_is_bound_elsewhere_is_told() -> None:
     story = moving(Job(name="a", count=1))
     story.apply(PodEnded(job="a", uid="a-0-1"))
-    story.apply(Bound(job="a", uid="a-0-1", successor="a-0-9", node="n7"))
+    story.end_places(Bound(job="a", uid="a-0-1", successor="a-0-9", node="n7"))
 
     assert texts(story)[-1] == (
         "chips 0 of n1 were kept for this pod, and it is bound elsewhere"
@@ -354,7 +354,7 @@ def test_a_place_that_is_lost_is_told_and_its_pod_is_planned_as_any_other() -> N
     yes(story)
     (place,) = story.kept["a"]
 
-    story.apply(PlaceLost(job="a", uid=place.uid, why="its chip 0 broke"))
+    story.end_places(PlaceLost(job="a", uid=place.uid, why="its chip 0 broke"))
 
     assert kept(story) == []
     assert texts(story)[-1] == (
