@@ -206,6 +206,7 @@ def _kept_place(
         name=pod.name,
         namespace=pod.namespace,
         slot=member.membership.place,
+        line=member.membership.generation.line,
         resource=pod.shape.resource,
         home=pod.node,
         is_evicted=is_evicted,

@@ -71,6 +71,8 @@ class KeptPlace:
     name: str
     namespace: str
     slot: Slot
+    #: controller that gives the slot, as `Generation.line`; "" if the job has one line
+    line: str = ""
     resource: str
     #: where the successor goes; "" for a pod of an elastic job that gets none
     node: str = ""

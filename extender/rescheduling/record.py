@@ -5,14 +5,15 @@
               "texts": ["default", "", "huawei.com/Ascend910", "n9", "n1",
                         "distributed-job", "true"],
               "annotations": [[5, 6]],
-              "places": [["8f1c...", "train-0", 0, 1, 0, 0, 2, 3, 255, 4, 0, 1, 0]],
+              "places": [["8f1c...", "train-0", 0, 1, 0, 0, 2, 3, 255, 4, 0, 1, 0, 1]],
               "history": [[1790000000.0, [[4, 2, 1]]]]}}
 
 A place is UID and name of the pod that goes, then numbers: namespace, role, the two
 numbers of its slot, resource, node, mask of chips, node that it leaves, annotations,
-whether it is evicted, and when it was asked first, or 0. Annotations are keys and
-values in turn. Texts and annotations that pods share are written once, and referred to
-by their positions. So five thousand pods fit into the 1 MiB of a ConfigMap.
+whether it is evicted, when it was asked first, or 0, and the line of its controller,
+which the first records did not have. Annotations are keys and values in turn. Texts and
+annotations that pods share are written once, and referred to by their positions. So
+five thousand pods fit into the 1 MiB of a ConfigMap.
 """
 
 import json
@@ -112,6 +113,7 @@ def _row(record: MoveRecord, place: KeptPlace, table: _Table) -> list[object]:
         table.of_annotations(place.annotations),
         int(place.is_evicted),
         record.asked_s.get(place.uid, 0),
+        table.of(place.line),
     ]
 
 
@@ -147,12 +149,13 @@ class _Rows:
 
     def place(self, part: Part) -> tuple[KeptPlace, float]:
         """Read a place, and when its pod was asked first."""
-        cells = _cells(part, 13)
+        cells = _cells(part, 13, 14)
         place = KeptPlace(
             uid=name(cells[0]),
             name=name(cells[1]),
             namespace=self._text(cells[2]),
             slot=(self._text(cells[3]), (_COUNT(cells[4]), _COUNT(cells[5]))),
+            line="".join(map(self._text, cells[13:])),
             resource=self._text(cells[6]),
             node=self._text(cells[7]),
             chips=_COUNT(cells[8]),
@@ -177,10 +180,10 @@ class _Rows:
         return _position(self.texts, "text")(part)
 
 
-def _cells(part: Part, count: int) -> list[Part]:
+def _cells(part: Part, *counts: int) -> list[Part]:
     values = part.narrowed(as_array)
-    if len(values) != count:
-        raise part.wrong(f"a list of {count} values", len(values))
+    if len(values) not in counts:
+        raise part.wrong(f"a list of {counts[-1]} values", len(values))
     return [part.under(number, value) for number, value in enumerate(values)]
 
 

@@ -282,11 +282,11 @@ class Returns:
     def _find_ends(
         self, move: PlacesOfMove, now_s: float
     ) -> Iterator[Bound | PlaceLost]:
-        job, sitting = move.job, successors.bound_by_slot(self._cache, move)
+        job, sitting = move.job, successors.bound_by_key(self._cache, move)
         for uid, awaited in move.awaited.items():
             if not successors.has_come(self._cache, awaited):
-                slot = awaited.place.slot
-                awaited.successor = sitting.get(slot) or successors.find_sitter(
+                key = successors.key_of(awaited.place)
+                awaited.successor = sitting.get(key) or successors.find_sitter(
                     self._cache, move, awaited.place
                 )
             pod = self._cache.pods.get(awaited.successor)

@@ -1,21 +1,27 @@
 """Find the pods that take the place of those which a fault sent away.
 
-A pod of a job of several is known by its role and number, or by its order if its
-controller numbers none; a pod that is a job by itself by its controller.
+A pod of a job of several is known by its role, its number and the controller that gives
+it, or by its order if its controller numbers none; a pod that is a job by itself by its
+controller.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from extender.cache.cache import Cache
 from extender.gang.gang import Gang
 from extender.gang.membership import Membership
+from extender.gang.needed_members import has_number
 from extender.gang.size import Size
 from extender.refusals import kept_for_others
 from extender.rescheduling.moves import KeptPlace, Slot
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
+
+#: Line of a controller, and slot: equal for a numbered pod and its successor.
+Key = tuple[str, Slot]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,45 +126,61 @@ def find_conflict(cache: Cache, move: PlacesOfMove, place: KeptPlace) -> str:
     return kept_for_others(node).text if is_taken else ""
 
 
-def bound_by_slot(cache: Cache, move: PlacesOfMove) -> Mapping[Slot, str]:
-    """Return {slot: UID} of bound and numbered pods of a job that do not go."""
+def bound_by_key(cache: Cache, move: PlacesOfMove) -> Mapping[Key, str]:
+    """Return {key: UID} of bound and numbered pods of a job that do not go."""
     gang = cache.gangs.get(move.job)
     if gang is None:
         return {}
     uids = gang.nodes.keys() - gang.ending - move.leaving
     memberships = {uid: gang.members[uid].membership for uid in uids}
-    return {m.place: uid for uid, m in memberships.items() if _has_number(m)}
+    return {
+        key: uid
+        for uid, membership in memberships.items()
+        if has_number(membership)
+        for key in _keys(membership)
+    }
 
 
-def _has_number(membership: Membership) -> bool:
-    """Whether a pod shares its slot with no other."""
-    return bool(membership.index) or membership.rank is not None
+def key_of(place: KeptPlace) -> Key:
+    """Return the key by which a numbered successor finds its place."""
+    return place.line, place.slot
+
+
+def _keys(membership: Membership) -> tuple[Key, Key]:
+    """Return the keys of a pod; the second for places whose line is not known."""
+    return (membership.generation.line, membership.place), ("", membership.place)
 
 
 def assign(cache: Cache, move: PlacesOfMove, gang: Gang) -> dict[str, Awaited]:
     """Return {UID: place} of the members without a node that get kept places.
 
-    By role and number. Members that no controller numbers get places in their order.
-    Only a member that asks for as many chips gets a place.
+    Members that no controller numbers get places in their order, those of their own
+    controller first. Only a member that asks for as many chips gets a place.
     """
-    places: defaultdict[Slot, list[Awaited]] = defaultdict(list)
-    for awaited in sorted(move.awaited.values(), key=_order):
-        if not holds(cache, awaited):
-            places[awaited.place.slot].append(awaited)
+    places = [a for a in move.awaited.values() if not holds(cache, a)]
+    places.sort(key=_order)
+    by_key: defaultdict[Key, list[Awaited]] = defaultdict(list)
+    for awaited in places:
+        by_key[key_of(awaited.place)].append(awaited)
     assigned: dict[str, Awaited] = {}
     unmatched = []
     for uid in gang.unbound:
         membership = gang.members[uid].membership
-        slot = membership.place
-        if _fits(cache, uid, places.get(slot, ())):
-            assigned[uid] = places[slot].pop(0)
-        elif not _has_number(membership):
-            unmatched.append((uid, membership.role))
-    for uid, role in unmatched:  # the bind before may have given the pod its number
-        slots = (slot for slot in sorted(places) if slot[0] == role)
-        fitting = next((s for s in slots if _fits(cache, uid, places[s])), None)
-        if fitting is not None:
-            assigned[uid] = places[fitting].pop(0)
+        found = next((by_key[key] for key in _keys(membership) if by_key[key]), [])
+        if not has_number(membership):
+            unmatched.append((uid, membership))
+        elif found and _fits(cache, uid, found[0]):
+            assigned[uid] = found.pop(0)
+    taken = {awaited.place.uid for awaited in assigned.values()}
+    rest = [awaited for awaited in places if awaited.place.uid not in taken]
+    for uid, membership in unmatched:  # the bind before may have given it its number
+        line, role = membership.generation.line, membership.role
+        of_role = (a for a in rest if a.place.slot[0] == role and _fits(cache, uid, a))
+        first = next(of_role, None)
+        if first is not None:
+            own = (a for a in chain([first], of_role) if a.place.line == line)
+            assigned[uid] = next(own, first)
+            rest.remove(assigned[uid])
     return assigned
 
 
@@ -166,9 +188,9 @@ def _order(awaited: Awaited) -> tuple[Slot, str]:
     return awaited.place.slot, awaited.place.name
 
 
-def _fits(cache: Cache, uid: str, places: Sequence[Awaited]) -> bool:
+def _fits(cache: Cache, uid: str, awaited: Awaited) -> bool:
     pod = cache.pods.get(uid)
-    return bool(places) and pod is not None and is_like(pod, places[0].place)
+    return pod is not None and is_like(pod, awaited.place)
 
 
 def find_alone(
