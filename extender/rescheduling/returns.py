@@ -232,14 +232,16 @@ class Returns:
         unclear = self._find_unclear(move)
         if unclear is not None:
             return successors.describe_unclear(unclear)
-        assigned = successors.assign(self._cache, move, gang)
+        assigned, waiting = successors.assign(self._cache, move, gang)
+        move.blocking |= {a.place.uid: a.place for a in waiting.values()}
+        if waiting and not (assigned and gang.is_running):
+            return successors.describe_living(self._cache, next(iter(waiting.values())))
         if not assigned:
             return ""
-        for uid, awaited in assigned.items():
-            why = self._why_not_taken(awaited, self._cache.pods[uid])
-            if why:
-                return why
-        return move.text or "its places are kept after a fault, and are free"
+        pods = self._cache.pods
+        whys = (self._why_not_taken(a, pods[uid]) for uid, a in assigned.items())
+        free = move.text or "its places are kept after a fault, and are free"
+        return next(filter(None, whys), free)
 
     # -- effects of the cache, ticks -------------------------------------------------
 
@@ -256,10 +258,8 @@ class Returns:
                     self._keep_again({reservation.kept_for})
             case PlaceCleared(kept_for=job):
                 move = self._moves.get(str(job))
-                if move is None or move.is_woken or self._find_unclear(move):
-                    return
-                move.is_woken = True
-                self._wake()
+                if move is not None:
+                    self._wake_once(move)
             case _:
                 pass
 
@@ -270,6 +270,18 @@ class Returns:
             self._end_places(move, self._find_ends(move, now_s))
             if self._moves.get(move.job) is move:
                 self._reserve(move)
+                self._wake_once(move)
+
+    def _wake_once(self, move: PlacesOfMove) -> None:
+        """Wake schedulers if nothing keeps a refused successor from its place now."""
+        before, cache = move.blocking, self._cache
+        move.blocking = {
+            u: p for u, p in before.items() if successors.is_living(cache, p)
+        }
+        is_clear = not move.is_woken and self._find_unclear(move) is None
+        if is_clear or len(move.blocking) < len(before):
+            move.is_woken = True
+            self._wake()
 
     def _end_places(
         self, move: PlacesOfMove, ends: Iterator[Bound | PlaceLost]
@@ -323,7 +335,7 @@ class Returns:
                 successors.holds(self._cache, awaited)
                 or self._is_cleared(move, awaited.place)
             ):
-                move.unclear = uid
+                move.unclear, move.is_woken = uid, False
                 return awaited.place
         return None
 
@@ -368,10 +380,11 @@ class Returns:
             or any(map(cache.is_bind_open, gang.unbound))
         ):
             return False
-        assigned = successors.assign(cache, move, gang)
+        assigned, waiting = successors.assign(cache, move, gang)
         if pod.uid in assigned:
             self._note_offer(assigned[pod.uid], names)
-        return bool(assigned) and not any(
+        is_open = bool(assigned) and (gang.is_running or not waiting)
+        return is_open and not any(
             self._why_not_taken(awaited, cache.pods[uid])
             for uid, awaited in assigned.items()
         )
@@ -388,7 +401,7 @@ class Returns:
 
     def _plan(self, move: PlacesOfMove, gang: Gang, names: Sequence[str]) -> None:
         """Make the kept places the plan of a job, with plans for all other members."""
-        assigned = successors.assign(self._cache, move, gang)
+        assigned, waiting = successors.assign(self._cache, move, gang)
         shapes = {uid: self._cache.pods[uid].shape for uid in assigned}
         reservations = tuple(self._plan_reservations(assigned, shapes))
         self._hand_over(move, assigned)
@@ -396,8 +409,9 @@ class Returns:
         if self._apply(planned) is not None:
             self._reserve(move)  # others have a chip: it is found out in the next tick
             return
-        if assigned.keys() < set(gang.unbound):
-            self._plan_others(move, gang, names, reservations)
+        if assigned.keys() | waiting.keys() < set(gang.unbound):
+            others = replace(gang, absent=gang.absent | waiting.keys())
+            self._plan_others(move, others, names, reservations)
 
     def _plan_others(
         self,
@@ -477,12 +491,15 @@ class Returns:
             or node_filter.pod_refusal(cache, pod, now_s) is not None
         ):
             return None
-        is_clear = self._is_cleared(move, awaited.place)
-        why = (
-            self._why_not_taken(awaited, pod)
-            if is_clear
-            else successors.describe_unclear(awaited.place)
-        )
+        place = awaited.place
+        if not self._is_cleared(move, place):
+            move.is_woken = False
+            why = successors.describe_unclear(place)
+        elif cache.job_of(pod.uid) and successors.is_living(cache, place):
+            move.blocking[place.uid] = place
+            why = successors.describe_living(cache, awaited)
+        else:
+            why = self._why_not_taken(awaited, pod)
         if why:
             return Refusal(reason=ExtenderReason.NOMINATED, text=why)
         own = {pod.uid: awaited}

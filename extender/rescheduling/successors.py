@@ -3,6 +3,9 @@
 A pod of a job of several is known by its role, its number and the controller that gives
 it, or by its order if its controller numbers none; a pod that is a job by itself by its
 controller.
+
+No pod gets the place of one that stays. A pod of a job waits until the one before it
+has ended: two pods of one rank would be in the job.
 """
 
 from collections import defaultdict
@@ -15,7 +18,7 @@ from extender.gang.gang import Gang
 from extender.gang.membership import Membership
 from extender.gang.needed_members import has_number
 from extender.gang.size import Size
-from extender.refusals import kept_for_others
+from extender.refusals import describe_predecessor, kept_for_others
 from extender.rescheduling.moves import KeptPlace, Slot
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
@@ -56,8 +59,10 @@ class PlacesOfMove:
     awaited: dict[str, Awaited] = field(default_factory=dict)
     #: of the job when places were kept; None if it was not known
     size: Size | None = None
-    #: whether schedulers were woken since all places are clear
+    #: whether no successor was refused for its chips since schedulers were woken
     is_woken: bool = False
+    #: {UID of a pod that still ends: its place} for which successors were refused
+    blocking: dict[str, KeptPlace] = field(default_factory=dict)
     #: UID of a pod whose place was found occupied last
     unclear: str = ""
     #: why pods of the job without a kept place have no other
@@ -102,6 +107,17 @@ def _tenants(cache: Cache, place: KeptPlace) -> Iterable[tuple[str, NpuPod, int]
     state = cache.resource_state(place.node, place.resource)
     tenants = {} if state is None else state.tenants
     return [(uid, tenant.pod, tenant.chips) for uid, tenant in tenants.items()]
+
+
+def is_living(cache: Cache, place: KeptPlace) -> bool:
+    """Return whether the pod that leaves for a place has not ended."""
+    pod = cache.pods.get(place.uid)
+    return pod is not None and not pod.terminal
+
+
+def is_staying(cache: Cache, place: KeptPlace) -> bool:
+    """Return whether that pod does not even end: nobody has asked it to go."""
+    return is_living(cache, place) and not cache.pods[place.uid].deleting
 
 
 def find_conflict(cache: Cache, move: PlacesOfMove, place: KeptPlace) -> str:
@@ -151,14 +167,21 @@ def _keys(membership: Membership) -> tuple[Key, Key]:
     return (membership.generation.line, membership.place), ("", membership.place)
 
 
-def assign(cache: Cache, move: PlacesOfMove, gang: Gang) -> dict[str, Awaited]:
-    """Return {UID: place} of the members without a node that get kept places.
+def assign(
+    cache: Cache, move: PlacesOfMove, gang: Gang
+) -> tuple[dict[str, Awaited], dict[str, Awaited]]:
+    """Return {UID: place} of the members without a node for which places are kept.
 
-    Members that no controller numbers get places in their order, those of their own
-    controller first. Only a member that asks for as many chips gets a place.
+    First those that may have their places, then those that wait until the pods before
+    have ended. Members that no controller numbers get places in their order, those of
+    their own controller first. Only a member that asks for as many chips gets a place.
     """
-    places = [a for a in move.awaited.values() if not holds(cache, a)]
-    places.sort(key=_order)
+    places = [
+        awaited
+        for awaited in move.awaited.values()
+        if not (holds(cache, awaited) or is_staying(cache, awaited.place))
+    ]
+    places.sort(key=lambda a: (is_living(cache, a.place), a.place.slot, a.place.name))
     by_key: defaultdict[Key, list[Awaited]] = defaultdict(list)
     for awaited in places:
         by_key[key_of(awaited.place)].append(awaited)
@@ -181,11 +204,8 @@ def assign(cache: Cache, move: PlacesOfMove, gang: Gang) -> dict[str, Awaited]:
             own = (a for a in chain([first], of_role) if a.place.line == line)
             assigned[uid] = next(own, first)
             rest.remove(assigned[uid])
-    return assigned
-
-
-def _order(awaited: Awaited) -> tuple[Slot, str]:
-    return awaited.place.slot, awaited.place.name
+    waiting = {u: a for u, a in assigned.items() if is_living(cache, a.place)}
+    return {u: a for u, a in assigned.items() if u not in waiting}, waiting
 
 
 def _fits(cache: Cache, uid: str, awaited: Awaited) -> bool:
@@ -198,7 +218,8 @@ def find_alone(
 ) -> tuple[PlacesOfMove, Awaited] | None:
     """Return the place that a pod gets which is a job by itself; None if none.
 
-    Of several pods of a controller the first that is asked about gets it.
+    Of several pods of a controller the first that is asked about gets it. It has come
+    for no place whose pod stays.
     """
     if pod.node:
         return None
@@ -209,6 +230,7 @@ def find_alone(
             continue
         for awaited in move.awaited.values():
             is_open = awaited.successor == pod.uid or not has_come(cache, awaited)
+            is_open = is_open and not is_staying(cache, awaited.place)
             if is_open and is_like(pod, awaited.place):
                 return move, awaited
     return None
@@ -231,3 +253,10 @@ def describe_unclear(place: KeptPlace) -> str:
     """Return that a successor waits until nothing occupies its chips."""
     ids = ",".join(map(str, chips.ids_of(place.chips)))
     return f"waits until chips {ids} of {place.node} are free, which are kept for it"
+
+
+def describe_living(cache: Cache, awaited: Awaited) -> str:
+    """Return that a successor waits until the pod before it has ended."""
+    place = awaited.place
+    rank = place.slot[1][0]
+    return describe_predecessor(place.name, str(rank), cache.pods[place.uid].node)

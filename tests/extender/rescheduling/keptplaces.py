@@ -97,3 +97,8 @@ def begin(w: World) -> None:
     assert w.returns.keep(JOB, BOTH) == ""
     leave(w, "a", "b")
     w.learn(worker(0, "a2"), worker(1, "b2"))
+
+
+def ending(found: Any) -> Any:
+    """A pod that is being deleted."""
+    return replace(found, pod=replace(found.pod, deleting=True))

@@ -4,9 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from extender.gang.generations import Generation
-from tests.extender.rescheduling.jobs import JOB
+from tests.extender.rescheduling.jobs import JOB, of_job
 from tests.extender.rescheduling.keptplaces import (
+    BOTH,
     NAMES,
+    ending,
     leave,
     moving,
     place,
@@ -14,10 +16,13 @@ from tests.extender.rescheduling.keptplaces import (
     world,
 )
 from tests.support.caches import (
+    annotated,
     reservations,
 )
 from tests.support.watched import (
+    ALL,
     gone,
+    node,
     report,
 )
 
@@ -74,3 +79,56 @@ async def test_a_place_of_an_earlier_release_is_for_the_pod_with_its_number() ->
         w.learn(*gone("b"), report("n2"), of_line(worker(0, "b2"), "workers"))
 
         assert w.filter("b2", NAMES) == ["n3"]
+
+
+def of_replica_set(name: str, where: str = "", rank: int | None = None) -> Any:
+    """A pod that the scheduler gives its rank; one that waits has none yet."""
+    found = of_job(name, where, ALL, rank=rank)
+    assert found.member is not None
+    return replace(found, member=replace(found.member, owner_kind="ReplicaSet"))
+
+
+#: The pods of a ReplicaSet: rank 0 on n1, rank 1 on n2.
+RANKED = (of_replica_set("a", "n1", 0), of_replica_set("b", "n2", 1))
+
+
+async def test_an_early_successor_waits_until_the_pod_of_its_rank_has_ended() -> None:
+    waits = (
+        "waits for pod a of the same rank (index 0), which still ends on n1; if n1 is "
+        "lost, delete that pod by force"
+    )
+    async with world(*RANKED) as w:
+        w.returns.keep(JOB, BOTH[:1])
+        w.learn(ending(RANKED[0]), of_replica_set("x"))
+        assert w.why("x", NAMES) == (waits,)
+        assert moving(w) == {(JOB, "n3"): 255}
+
+        before = w.calls.wakes
+        w.learn(*gone("a"))
+        w.pass_s()
+        assert w.calls.wakes > before
+        assert w.filter("x", NAMES) == ["n3"]
+        assert annotated(reservations(w.cache)["uid-x"]) == {"hccl/rankIndex": "0"}
+
+
+async def test_a_pod_more_of_a_replica_set_gets_no_place_of_one_that_stays() -> None:
+    async with world(*RANKED) as w:
+        w.returns.keep(JOB, BOTH[:1])
+        w.learn(node("n4"), report("n4"), of_replica_set("x"))
+
+        assert w.filter("x", (*NAMES, "n4")) == ["n4"]
+        assert moving(w) == {(JOB, "n3"): 255}
+
+
+async def test_one_that_waits_for_an_end_keeps_no_other_from_its_place() -> None:
+    three = (*RANKED, of_replica_set("c", "n3", 2))
+    places = place("a", 0, "n4"), place("b", 1, "n5")
+    async with world(*three, node("n4"), report("n4"), node("n5"), report("n5")) as w:
+        w.returns.keep(JOB, places)
+        w.learn(ending(three[0]), *gone("b"), report("n2"))
+        w.learn(of_replica_set("x"), of_replica_set("y"))
+        names = (*NAMES, "n4", "n5")
+
+        assert w.filter("x", names) == ["n5"]
+        assert reservations(w.cache).keys() == {"uid-x"}
+        assert moving(w) == {(JOB, "n4"): 255}

@@ -23,6 +23,7 @@ from tests.extender.rescheduling.keptplaces import (
     WAITS,
     WORKERS,
     begin,
+    ending,
     leave,
     moving,
     numbered,
@@ -416,6 +417,19 @@ async def test_other_pods_of_the_controller_go_where_they_like() -> None:
         assert w.filter("a5", NAMES) == []
 
 
+async def test_a_pod_more_of_a_controller_gets_no_place_of_a_pod_that_stays() -> None:
+    """A budget refuses the eviction, and people scale the Deployment up."""
+    async with world(ALONE, report("n3", releasing=(0, 1))) as w:
+        w.returns.keep("uid-a", [HERE], owner=SET)
+        w.learn(successor("x"))
+        assert w.filter("x", NAMES) != []
+        assert w.returns.successors_of("uid-a") == []
+
+        w.learn(of_set(running("x", served((0, 1)), "n2", 2)), ending(ALONE))
+        w.learn(report("n3"), successor("a2"))
+        assert w.filter("a2", NAMES) == ["n3"]
+
+
 async def test_a_bind_that_fails_leaves_the_place_to_the_successor() -> None:
     async with world(ALONE) as w:
         w.returns.keep("uid-a", [HERE], owner=SET)
@@ -447,7 +461,10 @@ async def test_a_job_of_one_pod_is_known_by_its_key() -> None:
     waits = replace(pod_update("a2", 2), member=replace(member, name="a2"))
     async with world(runs) as w:
         w.returns.keep(JOB, [HERE])
-        w.learn(*gone("a"), waits)
+        w.learn(ending(runs), waits)
+        (text,) = w.why("a2", NAMES)
+        assert text.startswith("waits for pod a of the same rank (index 0), which ")
+        w.learn(*gone("a"))
 
         assert w.filter("a2", NAMES) == ["n3"]
         assert w.reserve("a2", "n3") == (0, 1)
