@@ -6,7 +6,8 @@ move after it comes out, with effects to carry out in order.
     a pod that goes   event                    result
     ----------------  -----------------------  -----------------------------------------
     STAYS             its turn                 ASKED: its end is asked for
-    STAYS             its controller is late   it is asked, if its job survives that
+    STAYS             PodLeaving               LEAVING: its controller ends it
+    STAYS             its controller is late   it is asked, once its job survives that
     ASKED             Answered YES             LEAVING
     ASKED             BUDGET or FAILED         asked again after 1, 2, 4 ... 60 s
     ASKED or LEAVING  after `grace_s`          asked with grace 0, again each 60 s
@@ -179,6 +180,20 @@ def _refuse(
     return _put(move, waits), (Tell(uid=event.uid, reason=WAITS, text=text),)
 
 
+def leave(move: Move, uid: str, now_s: float, limits: Limits) -> After:
+    """Note that a pod is being deleted, by its controller or by people."""
+    departure = move.departures.get(uid)
+    if departure is None or departure.has_begun:
+        return move, ()
+    left = replace(
+        departure,
+        step=Step.LEAVING,
+        first_ask_s=now_s,
+        again_s=now_s + limits.grace_s,
+    )
+    return replace(_put(move, left), progress_s=now_s), ()
+
+
 def go(move: Move, uid: str, now_s: float) -> After:
     """Note that a pod is gone; it is over with one that has no kept place."""
     departure = move.departures.get(uid)
@@ -262,19 +277,12 @@ def evict_late(move: Move, uids: Collection[str], now_s: float) -> Move:
     )
 
 
-def leave_late(move: Move, uids: Collection[str], now_s: float) -> After:
-    """Let pods stay that their controller was to end, and whose eviction is unsafe."""
-    moved, effects = withdraw(move, uids, now_s)
-    text = (
-        f"{len(uids)} pods stay that were to go with the others: their controller has "
-        "not ended them, and evicting them may end the job"
-    )
-    return moved, (*effects, TellJob(job=move.job, reason=LOST, text=text))
-
-
 def find_late(move: Move, now_s: float, limits: Limits) -> frozenset[str]:
-    """Return UIDs of pods that stay though all that are evicted have gone for long."""
-    if now_s < move.progress_s + limits.controller_s:
+    """Return UIDs of pods that stay though all that are evicted have gone for long.
+
+    Those that are being deleted are not among them, however long they take.
+    """
+    if now_s < max(move.progress_s, move.stage_s) + limits.controller_s:
         return frozenset()
     late = set[str]()
     for uid, departure in move.departures.items():

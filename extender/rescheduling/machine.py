@@ -60,6 +60,7 @@ from extender.rescheduling.moves import (
     PlacesEnded,
     PlacesKept,
     PodEnded,
+    PodLeaving,
     Recovered,
     ReleasePlaces,
     Stage,
@@ -83,7 +84,7 @@ from extender.rescheduling.state import (
 
 _UNKNOWN = "what evictions do to its job is not known"
 #: Events of a pod that goes, and of one move.
-_OfPod = Answered | PodEnded | PlacesEnded
+_OfPod = Answered | PodLeaving | PodEnded | PlacesEnded
 _OfMove = EndsRead | PlacesKept | Written | JobGone | _OfPod
 #: Pods are told, and not evicted.
 _REPORTING = Limits()
@@ -221,6 +222,8 @@ def _step_pod(
     match event:
         case Answered():
             after = departures.answer(move, event, now_s, limits)
+        case PodLeaving():
+            after = departures.leave(move, event.uid, now_s, limits)
         case PodEnded():
             after = departures.go(move, event.uid, now_s)
         case _:
@@ -247,23 +250,32 @@ def _take_ends(
     key = event.job
     if move.stage is not Stage.ENDS or event.uids != move.reading:
         return state, ()
-    can_evict = all(end.can_evict for end in event.ends.values())
     is_read = not event.problem and event.ends.keys() >= event.uids
+    why = "" if is_read else event.problem or _UNKNOWN
     if move.is_late:
-        back = stages.step_back(move)
-        if is_read and can_evict:
-            late = departures.evict_late(back, event.uids, now_s)
-            return _advance(state, key, (late, ()), now_s, limits)
-        return _advance(
-            state, key, departures.leave_late(back, event.uids, now_s), now_s, limits
-        )
-    if not is_read:
-        why = event.problem or _UNKNOWN
+        after = _take_late(stages.step_back(move), event, why, now_s)
+        return _advance(state, key, after, now_s, limits)
+    if why:
         return fault_jobs.put_off(_put_back(state, move), key, why, now_s, limits)
     moved = replace(move, ends=event.ends, groups=event.groups)
     state = fault_jobs.judge_anew(with_move(state, key, moved), key)
     judged = fault_jobs.judge(state, (key,), now_s, limits)
     return (state, judged) if judged else (_put_back(state, move), ())
+
+
+def _take_late(move: Move, event: EndsRead, why: str, now_s: float) -> _Moved:
+    """Evict pods that their controller has not ended, if their job survives that."""
+    reasons = (end.reason for end in event.ends.values() if not end.can_evict)
+    why = why or min(reasons, default="")
+    if not why:
+        return departures.evict_late(move, event.uids, now_s), ()
+    waits = replace(move, stage_s=now_s)  # it is read again
+    return waits, (_tell_stopped(move, why),)
+
+
+def _tell_stopped(move: Move, why: str) -> TellJob:
+    text = f"pods of its move are not evicted now: {why}"
+    return TellJob(job=move.job, reason=departures.WAITS, text=text)
 
 
 def _take_kept(
@@ -449,8 +461,7 @@ def _tick_departures(state: State, move: Move, now_s: float, limits: Limits) -> 
     stopped = fault_jobs.why_stopped(state, key, limits)
     effects: tuple[Effect, ...] = ()
     if stopped and stopped != move.news and move.has_waiting:
-        text = f"pods of its move are not evicted now: {stopped}"
-        effects = (TellJob(job=key, reason=departures.WAITS, text=text),)
+        effects = (_tell_stopped(move, stopped),)
         move = replace(move, news=stopped)
     elif not stopped:
         room = limits.most_asks - sum(len(m.asking) for m in state.moves.values())

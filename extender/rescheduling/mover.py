@@ -32,6 +32,7 @@ from extender.rescheduling.moves import (
     MoveRecord,
     PlacesKept,
     PodEnded,
+    PodLeaving,
     ReadEnds,
     Recovered,
     ReleasePlaces,
@@ -178,6 +179,8 @@ class Mover:
                 is_gone = pod is None or pod.terminal
                 if is_gone and departure.step is not Step.GONE:
                     self._report(PodEnded(job=job, uid=uid))
+                elif pod is not None and pod.deleting and not departure.has_begun:
+                    self._report(PodLeaving(job=job, uid=uid))
         self.returns.tick()
 
     def see_holds(self, jobs: Iterable[str]) -> None:

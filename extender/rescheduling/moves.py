@@ -362,6 +362,14 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodLeaving:
+    """The event that a pod of a move is being deleted; it may come repeatedly."""
+
+    job: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodEnded:
     """The event that a pod of a move is gone, or has ended; it may come repeatedly."""
 
@@ -436,6 +444,7 @@ MoveEvent = (
     | PlacesKept
     | Written
     | Answered
+    | PodLeaving
     | PodEnded
     | PlacesEnded
     | JobGone

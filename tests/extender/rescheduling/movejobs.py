@@ -51,8 +51,8 @@ class Job:
     #: whether its one pod is a job by itself
     is_alone: bool = False
 
-    @property
-    def end(self) -> End:
-        makes = Replacement.YES if self.survives else Replacement.NO
-        reason = "" if self.survives else "its job would end"
+    def end(self, *, is_over: bool = False) -> End:
+        survives = self.survives and not is_over
+        makes = Replacement.YES if survives else Replacement.NO
+        reason = "" if survives else "its job would end"
         return End(reach=self.reach, replacement=makes, reason=reason)

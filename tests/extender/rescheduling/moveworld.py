@@ -29,6 +29,7 @@ from extender.rescheduling.moves import (
     PlacesEnded,
     PlacesKept,
     PodEnded,
+    PodLeaving,
     ReadEnds,
     Recovered,
     ReleasePlaces,
@@ -74,6 +75,8 @@ class World:
     kept: dict[str, tuple[KeptPlace, ...]] = field(default_factory=dict)
     #: {key of a job: what its ConfigMap says}
     records: dict[str, MoveRecord] = field(default_factory=dict)
+    #: jobs whose controllers are being deleted, or are over
+    over: set[str] = field(default_factory=set)
     #: what is ordered and not answered
     open: list[Effect] = field(default_factory=list)
     #: {UID: when it was asked first}, since the last restart
@@ -139,8 +142,15 @@ class World:
                 self.open.append(effect)
             case Tell() | TellJob():
                 self.events.append(effect)
+            case ReadEnds(job=key, uids=uids):
+                ending = {uid for uid in uids & self.pods.keys() if self.ends(uid)}
+                assert not (self.state.moves[key].is_late and ending), "it ends already"
+                self.open.append(effect)
             case _:
                 self.open.append(effect)
+
+    def ends(self, uid: str) -> bool:
+        return self.pods[uid].is_ending
 
     def _check_end(self, effect: EndPod) -> None:
         """Nobody is asked to go but who may be."""
@@ -223,6 +233,9 @@ class World:
                 if uid not in self.pods:
                     self.apply(PodEnded(job=key, uid=uid))
                     bound = self._successors(key, place)
+                elif self.ends(uid):
+                    self.asked_s.setdefault(uid, self.now_s)
+                    self.apply(PodLeaving(job=key, uid=uid))
                 if not bound and place.is_kept and self._is_useless(key, place):
                     ends.append(PlaceLost(job=key, uid=uid, why="its chip broke"))
                 ends += bound
@@ -483,7 +496,8 @@ class World:
         if outcome not in (Outcome.YES, Outcome.GONE):
             event = EndsRead(job=effect.job, uids=effect.uids, problem="no answer")
         else:
-            end = self.job_of(effect.job).end
+            is_over = self.job_name(effect.job) in self.over
+            end = self.job_of(effect.job).end(is_over=is_over)
             ends = dict.fromkeys(effect.uids, end)
             event = EndsRead(job=effect.job, uids=effect.uids, ends=ends)
         self.apply(event)

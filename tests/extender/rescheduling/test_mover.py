@@ -30,9 +30,11 @@ from extender.rescheduling.moves import (
     MoveRecord,
     PlacesKept,
     PodEnded,
+    PodLeaving,
     ReadEnds,
     Recovered,
     ReleasePlaces,
+    Step,
     Tell,
     TellJob,
     WriteRecord,
@@ -342,6 +344,21 @@ async def test_pods_of_a_move_that_are_gone_are_reported() -> None:
         w.learn(gone("a")[0])
         w.mover.observe([], moves)
         assert w.reported == [PodEnded(job=JOB, uid="uid-a")]
+
+
+async def test_pods_of_a_move_that_others_delete_are_reported_once_it_is_known() -> (
+    None
+):
+    a, b = pair()
+    async with world(a, replace(b, pod=replace(b.pod, deleting=True))) as w:
+        departure = Departure(place=place("b", "n3"))
+        moves = {JOB: Move(job=JOB, departures={"uid-b": departure})}
+        w.mover.observe([], moves)
+        assert w.reported == [PodLeaving(job=JOB, uid="uid-b")]
+
+        left = replace(departure, step=Step.LEAVING)
+        w.mover.observe([], {JOB: Move(job=JOB, departures={"uid-b": left})})
+        assert len(w.reported) == 1
 
 
 async def test_holds_are_reported_as_they_come_and_go() -> None:

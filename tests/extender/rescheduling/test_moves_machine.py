@@ -112,6 +112,10 @@ class Moves(RuleBasedStateMachine):
             self.world.end(uid)
         self.world.look()
 
+    @rule(name=st.sampled_from("ab"), is_over=st.booleans())
+    def controllers_are_over(self, name: str, *, is_over: bool) -> None:
+        (self.world.over.add if is_over else self.world.over.discard)(name)
+
     @rule(name=names, number=st.integers(0, 2))
     def a_person_deletes_a_pod(self, name: str, number: int) -> None:
         for pod in self.world.pods.values():
@@ -207,6 +211,7 @@ class Moves(RuleBasedStateMachine):
     def all_goes_well(self) -> None:
         self.world.broken.clear()
         self.world.foreign.clear()
+        self.world.over.clear()
         self.world.apply(Held())
         for _ in range(120):
             self.world.tick(30)

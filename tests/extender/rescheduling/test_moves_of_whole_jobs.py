@@ -1,22 +1,105 @@
 """Moves of whole jobs: slow controllers, budgets, and places that are lost."""
 
+import pytest
+
 from extender.preemption.attempt import Outcome
 from extender.rescheduling import departures
+from extender.rescheduling.ends import Reach
 from extender.rescheduling.moves import (
     PlaceLost,
     ReleasePlaces,
+    Step,
     TellJob,
 )
 from tests.extender.rescheduling.movejobs import Job
 from tests.extender.rescheduling.movestories import (
     BY_POD,
     breaks,
+    finish,
     kept,
     moving,
+    orders,
+    steps,
     texts,
+    wait,
     world,
     yes,
 )
+from tests.extender.rescheduling.moveworld import World
+
+# -- controllers that end the others, and budgets -----------------------------------
+
+
+def following(**limits: object) -> World:
+    """A job whose controller ends all pods with the evicted one, which has gone."""
+    story = moving(Job(name="a", count=3, reach=Reach.JOB), **limits)
+    yes(story)
+    story.end("a-0-1")
+    story.look()
+    return story
+
+
+def test_pods_that_are_being_deleted_have_their_homes_however_long_they_take() -> None:
+    story = following()
+    story.end_others("a")
+    story.look()
+    for _ in range(10):
+        story.tick(60)
+
+    assert orders(story) == []
+    assert set(kept(story)) == {"a-0-1", "a-1-2", "a-2-3"}
+    assert set(steps(story).values()) == {Step.LEAVING, Step.GONE}
+    finish(story)
+    assert story.evicted == {"a-0-1"}
+
+
+def test_a_pod_that_its_controller_ends_for_too_long_is_deleted_with_grace_0() -> None:
+    story = following()
+    story.end_others("a")
+    story.look()
+    story.tick(899)
+    assert orders(story) == []
+
+    story.tick(1)
+
+    assert orders(story) == [("EndPod", ("a-2-3", True)), ("EndPod", ("a-1-2", True))]
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_pods_that_are_late_keep_their_homes_while_it_is_unsafe_to_evict_them(
+    *, is_over: bool
+) -> None:
+    """Their controller is being deleted, or it cannot be read."""
+    story = following()
+    for _ in range(3):
+        story.over = {"a"} if is_over else set()
+        wait(story)
+        assert orders(story) == [("ReadEnds", ["a-1-2", "a-2-3"])]
+        story.answer(0, Outcome.YES if is_over else Outcome.FAILED)
+        assert orders(story) == []
+        assert set(kept(story)) == {"a-0-1", "a-1-2", "a-2-3"}
+
+    why = "its job would end" if is_over else "no answer"
+    assert texts(story)[-1] == f"pods of its move are not evicted now: {why}"
+    story.over.clear()
+    wait(story)
+    yes(story)
+    assert orders(story) == [("EndPod", ("a-2-3", False)), ("EndPod", ("a-1-2", False))]
+
+
+def test_a_move_whose_late_pods_never_may_go_is_given_up_as_any_other() -> None:
+    story = following()
+    story.over = {"a"}
+    while kept(story):
+        yes(story)
+        story.tick(30)
+
+    assert texts(story)[-1] == (
+        "the move after a fault is given up: 2 pods have not gone, and 1 that went "
+        "have no successor on its kept place"
+    )
+    assert story.evicted == {"a-0-1"}
+
 
 # -- jobs that go as a whole, and places that are lost --------------------------------
 
