@@ -326,13 +326,15 @@ class Returns:
     def _find_unclear(self, move: PlacesOfMove) -> KeptPlace | None:
         """Return a place that no successor has and something occupies; None if none.
 
-        That of the last answer is looked at first: a job may have thousands.
+        Those whose pods stay do not count. That of the last answer is looked at first:
+        a job may have thousands.
         """
         last = [move.unclear] if move.unclear in move.awaited else []
         for uid in (*last, *move.awaited):
             awaited = move.awaited[uid]
             if not (
                 successors.holds(self._cache, awaited)
+                or successors.is_staying(self._cache, awaited.place)
                 or self._is_cleared(move, awaited.place)
             ):
                 move.unclear, move.is_woken = uid, False

@@ -125,13 +125,11 @@ async def test_a_pod_that_gets_no_place_has_none() -> None:
 # -- a job of several pods ---------------------------------------------------------
 
 
-async def test_successors_wait_until_all_places_are_clear() -> None:
+async def test_successors_wait_until_the_places_of_all_that_go_are_clear() -> None:
     async with world(*PAIR) as w:
         w.returns.keep(JOB, BOTH)
-        w.learn(*gone("a"), worker(0, "a2"))
-        assert w.why("a2", NAMES) == (WAITS.format("n2"),)
-
-        w.learn(report("n2", held=ALL), *gone("b"), worker(1, "b2"))
+        w.learn(report("n2", held=ALL), *gone("a", "b"))
+        w.learn(worker(0, "a2"), worker(1, "b2"))
         assert w.why("a2", NAMES) == (WAITS.format("n2"),)
         assert w.why("b2", NAMES) == (WAITS.format("n2"),)
         before = w.calls.wakes
@@ -142,6 +140,42 @@ async def test_successors_wait_until_all_places_are_clear() -> None:
         assert w.calls.wakes == before + 1
         assert w.filter("b2", NAMES) == ["n2"]
         assert w.filter("a2", NAMES) == ["n3"]
+
+
+async def test_what_has_gone_is_brought_back_while_others_are_not_asked_to_go() -> None:
+    """People hold the job in the middle, or a budget lets one go at a time."""
+    async with world(*PAIR) as w:
+        w.returns.keep(JOB, BOTH)
+        w.learn(*gone("a"), report("n1"), worker(0, "a2"))
+
+        assert w.filter("a2", NAMES) == ["n3"]
+        assert reservations(w.cache).keys() == {"uid-a2"}
+        assert moving(w) == {(JOB, "n2"): 255}
+
+
+async def test_schedulers_are_woken_for_a_place_beside_one_of_a_pod_that_stays() -> (
+    None
+):
+    left, stays = range(4), range(4, 8)
+    pair = (
+        numbered(of_job("a", "n1", left), 0),
+        numbered(of_job("b", "n1", stays), 1),
+    )
+    async with world(*pair) as w:
+        w.returns.keep(JOB, [place("a", 0, "n1", left), place("b", 1, "n1", stays)])
+        w.pass_s()
+        w.learn(report("n1", held=left), *gone("a"))
+        w.learn(numbered(of_job("a2", "", left), 0))
+        waits = "waits until chips 0,1,2,3 of n1 are free, which are kept for it"
+        assert w.why("a2", NAMES) == (waits,)
+        before = w.calls.wakes
+        w.pass_s()
+        assert w.calls.wakes == before
+
+        w.learn(report("n1"))
+        w.pass_s()
+        assert w.calls.wakes > before
+        assert w.filter("a2", NAMES) == ["n1"]
 
 
 async def test_kept_places_become_the_plan_with_what_was_kept_of_the_claims() -> None:
