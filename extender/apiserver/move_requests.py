@@ -3,6 +3,7 @@
 They end pods, read what an end does to a job, and keep the records of moves.
 """
 
+import asyncio
 import hashlib
 import logging
 from collections import Counter
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 RECORD_LABEL = "ascend-affinity/move"
 #: Beginning of the names of the records.
 _RECORD_NAME = "ascend-move-"
+#: Dry runs of evictions at one time.
+_DRY_RUNS = 8
 #: Reason of the condition of a pod that is deleted at once.
 _REASON = "ChipFault"
 _WORKER_SET = "leaderworkerset.x-k8s.io"
@@ -72,12 +75,14 @@ class KubeMoves:
         self._metrics.fault_evictions.labels(outcome).inc()
         return outcome, text
 
-    async def _end(self, pod: Victim, *, is_forced: bool) -> tuple[Outcome, str]:
+    async def _end(
+        self, pod: Victim, *, is_forced: bool, is_dry: bool = False
+    ) -> tuple[Outcome, str]:
         try:
             if is_forced:
                 await self._delete(pod)
             else:
-                await pods.evict(self._client, pod)
+                await pods.evict(self._client, pod, dry_run=is_dry)
         except TooManyRequestsError as error:
             # without a cause the server is overloaded
             outcome = Outcome.BUDGET if error.cause else Outcome.FAILED
@@ -126,6 +131,23 @@ class KubeMoves:
             uid: policies.end_of(controllers[owner], meta, counts[owner])
             for uid, (owner, meta) in leaving.items()
         }
+
+    async def ask_budgets(self, leaving: Mapping[str, tuple[str, Meta]]) -> str:
+        """Return which budget refuses to let one of these pods go; "" if none does.
+
+        Each is asked about by itself, by a dry run of its eviction.
+        """
+        turns = asyncio.Semaphore(_DRY_RUNS)
+
+        async def ask(uid: str, pod: Meta) -> tuple[Outcome, str]:
+            victim = Victim(uid=uid, namespace=pod.namespace, name=pod.name)
+            async with turns:
+                return await self._end(victim, is_forced=False, is_dry=True)
+
+        asked = (ask(uid, pod) for uid, (_, pod) in leaving.items())
+        answers = await asyncio.gather(*asked)
+        refusals = (text for outcome, text in answers if outcome is Outcome.BUDGET)
+        return next(refusals, "")
 
     async def _controllers(self, pod: Meta) -> Sequence[object]:
         """Return the objects of the controllers of a pod, its own first."""

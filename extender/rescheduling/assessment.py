@@ -71,6 +71,11 @@ class Assessment:
     unread: frozenset[str] = frozenset()
 
     @property
+    def asks_budgets(self) -> bool:
+        """Whether no pod may go before budgets allow all pods of the job to go."""
+        return self.rung is Rung.JOB and self.switch is Switch.GRACE
+
+    @property
     def news(self) -> tuple[object, ...]:
         """What a pod is told again if it differs; places may change each second."""
         why = self.why if self.word is Word.STAYS else ""

@@ -81,7 +81,8 @@ def ask(move: Move, now_s: float, room: int) -> After:
         departure = departures.get(uid)
         if departure is None or departure.has_begun:
             continue  # it has gone by itself
-        departures[uid] = replace(departure, step=Step.ASKED, first_ask_s=now_s)
+        first_ask_s = move.overdue_s or now_s
+        departures[uid] = replace(departure, step=Step.ASKED, first_ask_s=first_ask_s)
         if uid in move.asking:
             continue  # its place was lost, and it has another one
         asked.add(uid)

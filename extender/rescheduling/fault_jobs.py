@@ -164,6 +164,7 @@ def tell(
         again_s=now_s + pause_s,
         pause_s=pause_s,
         waits=waits,
+        refused_s=0.0,
     )
     return with_job(state, event.job, judged), tuple(effects)
 
@@ -193,6 +194,14 @@ def put_off(state: State, key: str, why: str, now_s: float, limits: Limits) -> A
         pause_s=pause_s,
     )
     return with_job(state, key, waits), tuple(effects)
+
+
+def refuse(state: State, key: str, now_s: float) -> State:
+    """Note that a budget has refused to let the move of a job begin."""
+    job = state.jobs.get(key)
+    if job is None or job.refused_s:
+        return state
+    return with_job(state, key, replace(job, refused_s=now_s))
 
 
 def change(state: State, event: Changed, now_s: float) -> State:

@@ -184,7 +184,13 @@ def _begin(
         return fault_jobs.put_off(_put_back(state, move), key, _UNKNOWN, now_s, limits)
     if unread:
         asked = replace(job, judged=event.faulty, is_changed=False, waits="")
-        moved, effects = stages.read_ends(move, unread, now_s)
+        is_late = 0.0 < job.refused_s <= now_s - limits.grace_s
+        moved, effects = stages.read_ends(
+            replace(move, overdue_s=job.refused_s if is_late else 0.0),
+            unread,
+            now_s,
+            asks_budgets=assessment.asks_budgets and not is_late,
+        )
         return with_move(with_job(state, key, asked), key, moved), effects
     state, _ = fault_jobs.tell(state, event, now_s, limits)
     causes = {
@@ -256,6 +262,8 @@ def _take_ends(
         after = _take_late(stages.step_back(move), event, why, now_s)
         return _advance(state, key, after, now_s, limits)
     if why:
+        if event.is_refused:
+            state = fault_jobs.refuse(state, key, now_s)
         return fault_jobs.put_off(_put_back(state, move), key, why, now_s, limits)
     moved = replace(move, ends=event.ends, groups=event.groups)
     state = fault_jobs.judge_anew(with_move(state, key, moved), key)

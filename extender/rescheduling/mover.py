@@ -69,6 +69,9 @@ class MovesApi(Protocol):
     ) -> Mapping[str, End] | str:
         """Return {UID: what ending it with all these does}, or why it is not known."""
 
+    async def ask_budgets(self, leaving: Mapping[str, tuple[str, Meta]]) -> str:
+        """Return which budget refuses to let one of these pods go; "" if none does."""
+
     async def find_records(self) -> list[tuple[str, Mapping[str, str]]]:
         """Return (name, data) of all records."""
 
@@ -263,8 +266,17 @@ class Mover:
             found: Mapping[str, End] | str = "a pod of the job has gone meanwhile"
         else:
             found = await self._api.read_ends(leaving)
+        refused = ""
+        if effect.asks_budgets and not isinstance(found, str):
+            refused = await self._api.ask_budgets(leaving)
+            found = refused or found
         if isinstance(found, str):
-            answer = EndsRead(job=effect.job, uids=effect.uids, problem=found)
+            answer = EndsRead(
+                job=effect.job,
+                uids=effect.uids,
+                problem=found,
+                is_refused=bool(refused),
+            )
         else:
             answer = EndsRead(
                 job=effect.job,

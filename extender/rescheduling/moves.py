@@ -198,6 +198,8 @@ class Move:
     is_whole: bool = False
     #: whether they do once places are kept and recorded
     adds_all: bool = False
+    #: when budgets first refused to let it begin, if they have for `grace_s`; else 0.0
+    overdue_s: float = 0.0
     #: UIDs of pods whose ends are being read; in stage ENDS
     reading: frozenset[str] = frozenset()
     #: whether these are pods that their controller has not ended
@@ -328,6 +330,8 @@ class EndsRead:
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: why they cannot be read now; "" if they are
     problem: str = ""
+    #: whether that is a budget, which was asked, too
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,6 +466,8 @@ class ReadEnds:
 
     job: str
     uids: frozenset[str]
+    #: whether budgets are asked, too: one that refuses is a problem of the answer
+    asks_budgets: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

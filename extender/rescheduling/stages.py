@@ -89,7 +89,9 @@ def why_rests(move: Move | None, faults: Faults, now_s: float, limits: Limits) -
     return ""
 
 
-def read_ends(move: Move, uids: frozenset[str], now_s: float) -> After:
+def read_ends(
+    move: Move, uids: frozenset[str], now_s: float, *, asks_budgets: bool = False
+) -> After:
     """Have it read what evicting pods together does to their job."""
     moved = replace(
         move,
@@ -100,7 +102,8 @@ def read_ends(move: Move, uids: frozenset[str], now_s: float) -> After:
         ends={},
         groups={},
     )
-    return moved, (ReadEnds(job=move.job, uids=uids),)
+    effect = ReadEnds(job=move.job, uids=uids, asks_budgets=asks_budgets)
+    return moved, (effect,)
 
 
 def step_back(move: Move) -> Move:

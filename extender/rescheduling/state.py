@@ -63,6 +63,8 @@ class FaultJob:
     pause_s: float = 0.0
     #: why its pods are not moved now, though they have places; "" if nothing
     waits: str = ""
+    #: when a budget refused first to let its move begin; 0.0 if none has
+    refused_s: float = 0.0
 
     def due(self, now_s: float) -> dict[str, int]:
         """Return {UID: mask of the chips with faults} of its pods that are due."""

@@ -105,6 +105,26 @@ async def test_a_budget_that_refuses_is_named() -> None:
         assert await w.find() is None
 
 
+async def test_budgets_are_asked_without_evicting() -> None:
+    async with world() as w:
+        made = await w.api.create(PODS, objects.pod("b", 1, node="n1"))
+        pods = {
+            uid: ("", Meta(namespace="default", name=name, uid=uid))
+            for name, uid in (("a", w.pod.uid), ("b", made["metadata"]["uid"]))
+        }
+        gone = {"u": ("", Meta(namespace="default", name="gone", uid="u"))}
+        assert await w.moves.ask_budgets(pods | gone) == ""
+
+        budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
+        await w.api.create(BUDGETS, {"metadata": {"name": "keep"}, "spec": budget})
+        why = await w.moves.ask_budgets(pods)
+
+        assert why.startswith("The disruption budget keep ")
+        pod = await w.find()
+        assert pod is not None
+        assert "deletionTimestamp" not in pod["metadata"]
+
+
 async def test_a_pod_is_told_of_its_disruption_before_it_is_deleted_at_once() -> None:
     async with world() as w:
         assert await w.moves.end_pod(w.pod, is_forced=True) == (Outcome.YES, "")

@@ -171,6 +171,7 @@ class World:
         assert len(unanswered) < self.limits.most_asks
         assert uid not in {each.uid for each in unanswered}, "it is asked twice at once"
         is_late = self.now_s >= self.asked_s.get(uid, self.now_s) + self.limits.grace_s
+        is_late = is_late or bool(self.state.moves[key].overdue_s and effect.is_forced)
         assert effect.is_forced is (job.switch is Switch.FORCE or is_late)
 
     def _keep(self, effect: KeepPlaces) -> None:
@@ -493,7 +494,11 @@ class World:
         self.look()
 
     def _answer_ends(self, effect: ReadEnds, outcome: Outcome) -> None:
-        if outcome not in (Outcome.YES, Outcome.GONE):
+        if outcome is Outcome.BUDGET and effect.asks_budgets:
+            event = EndsRead(
+                job=effect.job, uids=effect.uids, problem="budget b", is_refused=True
+            )
+        elif outcome not in (Outcome.YES, Outcome.GONE):
             event = EndsRead(job=effect.job, uids=effect.uids, problem="no answer")
         else:
             is_over = self.job_name(effect.job) in self.over

@@ -58,6 +58,8 @@ class Api:
     """What is asked of the API server, answered at once unless it is slow."""
 
     ends: Mapping[str, End] | str = "not now"
+    #: which budget refuses; "" if none does
+    budget: str = ""
     outcome: tuple[Outcome, str] = (Outcome.YES, "")
     records: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     is_down: bool = False
@@ -76,6 +78,10 @@ class Api:
     ) -> Mapping[str, End] | str:
         self.asked.append(dict(leaving))
         return self.ends
+
+    async def ask_budgets(self, leaving: Mapping[str, tuple[str, Meta]]) -> str:
+        self.asked.append(sorted(leaving))
+        return self.budget
 
     async def find_records(self) -> list[tuple[str, Mapping[str, str]]]:
         self.asked.append("records")
@@ -235,6 +241,22 @@ async def test_ends_that_cannot_be_read_are_a_problem() -> None:
             EndsRead(job=JOB, uids=uids, problem="a pod of the job has gone meanwhile"),
         ]
         assert len(w.api.asked) == 1
+
+
+@pytest.mark.parametrize("budget", ["", "budget b"])
+async def test_budgets_are_asked_before_a_whole_job_goes(budget: str) -> None:
+    async with world(*pair()) as w:
+        uids = frozenset({"uid-a", "uid-b"})
+        w.api.ends, w.api.budget = dict.fromkeys(sorted(uids), End()), budget
+        w.mover.carry_out(ReadEnds(job=JOB, uids=uids))
+        await w.settled()
+        w.mover.carry_out(ReadEnds(job=JOB, uids=uids, asks_budgets=True))
+        await w.settled()
+
+        refused = EndsRead(job=JOB, uids=uids, problem=budget, is_refused=True)
+        read = EndsRead(job=JOB, uids=uids, ends=w.api.ends)
+        assert w.reported == [read, refused if budget else read]
+        assert w.api.asked[2:] == [["uid-a", "uid-b"]]
 
 
 async def test_an_end_is_answered() -> None:

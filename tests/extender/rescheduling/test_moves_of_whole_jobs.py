@@ -2,11 +2,13 @@
 
 import pytest
 
+from extender.gang.fault_policy import Switch
 from extender.preemption.attempt import Outcome
 from extender.rescheduling import departures
 from extender.rescheduling.ends import Reach
 from extender.rescheduling.moves import (
     PlaceLost,
+    ReadEnds,
     ReleasePlaces,
     Step,
     TellJob,
@@ -19,6 +21,7 @@ from tests.extender.rescheduling.movestories import (
     kept,
     moving,
     orders,
+    reasons,
     steps,
     texts,
     wait,
@@ -99,6 +102,49 @@ def test_a_move_whose_late_pods_never_may_go_is_given_up_as_any_other() -> None:
         "have no successor on its kept place"
     )
     assert story.evicted == {"a-0-1"}
+
+
+def test_a_whole_job_does_not_begin_to_go_while_a_budget_refuses_one_of_its_pods() -> (
+    None
+):
+    story = world()
+    breaks(story, "a-0-1")
+    yes(story)
+    begun_s = story.now_s
+    while story.now_s < begun_s + 600:
+        wait(story)
+        assert {name for name, _ in orders(story)} == {"ReadEnds"}
+        story.answer(0, Outcome.BUDGET)
+
+    assert (kept(story), story.evicted) == ([], set())
+    assert reasons(story) == [("a-0-1", "AscendMoveWaits")]
+    assert texts(story)[0].endswith("Its job waits with evictions: budget b")
+    finish(story, 60)
+    assert story.evicted == {"a-0-1", "a-1-2", "a-2-3"}
+
+
+def test_a_budget_that_refuses_for_15_minutes_is_asked_no_more() -> None:
+    story = world()
+    breaks(story, "a-0-1")
+    begun_s = story.now_s
+    while not kept(story):
+        wait(story)
+        story.answer(0, Outcome.BUDGET if story.now_s < begun_s + 900 else Outcome.YES)
+        assert story.now_s < begun_s + 960
+    yes(story)
+    story.answer(0, Outcome.BUDGET)
+    yes(story, 2)
+    story.tick(1)
+
+    assert orders(story) == [("EndPod", ("a-0-1", True))]
+
+
+def test_a_job_that_says_force_asks_no_budget() -> None:
+    story = world(Job(name="a", count=3, switch=Switch.FORCE))
+    breaks(story, "a-0-1")
+
+    asked = [each.asks_budgets for each in story.open if isinstance(each, ReadEnds)]
+    assert asked == [False]
 
 
 # -- jobs that go as a whole, and places that are lost --------------------------------
