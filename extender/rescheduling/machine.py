@@ -143,7 +143,7 @@ def _see(state: State, event: Seen, now_s: float, limits: Limits) -> After:
         over = {uid for uid in move.causes if uid not in broken}
         if not broken and not move.has_begun:
             over = {place.uid for place in move.unasked}
-        elif move.is_whole:
+        elif move.goes_whole:
             continue
         state, more = _advance(
             state, key, departures.withdraw(move, over, now_s), now_s, limits

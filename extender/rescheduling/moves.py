@@ -241,6 +241,13 @@ class Move:
         return self.is_whole and self.has_begun
 
     @property
+    def goes_whole(self) -> bool:
+        """Whether all pods of the job go, with those that are being added."""
+        if self.is_being_written:  # they may replace pods that were not asked
+            return self.adds_all or self.is_gathering
+        return self.is_whole
+
+    @property
     def committed(self) -> frozenset[str]:
         """UIDs of the pods that go in any case: nothing more is to be decided."""
         is_whole = self.is_gathering
@@ -285,7 +292,7 @@ class Move:
             job=self.job,
             owner=self.owner,
             switch=self.switch,
-            is_whole=self.is_whole or self.adds_all,
+            is_whole=self.goes_whole,
             places=(*self.addition, *(d.place for d in self.departures.values())),
             asked_s={
                 uid: d.first_ask_s

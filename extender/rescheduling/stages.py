@@ -116,6 +116,7 @@ def step_back(move: Move) -> Move:
         ends={},
         groups={},
         addition=(),
+        is_whole=move.is_whole and bool(move.departures),
         adds_all=False,
         past=None,
     )
@@ -140,7 +141,6 @@ def keep(
         owner=assessment.owner,
         switch=assessment.switch,
         causes={**move.causes, **causes},
-        is_whole=move.is_gathering,
         adds_all=assessment.rung is Rung.JOB,
         addition=assessment.kept_places,
         past=Past(at_s=now_s, faults=faults),
@@ -181,7 +181,7 @@ def set_off(move: Move, now_s: float) -> Move:
         stage_s=now_s,
         departures=going,
         queue=departures.line_up(going),
-        is_whole=move.is_whole or move.adds_all,
+        is_whole=move.goes_whole,
         history=(*move.history, *added),
         progress_s=now_s,
     )

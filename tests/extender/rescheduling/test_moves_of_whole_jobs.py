@@ -4,15 +4,18 @@ import pytest
 
 from extender.gang.fault_policy import Switch
 from extender.preemption.attempt import Outcome
-from extender.rescheduling import departures
+from extender.rescheduling import departures, stages
+from extender.rescheduling.assessment import Assessment, Word
 from extender.rescheduling.ends import Reach
 from extender.rescheduling.moves import (
+    Held,
     PlaceLost,
     ReadEnds,
     ReleasePlaces,
     Step,
     TellJob,
 )
+from scheduler_core.rescheduling.ladder import Rung
 from tests.extender.rescheduling.movejobs import Job
 from tests.extender.rescheduling.movestories import (
     BY_POD,
@@ -148,6 +151,38 @@ def test_a_job_that_says_force_asks_no_budget() -> None:
 
 
 # -- jobs that go as a whole, and places that are lost --------------------------------
+
+
+def test_a_job_goes_whole_though_one_fault_is_over_before_its_record_is_there() -> None:
+    story = world()
+    first, second = (story.pods[uid] for uid in ("a-0-1", "a-1-2"))
+    story.broken = {(first.node, first.chip), (second.node, second.chip)}
+    story.look()
+    yes(story, 2)
+    assert [name for name, _ in orders(story)] == ["WriteRecord"]
+
+    story.broken.discard((first.node, first.chip))
+    story.look()
+
+    assert set(kept(story)) == {"a-0-1", "a-1-2", "a-2-3"}
+    finish(story)
+    assert story.evicted == {"a-0-1", "a-1-2", "a-2-3"}
+
+
+def test_a_whole_job_stays_whole_if_nothing_can_be_added_to_it() -> None:
+    story = world()
+    breaks(story, "a-0-1")
+    yes(story, 2)
+    story.apply(Held(is_all=True))
+    yes(story)
+    move = story.state.moves["a"]
+    assert (move.is_whole, move.has_begun) == (True, False)
+    found = Assessment(word=Word.MOVES, rung=Rung.PODS, kept_places=())
+
+    added, _ = stages.keep(move, found, {}, (), story.now_s)
+
+    assert not added.goes_whole
+    assert stages.step_back(added).is_whole
 
 
 def test_places_that_are_lost_at_once_are_told_at_once() -> None:
