@@ -153,8 +153,13 @@ class Assessment:
         return len(self.leaving) - len(self.places)
 
 
-def describe_fault(fault: ChipFault) -> str:
-    """Return which chip of a pod is broken, for the beginning of a sentence."""
+def describe_fault(fault: ChipFault | None) -> str:
+    """Return which chip of a pod is broken, for the beginning of a sentence.
+
+    None is a pod of a job that goes as a whole, whose kept place was lost.
+    """
+    if fault is None:
+        return "this pod goes with its job, and the place kept for it was lost"
     codes = ",".join(fault.codes)
     words = " ".join(filter(None, (fault.level or "level unknown", codes)))
     return f"chip {fault.chip} of this pod is broken ({words})"

@@ -145,6 +145,7 @@ def answer(move: Move, event: Answered, now_s: float, limits: Limits) -> After:
             left = replace(
                 departure,
                 step=Step.LEAVING,
+                is_homeless=False,
                 again_s=_forced_s(move, departure, now_s, limits),
             )
             progress_s = now_s if is_new else move.progress_s
@@ -232,7 +233,24 @@ def end_places(move: Move, event: PlacesEnded, now_s: float) -> After:
         return move, ()
     effects += (tell_lost(move, of_why, why) for why, of_why in lost.items())
     effects.append(ReleasePlaces(job=move.job, uids=frozenset(ended)))
-    return _forget_unbegun(move, _without(move, ended, now_s)), tuple(effects)
+    moved = _without(move, ended, now_s)
+    for place in (place for of_why in lost.values() for place in of_why):
+        moved = _put_homeless(moved, move.departures.get(place.uid), move)
+    return _forget_unbegun(move, moved), tuple(effects)
+
+
+def _put_homeless(after: Move, departure: Departure | None, before: Move) -> Move:
+    """Return a move with a pod that still has to go, and has lost its place.
+
+    Without another its job, which goes as a whole, would wait for it in vain.
+    """
+    may_stay = departure is not None and departure.step < Step.LEAVING
+    if departure is None or not (may_stay and before.is_gathering):
+        return after
+    if not departure.place.is_evicted:
+        return after  # its controller ends it
+    place = replace(departure.place, node="", chips=0)
+    return _put(after, Departure(place=place, is_homeless=True))
 
 
 def withdraw(move: Move, uids: Collection[str], now_s: float) -> After:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from extender.rescheduling import departures, stages
 from extender.rescheduling.assessment import REASONS, Word, describe_fault
-from extender.rescheduling.moves import Faults, Limits, Tell
+from extender.rescheduling.moves import Faults, KeptPlace, Limits, Tell
 from extender.rescheduling.state import (
     After,
     Changed,
@@ -124,7 +124,7 @@ def faults_of(job: FaultJob, faulty: Mapping[str, int]) -> Faults:
         sorted(
             (*job.pods[uid].place, mask)
             for uid, mask in faulty.items()
-            if uid in job.pods
+            if mask and uid in job.pods
         )
     )
 
@@ -204,6 +204,25 @@ def refuse(state: State, key: str, now_s: float) -> State:
     return with_job(state, key, replace(job, refused_s=now_s))
 
 
+def join(state: State, key: str, place: KeptPlace, now_s: float) -> State:
+    """Have a pod judged that goes with its whole job, and has no place for it now."""
+    job, home = state.jobs.get(key, FaultJob()), (place.home, place.resource)
+    pod = FaultPod(place=home, fault=None, chips=0, due_s=now_s)
+    return with_job(state, key, replace(job, pods={place.uid: pod, **job.pods}))
+
+
+def forget_joined(state: State) -> State:
+    """Forget pods without a fault that have a place again, or whose move is over."""
+    for key, job in state.jobs.items():
+        move = state.moves.get(key)
+        for uid, pod in job.pods.items():
+            departure = None if move is None else move.departures.get(uid)
+            has_place = departure is None or not departure.is_homeless
+            if pod.fault is None and has_place:
+                state = _forget(state, key, uid)
+    return state
+
+
 def change(state: State, event: Changed, now_s: float) -> State:
     """Note that something has changed by which the assessment of a job may change."""
     job = state.jobs.get(event.job)
@@ -236,7 +255,7 @@ def want_still(state: State, now_s: float, limits: Limits) -> State:
         for job in state.jobs.values()
         if job.assessment is not None and job.assessment.word in _WANTING
         for pod in job.pods.values()
-        if pod.due_s <= now_s
+        if pod.chips and pod.due_s <= now_s
     }
     before = state.wanting.items()
     wanting = {n: at_s for n, at_s in before if now_s < at_s + limits.brake_s} | found

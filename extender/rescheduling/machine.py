@@ -237,15 +237,20 @@ def _step_pod(
             heirs = [e.successor for e in event.ends if isinstance(e, Bound)]
             if move.owner and heirs and after[0] is not move:
                 return _succeed(state, after, heirs[0], now_s, limits)
-            state = _judge_lost(state, move, event)
+            state = _judge_lost(state, move, after[0], event, now_s)
     return _advance(state, event.job, after, now_s, limits)
 
 
-def _judge_lost(state: State, move: Move, event: PlacesEnded) -> State:
+def _judge_lost(
+    state: State, move: Move, after: Move, event: PlacesEnded, now_s: float
+) -> State:
     """Have a job judged whose pods have lost their places before they went."""
     lost = (end.uid for end in event.ends if isinstance(end, PlaceLost))
     if all(map(move.is_gone, lost)):
         return state
+    for departure in after.departures.values():
+        if departure.is_homeless:
+            state = fault_jobs.join(state, move.job, departure.place, now_s)
     return fault_jobs.judge_anew(state, move.job)
 
 
@@ -416,6 +421,7 @@ def _tick(state: State, event: Ticked, now_s: float, limits: Limits) -> After:
     if event.npu_nodes != state.npu_nodes:
         state = replace(state, npu_nodes=event.npu_nodes)
     if limits.is_evicting:
+        state = fault_jobs.forget_joined(state)
         state = fault_jobs.want_still(state, now_s, limits)
         for key in list(state.moves):
             state, more = _tick_move(state, key, now_s, limits)

@@ -132,11 +132,13 @@ class Departure:
     pause_s: float = 0.0
     #: what the pod was told last about its eviction
     news: str = ""
+    #: whether its place was lost, though its whole job goes: it waits for another
+    is_homeless: bool = False
 
     @property
     def has_begun(self) -> bool:
-        """Whether the pod was asked to go, or is gone."""
-        return self.step is not Step.STAYS
+        """Whether the pod was asked to go, is gone, or has to follow those."""
+        return self.step is not Step.STAYS or self.is_homeless
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +253,8 @@ class Move:
     def committed(self) -> frozenset[str]:
         """UIDs of the pods that go in any case: nothing more is to be decided."""
         is_whole = self.is_gathering
-        departures = self.departures.items()
-        return frozenset(uid for uid, d in departures if is_whole or d.has_begun)
+        going = (d for d in self.departures.values() if is_whole or d.has_begun)
+        return frozenset(d.place.uid for d in going if not d.is_homeless)
 
     @property
     def has_waiting(self) -> bool:
@@ -271,7 +273,8 @@ class Move:
 
     def covers(self, uids: Collection[str]) -> bool:
         """Whether nothing more is to be decided about pods."""
-        return self.stage is Stage.ENDS or all(uid in self.departures for uid in uids)
+        with_place = {u for u, d in self.departures.items() if not d.is_homeless}
+        return self.stage is Stage.ENDS or with_place.issuperset(uids)
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod of the move is gone."""
@@ -293,7 +296,10 @@ class Move:
             owner=self.owner,
             switch=self.switch,
             is_whole=self.goes_whole,
-            places=(*self.addition, *(d.place for d in self.departures.values())),
+            places=(
+                *self.addition,
+                *(d.place for d in self.departures.values() if not d.is_homeless),
+            ),
             asked_s={
                 uid: d.first_ask_s
                 for uid, d in self.departures.items()

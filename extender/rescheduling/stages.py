@@ -174,7 +174,8 @@ def record_next(move: Move, now_s: float) -> Move:
 def set_off(move: Move, now_s: float) -> Move:
     """Return the move once its record is written: pods are to be asked."""
     going = {**departures.begin(move.addition), **move.departures}
-    added = (move.past,) if move.past is not None and move.addition else ()
+    past = move.past if move.addition else None
+    added = (past,) if past is not None and past.faults else ()
     return replace(
         step_back(move),
         stage=Stage.MOVING,

@@ -36,10 +36,12 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPod:
-    """A pod with a fault that moves it once it is due."""
+    """A pod with a fault that moves it once it is due, or that goes with its job."""
 
     place: Place
-    fault: ChipFault
+    #: None: its job goes as a whole, and the place of its successor was lost
+    fault: ChipFault | None
+    #: mask; 0 without a fault
     chips: int
     due_s: float
     #: as `Assessment.news`, of the assessment that it was told

@@ -195,7 +195,7 @@ class Moves(RuleBasedStateMachine):
             self.nobody_does_anything()
         else:
             self.all_goes_well()
-        assert self.world.state.moves == {}
+        assert (self.world.state.moves, self.world.state.jobs) == ({}, {})
         assert [key for key, places in self.world.kept.items() if places] == []
 
     def nobody_does_anything(self) -> None:

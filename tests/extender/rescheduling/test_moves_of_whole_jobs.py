@@ -185,6 +185,37 @@ def test_a_whole_job_stays_whole_if_nothing_can_be_added_to_it() -> None:
     assert stages.step_back(added).is_whole
 
 
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_pod_of_a_whole_job_that_loses_its_place_before_it_goes_gets_another(
+    *, is_refused: bool
+) -> None:
+    story = moving(Job(name="a", count=3), most_asks=1)
+    yes(story)
+    if is_refused:
+        story.answer(0, Outcome.BUDGET)
+    lost = "a-2-3" if is_refused else "a-1-2"
+    why = "its node takes no pods"
+
+    story.end_places(PlaceLost(job="a", uid=lost, why=why))
+
+    assert lost not in kept(story)
+    finish(story, 3)
+    assert lost in {*kept(story), *story.evicted}
+    finish(story)
+    assert story.evicted == {"a-0-1", "a-1-2", "a-2-3"}
+    assert len([pod for pod in story.pods.values() if pod.is_running]) == 3
+    assert story.state.jobs == {}, "a pod without a fault is no fault pod for ever"
+
+
+def test_a_pod_that_goes_anyway_is_not_judged_again_for_its_lost_place() -> None:
+    story = moving(Job(name="a", count=3))
+    yes(story, 3)
+
+    story.end_places(PlaceLost(job="a", uid="a-2-3", why="its node takes no pods"))
+
+    assert story.state.jobs == {}
+
+
 def test_places_that_are_lost_at_once_are_told_at_once() -> None:
     story = moving(Job(name="a", count=3))
     yes(story, 3)
