@@ -45,6 +45,7 @@ _REASON = "kept when a fault sent its predecessor away"
 _UNOFFERED = "the scheduler does not offer its node to the successor"
 _CLOSED = "its node takes no pods"
 _USED = "pods of others have its chips"
+_STUCK = "processes of a pod that has ended have its chips"
 
 
 class Returns:
@@ -317,6 +318,9 @@ class Returns:
         has_user = successors.has_user(self._cache, move, place)
         awaited.note(_CLOSED, now_s, is_so=is_closed)
         awaited.note(_USED, now_s, is_so=has_user)
+        is_left = successors.is_left(self._cache, place)
+        is_stuck = is_left and not self._is_cleared(move, place)
+        awaited.note(_STUCK, now_s + LOST_S, is_so=is_stuck)  # twice as long
         broken = 0 if state is None or is_closed else place.chips & ~state.healthy
         if broken:
             return f"its chip {chips.ids_of(broken)[0]} broke"

@@ -120,6 +120,14 @@ def is_staying(cache: Cache, place: KeptPlace) -> bool:
     return is_living(cache, place) and not cache.pods[place.uid].deleting
 
 
+def is_left(cache: Cache, place: KeptPlace) -> bool:
+    """Return whether that pod has ended, and no pod has the chips of the place."""
+    state = cache.resource_state(place.node, place.resource)
+    is_known = state is not None and not state.is_silent
+    tenants = (mask & place.chips for _, _, mask in _tenants(cache, place))
+    return is_known and not is_living(cache, place) and not any(tenants)
+
+
 def find_conflict(cache: Cache, move: PlacesOfMove, place: KeptPlace) -> str:
     """Return why chips of a place are of no use now; "" if they are.
 

@@ -75,6 +75,8 @@ class World:
     kept: dict[str, tuple[KeptPlace, ...]] = field(default_factory=dict)
     #: {key of a job: what its ConfigMap says}
     records: dict[str, MoveRecord] = field(default_factory=dict)
+    #: chips with processes of pods that have ended, and since when
+    stuck_s: dict[tuple[str, int], float] = field(default_factory=dict)
     #: jobs whose controllers are being deleted, or are over
     over: set[str] = field(default_factory=set)
     #: what is ordered and not answered
@@ -245,7 +247,9 @@ class World:
     def _is_useless(self, key: str, place: KeptPlace) -> bool:
         """Whether a kept chip broke, others have it, or it does not come free."""
         chip = place.node, place.chips
-        is_bad = chip in self.broken | self.foreign
+        is_late = self.now_s >= self.stuck_s.get(chip, self.now_s) + 60
+        is_stuck = is_late and place.uid not in self.pods
+        is_bad = chip in self.broken | self.foreign or is_stuck
         return is_bad or self._is_taken(key, place)
 
     def _successors(self, key: str, place: KeptPlace) -> list[Bound]:
@@ -310,10 +314,12 @@ class World:
                 if move is not None and pod.uid in move.departures:
                     pod.is_ending = True
 
-    def end(self, uid: str) -> None:
-        """Let a pod that ends be gone, its processes too."""
+    def end(self, uid: str, *, is_stuck: bool = False) -> None:
+        """Let a pod that ends be gone, its processes too unless they are stuck."""
         if uid in self.pods and self.pods[uid].is_ending:
-            del self.pods[uid]
+            pod = self.pods.pop(uid)
+            if is_stuck:
+                self.stuck_s[pod.node, pod.chip] = self.now_s
 
     def delete(self, name: str) -> None:
         """Delete a job and all its pods."""
@@ -361,7 +367,8 @@ class World:
 
     def _occupied(self, gone: Collection[str]) -> set[tuple[str, int]]:
         pods = (pod for pod in self.pods.values() if pod.uid not in gone)
-        return {(pod.node, pod.chip) for pod in pods} | self.foreign
+        others = self.foreign | self.stuck_s.keys()
+        return {(pod.node, pod.chip) for pod in pods} | others
 
     def free(
         self, gone: Collection[str], own: Collection[KeptPlace]

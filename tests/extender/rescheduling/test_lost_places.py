@@ -6,18 +6,23 @@ from extender.cache import events
 from extender.rescheduling.moves import PlaceLost
 from tests.extender.rescheduling.jobs import JOB, of_job
 from tests.extender.rescheduling.keptplaces import (
+    BOTH,
     NAMES,
     PAIR,
+    WAITS,
     begin,
+    ending,
     moving,
     numbered,
     place,
+    worker,
     world,
 )
 from tests.support.caches import (
     all_reservations,
 )
 from tests.support.watched import (
+    ALL,
     gone,
     node,
     report,
@@ -60,6 +65,34 @@ async def test_a_place_of_no_use_is_lost_after_half_a_minute(
 
         w.pass_s()
         assert w.reported == [PlaceLost(job=JOB, uid="uid-a", why=why)]
+
+
+async def test_a_place_whose_chips_do_not_come_free_is_lost_alone() -> None:
+    """The processes of a pod do not die: all others of its job need not wait."""
+    async with world(*PAIR) as w:
+        w.returns.keep(JOB, BOTH)
+        w.learn(report("n2", held=ALL), *gone("a", "b"))
+        w.learn(worker(0, "a2"), worker(1, "b2"))
+        for _ in range(60):
+            w.pass_s()
+        assert w.reported == []
+        assert w.why("a2", NAMES) == (WAITS.format("n2"),)
+
+        w.pass_s()
+        why = "processes of a pod that has ended have its chips"
+        assert w.reported == [PlaceLost(job=JOB, uid="uid-b", why=why)]
+        assert w.filter("a2", NAMES) == ["n3"]
+        assert w.filter("b2", NAMES) == ["n1"]
+
+
+async def test_chips_of_a_pod_that_still_ends_are_no_stuck_processes() -> None:
+    async with world(*PAIR) as w:
+        w.returns.keep(JOB, BOTH)
+        w.learn(report("n2", held=ALL), *gone("a"), ending(PAIR[1]))
+        for _ in range(90):
+            w.pass_s()
+
+        assert w.reported == []
 
 
 async def test_a_place_that_is_of_use_again_in_time_is_kept() -> None:

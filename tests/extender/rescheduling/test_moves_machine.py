@@ -112,6 +112,17 @@ class Moves(RuleBasedStateMachine):
             self.world.end(uid)
         self.world.look()
 
+    @rule(name=names)
+    def ends_with_stuck_processes(self, name: str) -> None:
+        uids = [uid for uid, pod in self.world.pods.items() if pod.job == name]
+        for uid in [uid for uid in uids if self.world.ends(uid)][:1]:
+            self.world.end(uid, is_stuck=True)
+        self.world.look()
+
+    @rule()
+    def stuck_processes_go(self) -> None:
+        self.world.stuck_s.clear()
+
     @rule(name=st.sampled_from("ab"), is_over=st.booleans())
     def controllers_are_over(self, name: str, *, is_over: bool) -> None:
         (self.world.over.add if is_over else self.world.over.discard)(name)
@@ -211,6 +222,7 @@ class Moves(RuleBasedStateMachine):
     def all_goes_well(self) -> None:
         self.world.broken.clear()
         self.world.foreign.clear()
+        self.world.stuck_s.clear()
         self.world.over.clear()
         self.world.apply(Held())
         for _ in range(120):
