@@ -88,6 +88,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/agent/test_rivals.py",
             "tests/extender/rescheduling/test_machine.py",
             "tests/extender/rescheduling/test_moves_machine.py",
+            "tests/extender/rescheduling/test_returns_machine.py",
             "tests/extender/test_jobs_between_nodes_machine.py",
             "tests/scheduler_core/rescheduling/test_ladder.py",
         ),
