@@ -7,7 +7,8 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from extender.metrics import Metrics
 from extender.preemption.attempt import Outcome, Victim
@@ -121,14 +122,17 @@ class KubeMoves:
         counts = Counter(owner for owner, _ in leaving.values())
         examples = dict(leaving.values())
         try:
-            controllers = {
+            found = {
                 owner: await self._controllers(meta) for owner, meta in examples.items()
             }
         except KubeError as error:
             log.warning("controller of a pod not read", extra={"error": str(error)})
             return f"what an eviction does to the job cannot be read: {error}"
         return {
-            uid: policies.end_of(controllers[owner], meta, counts[owner])
+            uid: replace(
+                policies.end_of([c for _, c in found[owner]], meta, counts[owner]),
+                controller=found[owner][-1][0] if found[owner] else "",
+            )
             for uid, (owner, meta) in leaving.items()
         }
 
@@ -149,8 +153,29 @@ class KubeMoves:
         refusals = (text for outcome, text in answers if outcome is Outcome.BUDGET)
         return next(refusals, "")
 
-    async def _controllers(self, pod: Meta) -> Sequence[object]:
-        """Return the objects of the controllers of a pod, its own first."""
+    async def has_ended(self, controllers: Collection[str]) -> bool:
+        """Return whether all objects are gone, being deleted or over; as far as known.
+
+        Args:
+            controllers: As `End.controller`.
+        """
+        try:
+            for text in controllers:
+                path, _, uid = text.rpartition(" ")
+                try:
+                    found = await self._workloads.get(path)
+                except NotFoundError:
+                    continue
+                is_same = objects.convert(found, Labelled).metadata.uid == uid
+                if is_same and not policies.is_over(found):
+                    return False
+        except KubeError as error:
+            log.warning("controller of a pod not read", extra={"error": str(error)})
+            return False
+        return bool(controllers)
+
+    async def _controllers(self, pod: Meta) -> Sequence[tuple[str, object]]:
+        """Return path with UID, and object, of a pod's controllers, its own first."""
         labels = pod.labels or {}
         if labels.get(_WORKER_SET_NAME):
             owner = OwnerReference(
@@ -160,30 +185,37 @@ class KubeMoves:
             )
             return [await self._controller(owner, pod.namespace)]
         found = await pods.get(self._client, pod.namespace, pod.name)
-        chain: list[object] = []
+        chain: list[tuple[str, object]] = []
         owned = found.metadata
         while (owner_found := _controller_of(owned)) is not None:
             if chain and owner_found.kind not in _READ_OWNERS:
                 break
             chain.append(await self._controller(owner_found, pod.namespace))
-            owned = objects.convert(chain[-1], Labelled).metadata
+            owned = objects.convert(chain[-1][1], Labelled).metadata
         return chain
 
-    async def _controller(self, owner: OwnerReference, namespace: str) -> object:
-        """Return the object of a controller; of kinds that are not read, its kind."""
+    async def _controller(
+        self, owner: OwnerReference, namespace: str
+    ) -> tuple[str, object]:
+        """Return path with UID, and object, of a controller.
+
+        Of kinds that are not read, "" and the kind.
+        """
         api_group = owner.api_version.rpartition("/")[0]
         kind = {"apiVersion": owner.api_version, "kind": owner.kind}
         if api_group not in (*_READ_GROUPS, _WORKER_SET):
-            return kind
+            return "", kind
         plural = f"{owner.kind.lower()}s"
         base = f"/apis/{owner.api_version}/namespaces/{namespace}"
+        path = f"{base}/{plural}/{owner.name}"
         try:
-            found = await self._workloads.get(f"{base}/{plural}/{owner.name}")
+            found = await self._workloads.get(path)
         except NotFoundError:
             # it is gone, and its pods go with it
-            return kind | {"metadata": {"deletionTimestamp": "gone"}}
+            return "", kind | {"metadata": {"deletionTimestamp": "gone"}}
         fields = found if isinstance(found, dict) else {}
-        return fields | kind  # the items of a list have neither
+        uid = objects.convert(fields, Labelled).metadata.uid
+        return f"{path} {uid}", fields | kind  # the items of a list have neither
 
     # -- records -----------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class End:
     reason: str = ""
     #: whether a pod may be made again while the evicted one still ends
     is_early: bool = False
+    #: path and UID of the object with which the job ends; "" if it is not read
+    controller: str = field(default="", compare=False)
 
     @property
     def can_evict(self) -> bool:

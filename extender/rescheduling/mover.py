@@ -6,7 +6,8 @@ written. No request is awaited by a caller: each is answered by an event.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
@@ -25,6 +26,7 @@ from extender.rescheduling.moves import (
     EndPod,
     EndsRead,
     Held,
+    JobGone,
     KeepPlaces,
     Move,
     MoveEffect,
@@ -56,6 +58,8 @@ HOLD = "ascend-affinity/hold"
 #: attempts after which the extender goes on without them.
 _READ_AGAIN_S = 5.0
 _ATTEMPTS = 3
+#: Seconds until it is read again whether a job has ended whose pods do not come back.
+_LOOK_S = 60.0
 
 
 class MovesApi(Protocol):
@@ -71,6 +75,9 @@ class MovesApi(Protocol):
 
     async def ask_budgets(self, leaving: Mapping[str, tuple[str, Meta]]) -> str:
         """Return which budget refuses to let one of these pods go; "" if none does."""
+
+    async def has_ended(self, controllers: Collection[str]) -> bool:
+        """Return whether all objects (`End.controller`) have ended; as far as known."""
 
     async def find_records(self) -> list[tuple[str, Mapping[str, str]]]:
         """Return (name, data) of all records."""
@@ -126,6 +133,11 @@ class Mover:
         self.holds_all = False
         #: what was reported of holds last
         self._held = Held()
+        #: {job that moves: objects with which it ends, as `End.controller`}
+        self._controllers: dict[str, tuple[str, ...]] = {}
+        #: {job of which pods are gone: when it was read whether it has ended, and the
+        #: generations of its pods then}
+        self._looks: dict[str, tuple[float, frozenset[str]]] = {}
         #: {job: the last write of its record}
         self._writes: dict[str, asyncio.Task[None]] = {}
         #: open requests; each ends by itself
@@ -159,6 +171,7 @@ class Mover:
         records = [read for name, data in found if (read := _parse(name, data))]
         self.see_holds(read.job for read in records)
         for known in records:
+            self._controllers[known.job] = known.controllers
             pods = [self._cache.pods.get(place.uid) for place in known.places]
             living = [pod for pod in pods if pod is not None and not pod.terminal]
             ending = frozenset(pod.uid for pod in living if pod.deleting)
@@ -184,7 +197,31 @@ class Mover:
                     self._report(PodEnded(job=job, uid=uid))
                 elif pod is not None and pod.deleting and not departure.has_begun:
                     self._report(PodLeaving(job=job, uid=uid))
+        self._controllers = {j: c for j, c in self._controllers.items() if j in moves}
+        self._looks = {job: look for job, look in self._looks.items() if job in moves}
+        for job, controllers in list(self._controllers.items()):
+            if controllers and any(map(moves[job].is_gone, moves[job].departures)):
+                self._look_after(job)
         self.returns.tick()
+
+    def _look_after(self, job: str) -> None:
+        """Begin to read whether a job has ended of which pods are gone.
+
+        Each minute, and when its last pod has gone or pods of a controller of another
+        UID have come.
+        """
+        now_s = self._clock.now_s()
+        members = self._members(job).values()
+        present = frozenset(m.membership.generation.name for m in members)
+        at_s, before = self._looks.get(job, (0.0, None))
+        if present != before or now_s >= at_s + _LOOK_S:
+            self._looks[job] = now_s, present
+            _ = self._start(self._report_end(job))
+
+    async def _report_end(self, job: str) -> None:
+        if await self._api.has_ended(self._controllers.get(job, ())):
+            log.info("job has ended while it moves", extra={"job": job})
+            self._report(JobGone(job=job))
 
     def see_holds(self, jobs: Iterable[str]) -> None:
         """Report which of these jobs people hold, before any of them is judged."""
@@ -278,6 +315,9 @@ class Mover:
                 is_refused=bool(refused),
             )
         else:
+            known = self._controllers.get(effect.job, ())
+            controllers = {*known, *(end.controller for end in found.values())} - {""}
+            self._controllers[effect.job] = tuple(sorted(controllers))
             answer = EndsRead(
                 job=effect.job,
                 uids=effect.uids,
@@ -315,7 +355,8 @@ class Mover:
         )
 
     async def _write(self, effect: WriteRecord) -> None:
-        data = record.render(effect.record)
+        controllers = self._controllers.get(effect.job, ())
+        data = record.render(replace(effect.record, controllers=controllers))
         is_written = await self._api.write_record(effect.job, data)
         self._report(
             Written(job=effect.job, number=effect.number, is_written=is_written)
@@ -351,8 +392,12 @@ class Mover:
 
     def _tell_pods(self, effect: Tell | TellJob) -> None:
         uids = [effect.uid] if isinstance(effect, Tell) else self._listeners(effect.job)
-        for pod in filter(None, map(self._cache.pods.get, uids)):
+        pods = [*filter(None, map(self._cache.pods.get, uids))]
+        for pod in pods:
             self._tell(pod, effect.reason, effect.text)
+        if not pods and isinstance(effect, TellJob):
+            extra = {"job": effect.job, "why": effect.text}
+            log.info("job that moves has no pods", extra=extra)
 
 
 def _parse(name: str, data: Mapping[str, str]) -> MoveRecord | None:

@@ -174,6 +174,8 @@ class MoveRecord:
     #: {UID: first ask} of the pods that were asked to go
     asked_s: Mapping[str, float] = field(default_factory=dict)
     history: tuple[Past, ...] = ()
+    #: as `End.controller`, of its pods
+    controllers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,14 @@ def policies_of(
         return (Policy(name="unreadable", values={"problem": error.problems[0]}),)
 
 
+def is_over(controller: object) -> bool:
+    """Return whether a controller is being deleted, or is a job that has ended."""
+    try:
+        return read(None, lambda root: _is_over(_controller(root, controller)))
+    except DocumentError:
+        return False
+
+
 def _read(
     root: Part, controllers: Sequence[object], pod: Meta, count: int
 ) -> tuple[Policy, ...]:

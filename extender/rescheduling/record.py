@@ -14,6 +14,7 @@ whether it is evicted, when it was asked first, or 0, and the line of its contro
 which the first records did not have. Annotations are keys and values in turn. Texts and
 annotations that pods share are written once, and referred to by their positions. So
 five thousand pods fit into the 1 MiB of a ConfigMap.
+`controllers`, where known, are the objects with which the job ends.
 """
 
 import json
@@ -48,7 +49,7 @@ _MOST_S = 1e12
 _SWITCHES = {switch.value: switch for switch in (Switch.GRACE, Switch.FORCE)}
 _FIELDS = (
     *("version", "job", "owner", "switch", "is_whole"),
-    *("texts", "annotations", "places", "history"),
+    *("texts", "annotations", "places", "history", "controllers"),
 )
 
 
@@ -68,6 +69,8 @@ def render(record: MoveRecord) -> dict[str, str]:
         "places": places,
         "history": history,
     }
+    if record.controllers:
+        document["controllers"] = record.controllers
     return {KEY: json.dumps(document, separators=(",", ":"), ensure_ascii=False)}
 
 
@@ -137,6 +140,7 @@ def _read(part: Part) -> MoveRecord:
         places=tuple(place for place, _ in places),
         asked_s={place.uid: at_s for place, at_s in places if at_s},
         history=fields.need("history", listing(rows.past)),
+        controllers=fields.get("controllers", listing(name), ()),
     )
 
 

@@ -249,6 +249,54 @@ async def test_a_controller_is_read_once_for_all_its_pods() -> None:
     ]
 
 
+async def test_the_object_with_which_a_job_ends_is_named() -> None:
+    found = {
+        f"{PODS}/a": POD_OF_JOB,
+        f"{JOBS}/j": {
+            "metadata": owned("jobset.x-k8s.io/v1alpha2", "JobSet", "s") | {"uid": "1"},
+            "spec": {"completions": 4},
+        },
+        f"{SETS}/s": {"metadata": {"uid": "2"}},
+    }
+    async with reading(found, []) as moves:
+        ends = await moves.read_ends(leaving("a", owner="Job/default/j"))
+
+    assert isinstance(ends, dict)
+    assert ends["uid-a"].controller == f"{SETS}/s 2"
+
+
+@pytest.mark.parametrize(
+    ("found", "has_ended"),
+    [
+        ({"metadata": {"uid": "1"}}, False),
+        ({"metadata": {"uid": "2"}}, True),
+        ({"metadata": {"uid": "1", "deletionTimestamp": "now"}}, True),
+        (
+            {
+                "metadata": {"uid": "1"},
+                "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+            },
+            True,
+        ),
+        (None, True),
+    ],
+    ids=["runs", "another of the name", "is being deleted", "is complete", "is gone"],
+)
+async def test_a_job_has_ended_with_its_object(found: Any, *, has_ended: bool) -> None:
+    objects_found = {} if found is None else {f"{JOBS}/j": found}
+    async with reading(objects_found, []) as moves:
+        assert await moves.has_ended([f"{JOBS}/j 1"]) is has_ended
+        assert not await moves.has_ended([])
+
+
+async def test_a_job_that_cannot_be_read_goes_on() -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.json_response({"message": "try later"}, status=503)
+
+    async with answering(refuse) as moves:
+        assert not await moves.has_ended([f"{JOBS}/j 1"])
+
+
 async def test_the_job_set_that_owns_a_job_says_what_its_end_does() -> None:
     found = {
         f"{PODS}/a": POD_OF_JOB,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +23,7 @@ from extender.rescheduling.moves import (
     EndPod,
     EndsRead,
     Held,
+    JobGone,
     KeepPlaces,
     KeptPlace,
     Move,
@@ -63,6 +64,7 @@ class Api:
     outcome: tuple[Outcome, str] = (Outcome.YES, "")
     records: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     is_down: bool = False
+    has_job_ended: bool = False
     #: until when writes wait; None: they do not
     gate: asyncio.Event | None = None
     #: what was asked, in order
@@ -83,6 +85,10 @@ class Api:
         self.asked.append(sorted(leaving))
         return self.budget
 
+    async def has_ended(self, controllers: Collection[str]) -> bool:
+        self.asked.append(("has ended", *controllers))
+        return self.has_job_ended
+
     async def find_records(self) -> list[tuple[str, Mapping[str, str]]]:
         self.asked.append("records")
         if self.is_down:
@@ -92,7 +98,8 @@ class Api:
     async def write_record(self, job: str, data: Mapping[str, str]) -> bool:
         if self.gate is not None:
             await self.gate.wait()
-        self.asked.append((job, record.parse(data).owner))
+        written = record.parse(data)
+        self.asked.append((job, written.owner, *written.controllers))
         return not self.is_down
 
     async def delete_record(self, job: str) -> None:
@@ -381,6 +388,63 @@ async def test_pods_of_a_move_that_others_delete_are_reported_once_it_is_known()
         left = replace(departure, step=Step.LEAVING)
         w.mover.observe([], {JOB: Move(job=JOB, departures={"uid-b": left})})
         assert len(w.reported) == 1
+
+
+JOB_OBJECT = "/apis/batch/v1/namespaces/default/jobs/j uid-j"
+
+
+async def test_a_job_that_ends_while_its_pods_are_gone_is_reported() -> None:
+    async with world(*pair()) as w:
+        w.api.ends = {"uid-a": End(controller=JOB_OBJECT)}
+        w.mover.carry_out(ReadEnds(job=JOB, uids=frozenset({"uid-a"})))
+        written = MoveRecord(job=JOB)
+        await w.settled()
+        w.mover.carry_out(WriteRecord(job=JOB, number=1, record=written))
+        await w.settled()
+        assert w.api.asked.pop() == (JOB, "", JOB_OBJECT)
+        w.api.asked.clear()
+        left = Departure(place=place("a", "n3"), step=Step.LEAVING)
+        w.mover.observe([], {JOB: Move(job=JOB, departures={"uid-a": left})})
+        assert w.api.asked == []
+
+        gone_pod = replace(left, step=Step.GONE)
+        moves = {JOB: Move(job=JOB, departures={"uid-a": gone_pod})}
+        for _ in range(61):  # once at first, and once a minute later
+            w.mover.observe([], moves)
+            await w.settled()
+            w.time.pass_s(1)
+        assert w.api.asked == 2 * [("has ended", JOB_OBJECT)]
+        assert JobGone(job=JOB) not in w.reported
+
+        w.api.has_job_ended = True
+        w.learn(gone("a")[0])
+        w.learn(gone("b")[0])
+        w.mover.observe([], moves)  # no pod is left
+        await w.settled()
+        assert JobGone(job=JOB) in w.reported
+
+
+async def test_a_new_leader_knows_with_which_objects_a_job_ends() -> None:
+    async with world(*pair()) as w:
+        known = MoveRecord(job=JOB, places=(place("a", "n3"),), controllers=("/j u",))
+        w.api.records = [("good", record.render(known))]
+        w.mover.recover()
+        await w.settled()
+        step = Departure(place=place("a", "n3"), step=Step.GONE)
+        w.mover.observe([], {JOB: Move(job=JOB, departures={"uid-a": step})})
+        await w.settled()
+
+        assert ("has ended", "/j u") in w.api.asked
+
+
+async def test_what_a_job_without_pods_is_told_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world() as w:
+        with caplog.at_level(logging.INFO):
+            w.mover.carry_out(TellJob(job=JOB, reason="R", text="given up"))
+
+    assert [each.__dict__["why"] for each in caplog.records] == ["given up"]
 
 
 async def test_holds_are_reported_as_they_come_and_go() -> None:

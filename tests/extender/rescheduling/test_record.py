@@ -92,6 +92,7 @@ def records(draw: st.DrawFn) -> MoveRecord:
         places=tuple(kept),
         asked_s={uid: draw(st.floats(1, 1e11)) for uid in asked},
         history=tuple(draw(st.lists(pasts, max_size=3))),
+        controllers=tuple(draw(st.lists(names, max_size=2))),
     )
 
 
