@@ -45,7 +45,7 @@ from extender.rescheduling.moves import (
     Written,
 )
 from extender.rescheduling.returns import Returns
-from kube.errors import KubeError
+from kube.errors import ApiError, KubeError, TooManyRequestsError
 from kube.objects import Meta
 from scheduler_core.documents.reader import DocumentError
 from scheduler_core.wire.pods import NpuPod
@@ -54,10 +54,13 @@ log = logging.getLogger(__name__)
 
 #: Annotation of a pod with which people keep its job from being evicted.
 HOLD = "ascend-affinity/hold"
-#: Seconds until the records are read again, if they cannot be read at the start, and
-#: attempts after which the extender goes on without them.
+#: Seconds until the records are read again, if they cannot be read at the start.
 _READ_AGAIN_S = 5.0
-_ATTEMPTS = 3
+#: Refusals after which pods are placed without them: the right to read them may lack. A
+#: server that is away or overloaded refuses nothing; no pod can be bound then either.
+_REFUSALS = 3
+#: The first status by which a server says that the error is its own.
+_SERVER_ERRORS = 500
 #: Seconds until it is read again whether a job has ended whose pods do not come back.
 _LOOK_S = 60.0
 
@@ -124,9 +127,9 @@ class Mover:
             cache, apply, clock=clock, topology=topology, wake=wake, report=report
         )
         #: whether the records of earlier leaders are read
-        self.is_recovered = False
-        #: how often they could not be read
-        self._failures = 0
+        self._has_read = False
+        #: how often the API server has refused them
+        self._refusals = 0
         #: earliest time of the next attempt to read them
         self._read_again_s = 0.0
         #: whether the settings hold all evictions
@@ -151,10 +154,15 @@ class Mover:
 
     # -- start -----------------------------------------------------------------------
 
+    @property
+    def is_recovered(self) -> bool:
+        """Whether moves of earlier leaders are known, as far as they can be."""
+        return self._has_read or self._refusals >= _REFUSALS
+
     def recover(self) -> None:
         """Begin to read the records of earlier leaders, unless they are read."""
         now_s = self._clock.now_s()
-        if not self.is_recovered and now_s >= self._read_again_s:
+        if not self._has_read and now_s >= self._read_again_s:
             self._read_again_s = now_s + _READ_AGAIN_S
             _ = self._start(self._recover())
 
@@ -163,10 +171,11 @@ class Mover:
             found = await self._api.find_records()
         except KubeError as error:
             log.warning("records of moves not read", extra={"error": str(error)})
-            self._failures += 1
-            self.is_recovered = self._failures >= _ATTEMPTS
+            is_refusal = isinstance(error, ApiError) and error.status < _SERVER_ERRORS
+            if is_refusal and not isinstance(error, TooManyRequestsError):
+                self._refusals += 1
             return
-        if self.is_recovered:
+        if self._has_read:
             return  # an earlier request was late
         records = [read for name, data in found if (read := _parse(name, data))]
         self.see_holds(read.job for read in records)
@@ -177,7 +186,7 @@ class Mover:
             ending = frozenset(pod.uid for pod in living if pod.deleting)
             running = frozenset(pod.uid for pod in living) - ending
             self._report(Recovered(record=known, running=running, ending=ending))
-        self.is_recovered = True
+        self._has_read = True
 
     # -- what is seen ------------------------------------------------------------------
 

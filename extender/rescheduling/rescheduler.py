@@ -131,8 +131,9 @@ class Rescheduler:
 
     def tick(self) -> None:
         """Look at pods and jobs with faults again; called each second."""
-        if self._mover is not None and not self._is_recovered:
+        if self._mover is not None:
             self._mover.recover()  # an earlier leader may have begun moves
+        if not self._is_recovered:
             return
         for place in list(self._places):
             self._look(*place)

@@ -41,7 +41,13 @@ from extender.rescheduling.moves import (
     WriteRecord,
     Written,
 )
-from kube.errors import UnreachableError
+from kube.errors import (
+    ApiError,
+    ForbiddenError,
+    KubeError,
+    TooManyRequestsError,
+    UnreachableError,
+)
 from kube.objects import Meta
 from scheduler_core.products.lookup import Traits
 from scheduler_core.wire.pods import NpuPod
@@ -64,6 +70,7 @@ class Api:
     outcome: tuple[Outcome, str] = (Outcome.YES, "")
     records: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     is_down: bool = False
+    error: KubeError = field(default_factory=lambda: UnreachableError("no answer"))
     has_job_ended: bool = False
     #: until when writes wait; None: they do not
     gate: asyncio.Event | None = None
@@ -92,7 +99,7 @@ class Api:
     async def find_records(self) -> list[tuple[str, Mapping[str, str]]]:
         self.asked.append("records")
         if self.is_down:
-            raise UnreachableError("no answer")
+            raise self.error
         return self.records
 
     async def write_record(self, job: str, data: Mapping[str, str]) -> bool:
@@ -350,16 +357,42 @@ async def test_records_are_read_until_they_have_been(
         assert w.api.asked == ["records"] * 2
 
 
-async def test_records_that_nobody_may_read_stop_nothing_for_long() -> None:
-    async with world() as w:
-        w.api.is_down = True
-        for _ in range(3):
-            assert not w.mover.is_recovered
-            w.mover.recover()
-            await w.settled()
-            w.time.pass_s(5)
+async def fail_three_times(w: World) -> None:
+    w.api.is_down = True
+    for _ in range(3):
+        assert not w.mover.is_recovered
+        w.mover.recover()
+        await w.settled()
+        w.time.pass_s(5)
 
+
+async def test_records_that_nobody_may_read_stop_nothing_for_long() -> None:
+    async with world(*pair()) as w:
+        w.api.error = ForbiddenError(403)
+        await fail_three_times(w)
         assert w.mover.is_recovered
+
+        known = MoveRecord(job=JOB, places=(place("a", "n3"),))
+        w.api.records, w.api.is_down = [("late", record.render(known))], False
+        w.mover.recover()
+        await w.settled()
+        running = frozenset({"uid-a"})
+        assert w.reported == [Recovered(record=known, running=running)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UnreachableError("no answer"), ApiError(500), TooManyRequestsError(429)],
+    ids=["silent", "500", "429"],
+)
+async def test_a_server_that_is_away_lets_no_move_be_forgotten(
+    error: KubeError,
+) -> None:
+    async with world() as w:
+        w.api.error = error
+        await fail_three_times(w)
+
+        assert not w.mover.is_recovered
 
 
 async def test_pods_of_a_move_that_are_gone_are_reported() -> None:
