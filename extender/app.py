@@ -88,11 +88,13 @@ class Extender:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no bind request of this extender can take effect any more.
+        """Whether no bind or eviction of this extender can take effect any more.
 
         If True when the program ends, the Lease is released for the next leader.
         """
-        return self._parts.binder.is_quiet
+        rescheduler = self._parts.rescheduler
+        is_still = rescheduler is None or rescheduler.is_quiet
+        return is_still and self._parts.binder.is_quiet
 
     def why_not_ready(self) -> str | None:
         """Return why the extender serves no scheduler now; None if it serves them.
@@ -109,9 +111,8 @@ class Extender:
     async def run(self) -> None:
         """Run all parts until cancelled; then end open requests to the API server.
 
-        After the cancellation, the binder refuses new binds and waits up to
-        `binder.STOP_S` for the binds already sent. All other open requests are
-        cancelled.
+        After the cancellation, binder and rescheduler send nothing new and wait up to
+        `binder.STOP_S` for what they have sent. All other open requests are cancelled.
         """
         parts = self._parts
         try:
@@ -126,11 +127,12 @@ class Extender:
         finally:
             if parts.preemptor is not None:
                 await parts.preemptor.stop()
-            if parts.rescheduler is not None:
-                await parts.rescheduler.stop()
             await parts.job_calls.stop()
             await parts.permits.stop()
-            await parts.binder.stop()
+            async with asyncio.TaskGroup() as group:
+                if parts.rescheduler is not None:
+                    group.create_task(parts.rescheduler.stop(), name="moves stop")
+                group.create_task(parts.binder.stop(), name="binds stop")
             await parts.volcano.stop()
 
     async def _tick(self) -> None:

@@ -317,6 +317,7 @@ def _make_rescheduler(  # noqa: PLR0913  # its collaborators
             wake=jobs_api.wake,
             tell=jobs_api.tell_fault,
             report=report,
+            why_not_leading=environment.why_not_leading,
         )
 
     return Rescheduler(

@@ -16,8 +16,13 @@ from extender.rescheduling import policies
 from extender.rescheduling.ends import End
 from kube import configmaps, objects, pods
 from kube.client import Client
-from kube.errors import KubeError, NotFoundError, TooManyRequestsError
-from kube.objects import Labelled, Meta, OwnerReference
+from kube.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    TooManyRequestsError,
+)
+from kube.objects import ConfigMap, Labelled, Meta, OwnerReference
 from kube.workloads import WorkloadRequests
 from service import clock
 
@@ -58,8 +63,8 @@ class KubeMoves:
         self._client = client
         self._namespace = namespace
         self._workloads = WorkloadRequests(client)
-        #: {job: UID of its record} of records that were written or found
-        self._uids: dict[str, str] = {}
+        #: {name of a record: metadata} of records as they were written or found last
+        self._known: dict[str, Meta] = {}
 
     # -- pods --------------------------------------------------------------------
 
@@ -227,41 +232,59 @@ class KubeMoves:
         """
         labels = {RECORD_LABEL: "true"}
         found = await configmaps.find(self._client, self._namespace, labels)
+        self._known |= {record.metadata.name: record.metadata for record in found}
         return [(record.metadata.name, record.data or {}) for record in found]
 
     async def write_record(self, job: str, data: Mapping[str, str]) -> bool:
-        """Write the record of a job, or create it; return whether it is written."""
-        name, labels = record_name(job), {RECORD_LABEL: "true"}
+        """Write the record of a job, or create it; return whether it is written.
+
+        It is not if another has written or deleted it since: perhaps another extender
+        leads. If it is asked for again, this one still does.
+        """
+        name = record_name(job)
+        known = self._known.pop(name, None)
         try:
-            try:
-                written = await configmaps.patch(
-                    self._client, namespace=self._namespace, name=name, data=data
-                )
-            except NotFoundError:
-                written = await configmaps.create(
-                    self._client,
-                    namespace=self._namespace,
-                    name=name,
-                    labels=labels,
-                    data=data,
-                )
+            written = await self._put(name, data, known)
         except KubeError as error:
             extra = {"record": name, "error": str(error)}
             log.warning("record of a move not written", extra=extra)
             return False
-        self._uids[job] = written.metadata.uid
+        self._known[name] = written.metadata
         return True
+
+    async def _put(
+        self, name: str, data: Mapping[str, str], known: Meta | None
+    ) -> ConfigMap:
+        if known is None:
+            try:
+                return await configmaps.create(
+                    self._client,
+                    namespace=self._namespace,
+                    name=name,
+                    labels={RECORD_LABEL: "true"},
+                    data=data,
+                )
+            except ConflictError:
+                found = await configmaps.get(self._client, self._namespace, name)
+                known = found.metadata
+        return await configmaps.patch(
+            self._client,
+            namespace=self._namespace,
+            name=name,
+            data=data,
+            resource_version=known.resource_version,
+        )
 
     async def delete_record(self, job: str) -> None:
         """Delete the record of a job, if there is one; a failure is logged."""
         name = record_name(job)
         try:
-            uid = self._uids.pop(job, "")
-            if not uid:
+            known = self._known.pop(name, None)
+            if known is None:
                 record = await configmaps.get(self._client, self._namespace, name)
-                uid = record.metadata.uid
+                known = record.metadata
             await configmaps.delete(
-                self._client, namespace=self._namespace, name=name, uid=uid
+                self._client, namespace=self._namespace, name=name, uid=known.uid
             )
         except NotFoundError:
             return

@@ -18,6 +18,7 @@ from extender.gang.gang import Gang
 from extender.gang.membership import Member
 from extender.planning.plan_input import TopologySnapshot
 from extender.preemption.attempt import Outcome, Victim
+from extender.refusals import STOPPING
 from extender.rescheduling import record
 from extender.rescheduling.ends import End, Reach
 from extender.rescheduling.moves import (
@@ -61,6 +62,8 @@ _READ_AGAIN_S = 5.0
 _REFUSALS = 3
 #: The first status by which a server says that the error is its own.
 _SERVER_ERRORS = 500
+#: Longest time of one call to the API server, with a margin.
+_STOP_S = 12.0
 #: Seconds until it is read again whether a job has ended whose pods do not come back.
 _LOOK_S = 60.0
 
@@ -106,6 +109,7 @@ class Mover:
         wake: Callable[[], None],
         tell: Callable[[NpuPod, str, str], None],
         report: Callable[[MoveEvent], None],
+        why_not_leading: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Start without moves.
 
@@ -117,12 +121,15 @@ class Mover:
             wake: Makes schedulers try all refused pods again.
             tell: Emits an event on a pod: reason and text.
             report: Learns what has become of effects and pods.
+            why_not_leading: Returns why this extender may change nothing now, or None.
+                Called right before each request that changes something.
         """
         self._cache = cache
         self._api = api
         self._clock = clock
         self._tell = tell
         self._report = report
+        self._why_not_leading = why_not_leading
         self.returns = Returns(
             cache, apply, clock=clock, topology=topology, wake=wake, report=report
         )
@@ -145,9 +152,31 @@ class Mover:
         self._writes: dict[str, asyncio.Task[None]] = {}
         #: open requests; each ends by itself
         self._tasks: set[asyncio.Task[None]] = set()
+        #: whether nothing is sent any more
+        self._is_stopping = False
+        #: whether a request was cut off that may still be executed
+        self._is_cut_off = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request of this extender can still take effect."""
+        return not (self._is_cut_off or self._tasks)
+
+    def _why_not_now(self) -> str:
+        """Return why nothing may be changed now; "" if it may."""
+        return STOPPING.text if self._is_stopping else self._why_not_leading() or ""
 
     async def stop(self) -> None:
-        """Cancel open requests."""
+        """Change nothing more, and wait up to `_STOP_S` for what was sent.
+
+        What has no answer by then is cancelled, and may still be executed: `is_quiet`
+        stays False. Another leader that finds all pods running would take the move for
+        one that has not begun.
+        """
+        self._is_stopping = True
+        if self._tasks:
+            _, pending = await asyncio.wait(self._tasks, timeout=_STOP_S)
+            self._is_cut_off = bool(pending)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -278,7 +307,7 @@ class Mover:
             case WriteRecord(job=job):
                 self._write_next(job, partial(self._write, effect))
             case DeleteRecord(job=job):
-                self._write_next(job, partial(self._api.delete_record, job))
+                self._write_next(job, partial(self._delete, job))
             case EndPod():
                 _ = self._start(self._end(effect))
             case Tell() | TellJob():
@@ -358,7 +387,9 @@ class Mover:
 
     async def _end(self, effect: EndPod) -> None:
         pod = Victim(uid=effect.uid, namespace=effect.namespace, name=effect.name)
-        outcome, text = await self._api.end_pod(pod, is_forced=effect.is_forced)
+        outcome, text = Outcome.FAILED, self._why_not_now()
+        if not text:
+            outcome, text = await self._api.end_pod(pod, is_forced=effect.is_forced)
         self._report(
             Answered(job=effect.job, uid=effect.uid, outcome=outcome, text=text)
         )
@@ -366,10 +397,16 @@ class Mover:
     async def _write(self, effect: WriteRecord) -> None:
         controllers = self._controllers.get(effect.job, ())
         data = record.render(replace(effect.record, controllers=controllers))
-        is_written = await self._api.write_record(effect.job, data)
+        is_written = not self._why_not_now() and await self._api.write_record(
+            effect.job, data
+        )
         self._report(
             Written(job=effect.job, number=effect.number, is_written=is_written)
         )
+
+    async def _delete(self, job: str) -> None:
+        if not self._why_not_now():
+            await self._api.delete_record(job)
 
     def _write_next(self, job: str, write: Callable[[], Awaitable[None]]) -> None:
         """Write a record, or delete it, after all earlier writes of it."""
@@ -400,6 +437,8 @@ class Mover:
         return gang.unbound or running
 
     def _tell_pods(self, effect: Tell | TellJob) -> None:
+        if self._why_not_now():
+            return  # another leader tells
         uids = [effect.uid] if isinstance(effect, Tell) else self._listeners(effect.job)
         pods = [*filter(None, map(self._cache.pods.get, uids))]
         for pod in pods:

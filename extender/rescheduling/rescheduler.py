@@ -177,8 +177,13 @@ class Rescheduler:
         if self._mover is not None:
             self._mover.holds_all = is_held
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request that changes something can still take effect."""
+        return self._mover is None or self._mover.is_quiet
+
     async def stop(self) -> None:
-        """Cancel open requests."""
+        """Cancel open requests; wait for those that change something."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -407,6 +407,28 @@ async def test_a_record_of_an_earlier_leader_is_deleted() -> None:
         assert await w.moves.find_records() == []
 
 
+async def test_a_record_that_another_has_written_since_is_not_overwritten() -> None:
+    async with world() as w, Client(credentials.from_url(w.server.url)) as client:
+        later = requests(client)
+        assert await w.moves.write_record(JOB, {"move": "one"})
+        await later.find_records()
+        assert await later.write_record(JOB, {"move": "two"})
+
+        assert not await w.moves.write_record(JOB, {"move": "of before"})
+        assert await later.find_records() == [(record_name(JOB), {"move": "two"})]
+        assert await w.moves.write_record(JOB, {"move": "leads after all"})
+
+
+async def test_a_record_that_somebody_has_deleted_is_written_again() -> None:
+    async with world() as w:
+        assert await w.moves.write_record(JOB, {"move": "one"})
+        await w.api.delete(f"{CONFIGMAPS}/{record_name(JOB)}")
+
+        assert not await w.moves.write_record(JOB, {"move": "two"})
+        assert await w.moves.write_record(JOB, {"move": "two"})
+        assert await w.moves.find_records() == [(record_name(JOB), {"move": "two"})]
+
+
 async def test_a_record_that_is_refused_is_not_written() -> None:
     async def refuse(_request: web.Request) -> web.Response:
         return web.Response(status=403, text="no")

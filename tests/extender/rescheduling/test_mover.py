@@ -79,6 +79,8 @@ class Api:
     told: list[tuple[str, str, str]] = field(default_factory=list)
 
     async def end_pod(self, pod: Victim, *, is_forced: bool) -> tuple[Outcome, str]:
+        if self.gate is not None:
+            await self.gate.wait()
         self.asked.append((pod, is_forced))
         return self.outcome
 
@@ -124,6 +126,8 @@ class World:
         clock = clock_of(self.time)
         dispatcher = Dispatcher(self.cache, clock)
         self.reported: list[MoveEvent] = []
+        #: why the extender does not lead
+        self.why_not_leading: str | None = None
         self.mover = Mover(
             self.cache,
             dispatcher.apply,
@@ -133,6 +137,7 @@ class World:
             wake=lambda: None,
             tell=self.api.tell,
             report=self.reported.append,
+            why_not_leading=lambda: self.why_not_leading,
         )
         router = Router(
             permits=ignore,
@@ -287,6 +292,58 @@ async def test_an_end_is_answered() -> None:
         assert w.reported == [
             Answered(job=JOB, uid="uid-a", outcome=Outcome.BUDGET, text="budget b")
         ]
+
+
+END = EndPod(job=JOB, uid="uid-a", name="a", namespace="default", is_forced=False)
+
+
+async def test_who_does_not_lead_changes_nothing_and_tells_nothing() -> None:
+    async with world(*pair()) as w:
+        w.why_not_leading = "another leads"
+        w.mover.carry_out(END)
+        w.mover.carry_out(WriteRecord(job=JOB, number=1, record=MoveRecord(job=JOB)))
+        w.mover.carry_out(DeleteRecord(job=JOB))
+        w.mover.carry_out(Tell(uid="uid-a", reason="R", text="one"))
+        await w.settled()
+
+        assert (w.api.asked, w.api.told) == ([], [])
+        failed = Outcome.FAILED, "another leads"
+        assert w.reported == [
+            Answered(job=JOB, uid="uid-a", outcome=failed[0], text=failed[1]),
+            Written(job=JOB, number=1, is_written=False),
+        ]
+
+
+async def test_a_stop_waits_for_what_was_sent_and_sends_nothing_more() -> None:
+    async with world(*pair()) as w:
+        w.api.gate = asyncio.Event()
+        w.mover.carry_out(END)
+        await asyncio.sleep(0.01)
+        was_quiet = w.mover.is_quiet
+        stopping = asyncio.create_task(w.mover.stop())
+        await asyncio.sleep(0.01)
+        w.mover.carry_out(END)
+        await asyncio.sleep(0.01)
+        assert not stopping.done()
+
+        w.api.gate.set()
+        await stopping
+        assert len(w.api.asked) == 1
+        assert (was_quiet, w.mover.is_quiet) == (False, True)
+        outcomes = {each.outcome for each in w.reported if isinstance(each, Answered)}
+        assert outcomes == {Outcome.YES, Outcome.FAILED}
+
+
+@pytest.mark.looptime
+async def test_a_request_without_an_answer_is_cut_off_and_may_still_count() -> None:
+    async with world(*pair()) as w:
+        w.api.gate = asyncio.Event()
+        w.mover.carry_out(END)
+        await asyncio.sleep(0.01)
+
+        await w.mover.stop()
+
+        assert not w.mover.is_quiet
 
 
 async def test_writes_of_one_record_follow_each_other() -> None:
