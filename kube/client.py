@@ -36,6 +36,8 @@ LARGEST_ANSWER_BYTES = 256 << 20
 #: Bytes of an error's body that are read, enough for its Status.
 _ERROR_BYTES = 64 << 10
 _CONNECT_S = 5.0
+#: Connections of one session, which all its requests and watches share.
+CONNECTIONS = 32
 
 #: Called with (verb, resource, code) at the end of each request; code 0: no answer.
 Count = Callable[[str, str, int], None]
@@ -352,4 +354,4 @@ def _translate_errors(request_line: str) -> Iterator[None]:
 
 
 def _tcp() -> aiohttp.BaseConnector:
-    return aiohttp.TCPConnector(limit=32, keepalive_timeout=60)
+    return aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=60)

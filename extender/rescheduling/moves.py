@@ -39,8 +39,9 @@ class Limits:
     brake_nodes: int = 5
     brake_share: float = 0.1
     brake_s: float = 60.0
-    #: evictions without an answer at one time, of all jobs
-    most_asks: int = 50
+    #: evictions without an answer at one time, of all jobs; those, the binds and the
+    #: watches leave connections for the Lease
+    most_asks: int = 6
     #: between two evictions of a pod; doubles from `first_pause_s` on
     longest_ask_s: float = 60.0
     #: from the first eviction of a pod until it is deleted with grace 0

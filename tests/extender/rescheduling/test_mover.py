@@ -11,6 +11,7 @@ import pytest
 
 from extender.cache import events
 from extender.dispatch import Dispatcher, Router, ignore
+from extender.kube_scheduler.binder import AT_ONCE
 from extender.planning import plan_input
 from extender.preemption.attempt import Outcome, Victim
 from extender.rescheduling import record
@@ -26,6 +27,7 @@ from extender.rescheduling.moves import (
     JobGone,
     KeepPlaces,
     KeptPlace,
+    Limits,
     Move,
     MoveEvent,
     MoveRecord,
@@ -41,6 +43,7 @@ from extender.rescheduling.moves import (
     WriteRecord,
     Written,
 )
+from kube.client import CONNECTIONS
 from kube.errors import (
     ApiError,
     ForbiddenError,
@@ -295,6 +298,12 @@ async def test_an_end_is_answered() -> None:
 
 
 END = EndPod(job=JOB, uid="uid-a", name="a", namespace="default", is_forced=False)
+
+
+def test_evictions_binds_and_watches_leave_a_connection_for_the_lease() -> None:
+    watches = len(("nodes", "pods", "chips", "settings", "switches"))
+
+    assert Limits().most_asks + AT_ONCE + watches < CONNECTIONS
 
 
 async def test_who_does_not_lead_changes_nothing_and_tells_nothing() -> None:
