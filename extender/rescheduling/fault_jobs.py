@@ -240,25 +240,36 @@ def judge_anew(state: State, key: str) -> State:
     return with_job(state, key, replace(job, judged={}, is_changed=True))
 
 
-def want(state: State, nodes: Iterable[str], now_s: float) -> State:
-    """Note nodes for whose faults pods are to be evicted."""
-    found = {node: now_s for node in nodes if node not in state.wanting}
-    if not found:
-        return state
-    return replace(state, wanting={**state.wanting, **found})
+def want(state: State, event: Judged, now_s: float, limits: Limits) -> State:
+    """Note nodes for whose faults pods are to be evicted, and when these were due."""
+    pods = state.jobs[event.job].pods
+    broken = [pods[uid] for uid in event.faulty if uid in pods and pods[uid].chips]
+    due_s = {pod.place[0]: pod.due_s for pod in broken}
+    old_s = now_s - limits.brake_s
+    found = {n: s for n, s in due_s.items() if s > max(state.wanting.get(n, 0), old_s)}
+    return replace(state, wanting={**state.wanting, **found}) if found else state
 
 
 def want_still(state: State, now_s: float, limits: Limits) -> State:
-    """Forget nodes whose faults are over for long, or have moved no pod since."""
-    found = {
-        pod.place[0]: now_s
-        for job in state.jobs.values()
-        if job.assessment is not None and job.assessment.word in _WANTING
-        for pod in job.pods.values()
-        if pod.chips and pod.due_s <= now_s
+    """Forget nodes whose faults are old, but for those whose pods the brake keeps.
+
+    So faults that come one by one never stop evictions, however long they last, and
+    those that came together do until there are fewer.
+    """
+    kept_back = set[str]()
+    if state.is_braked(limits) and not state.held.is_all:
+        kept_back = {
+            pod.place[0]
+            for key, job in state.jobs.items()
+            if job.waits and key not in state.held.jobs
+            for pod in job.pods.values()
+            if pod.chips
+        }
+    wanting = {
+        node: due_s
+        for node, due_s in state.wanting.items()
+        if now_s < due_s + limits.brake_s or node in kept_back
     }
-    before = state.wanting.items()
-    wanting = {n: at_s for n, at_s in before if now_s < at_s + limits.brake_s} | found
     return state if wanting == state.wanting else replace(state, wanting=wanting)
 
 

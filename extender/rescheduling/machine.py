@@ -161,7 +161,7 @@ def _take(state: State, event: Judged, now_s: float, limits: Limits) -> After:
         return fault_jobs.tell(state, event, now_s, limits)
     faults = fault_jobs.faults_of(job, event.faulty)
     if fault_jobs.is_wanting(event):
-        state = fault_jobs.want(state, (node for node, _, _ in faults), now_s)
+        state = fault_jobs.want(state, event, now_s, limits)
     waits = ""
     if event.assessment.word in fault_jobs.MOVING:
         waits = fault_jobs.why_waits(state, key, faults, now_s, limits)

@@ -35,7 +35,7 @@ class Limits:
     is_evicting: bool = False
     #: whether evictions stop while very many nodes have faults
     is_braking: bool = True
-    #: nodes with faults within `brake_s` from which on they stop: the larger number
+    #: nodes with faults due within `brake_s` beyond which they stop: the larger number
     brake_nodes: int = 5
     brake_share: float = 0.1
     brake_s: float = 60.0

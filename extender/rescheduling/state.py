@@ -85,7 +85,7 @@ class State:
     moves: Mapping[str, Move] = field(default_factory=dict)
     #: what people hold
     held: Held = field(default_factory=Held)
-    #: {node with faults for which pods are to be evicted: when it was seen so last}
+    #: {node with faults for which pods are to be evicted: when these were due}
     wanting: Mapping[str, float] = field(default_factory=dict)
     #: number of nodes with chips
     npu_nodes: int = 0
