@@ -275,8 +275,8 @@ class KubeMoves:
             resource_version=known.resource_version,
         )
 
-    async def delete_record(self, job: str) -> None:
-        """Delete the record of a job, if there is one; a failure is logged."""
+    async def delete_record(self, job: str) -> bool:
+        """Delete the record of a job; return whether there is none."""
         name = record_name(job)
         try:
             known = self._known.pop(name, None)
@@ -287,10 +287,12 @@ class KubeMoves:
                 self._client, namespace=self._namespace, name=name, uid=known.uid
             )
         except NotFoundError:
-            return
+            return True
         except KubeError as error:
             extra = {"record": name, "error": str(error)}
             log.warning("record of a move not deleted", extra=extra)
+            return False
+        return True
 
 
 def record_name(job: str) -> str:

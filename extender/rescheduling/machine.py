@@ -365,8 +365,11 @@ def _advance(
 ) -> After:
     """Take a move over: write its record, end it, or ask its next pods to go."""
     move, effects = after
-    if move is state.moves.get(key):
+    before = state.moves.get(key)
+    if move is before:
         return state, effects
+    if before is not None and _lets_stay(before, move):
+        move = replace(move, is_outdated=True)
     state = with_move(state, key, move)
     if move.stage is Stage.WRITING and not move.write and not move.write_again_s:
         state, written = _write(state, move, now_s)
@@ -374,14 +377,34 @@ def _advance(
     if move.stage is Stage.MOVING and not move.departures:
         state, ended = _end(state, move, now_s, limits)
         return state, (*effects, *ended)
+    rewritten: tuple[Effect, ...] = ()
+    is_writing = move.write or move.write_again_s
+    if move.stage is Stage.MOVING and move.is_outdated and not is_writing:
+        state, rewritten = _write(state, move, now_s)
     state, asked = _ask(state, now_s, limits)
-    return state, (*effects, *asked)
+    return state, (*effects, *rewritten, *asked)
+
+
+def _lets_stay(before: Move, after: Move) -> bool:
+    """Whether a pod that was recorded, and was not asked, goes no more."""
+    if len(after.departures) >= len(before.departures):
+        return False
+    going = after.departures.keys() | {place.uid for place in after.addition}
+    return any(
+        uid not in going and not departure.has_begun
+        for uid, departure in before.departures.items()
+    )
 
 
 def _write(state: State, move: Move, now_s: float) -> After:
     number = state.writes + 1
     written = replace(
-        move, write=number, write_again_s=0.0, stage_s=now_s, is_recorded=True
+        move,
+        write=number,
+        write_again_s=0.0,
+        stage_s=now_s,
+        is_recorded=True,
+        is_outdated=False,
     )
     state = replace(with_move(state, move.job, written), writes=number)
     return state, (WriteRecord(job=move.job, number=number, record=move.record),)
@@ -445,10 +468,10 @@ def _tick_move(state: State, key: str, now_s: float, limits: Limits) -> After:
         case Stage.ENDS if is_late:
             unread = EndsRead(job=key, uids=move.reading)
             return _take_ends(state, move, unread, now_s, limits)
-        case Stage.WRITING if move.write and is_late:
+        case Stage.WRITING | Stage.MOVING if move.write and is_late:
             unwritten = Written(job=key, number=move.write, is_written=False)
             return _take_written(state, move, unwritten, now_s, limits)
-        case Stage.WRITING if move.is_to_be_written(now_s):
+        case Stage.WRITING | Stage.MOVING if move.is_to_be_written(now_s):
             return _write(state, move, now_s)
     return _tick_departures(state, move, now_s, limits)
 

@@ -55,8 +55,9 @@ log = logging.getLogger(__name__)
 
 #: Annotation of a pod with which people keep its job from being evicted.
 HOLD = "ascend-affinity/hold"
-#: Seconds until the records are read again, if they cannot be read at the start.
-_READ_AGAIN_S = 5.0
+#: Seconds until records are read again that could not be read at the start, and deleted
+#: again that could not be deleted.
+_AGAIN_S = 5.0
 #: Refusals after which pods are placed without them: the right to read them may lack. A
 #: server that is away or overloaded refuses nothing; no pod can be bound then either.
 _REFUSALS = 3
@@ -91,8 +92,8 @@ class MovesApi(Protocol):
     async def write_record(self, job: str, data: Mapping[str, str]) -> bool:
         """Write the record of a job; return whether it is written."""
 
-    async def delete_record(self, job: str) -> None:
-        """Delete the record of a job."""
+    async def delete_record(self, job: str) -> bool:
+        """Delete the record of a job; return whether there is none."""
 
 
 class Mover:
@@ -150,6 +151,8 @@ class Mover:
         self._looks: dict[str, tuple[float, frozenset[str]]] = {}
         #: {job: the last write of its record}
         self._writes: dict[str, asyncio.Task[None]] = {}
+        #: {job whose record could not be deleted: when that is tried again}
+        self._undeleted: dict[str, float] = {}
         #: open requests; each ends by itself
         self._tasks: set[asyncio.Task[None]] = set()
         #: whether nothing is sent any more
@@ -192,7 +195,7 @@ class Mover:
         """Begin to read the records of earlier leaders, unless they are read."""
         now_s = self._clock.now_s()
         if not self._has_read and now_s >= self._read_again_s:
-            self._read_again_s = now_s + _READ_AGAIN_S
+            self._read_again_s = now_s + _AGAIN_S
             _ = self._start(self._recover())
 
     async def _recover(self) -> None:
@@ -235,6 +238,10 @@ class Mover:
                     self._report(PodEnded(job=job, uid=uid))
                 elif pod is not None and pod.deleting and not departure.has_begun:
                     self._report(PodLeaving(job=job, uid=uid))
+        now_s = self._clock.now_s()
+        for job in [job for job, at_s in self._undeleted.items() if at_s <= now_s]:
+            del self._undeleted[job]
+            self._write_next(job, partial(self._delete, job))
         self._controllers = {j: c for j, c in self._controllers.items() if j in moves}
         self._looks = {job: look for job, look in self._looks.items() if job in moves}
         for job, controllers in list(self._controllers.items()):
@@ -305,6 +312,7 @@ class Mover:
             case ReleasePlaces(job=job, uids=uids):
                 self.returns.release(job, uids)
             case WriteRecord(job=job):
+                self._undeleted.pop(job, None)
                 self._write_next(job, partial(self._write, effect))
             case DeleteRecord(job=job):
                 self._write_next(job, partial(self._delete, job))
@@ -405,8 +413,9 @@ class Mover:
         )
 
     async def _delete(self, job: str) -> None:
-        if not self._why_not_now():
-            await self._api.delete_record(job)
+        is_deleted = not self._why_not_now() and await self._api.delete_record(job)
+        if not is_deleted and self._writes.get(job) is asyncio.current_task():
+            self._undeleted[job] = self._clock.now_s() + _AGAIN_S
 
     def _write_next(self, job: str, write: Callable[[], Awaitable[None]]) -> None:
         """Write a record, or delete it, after all earlier writes of it."""

@@ -218,6 +218,8 @@ class Move:
     history: tuple[Past, ...] = ()
     #: whether a record may be there
     is_recorded: bool = False
+    #: whether it names pods to go that stay now
+    is_outdated: bool = False
     #: whether it is of an earlier leader, and nothing has been looked at since
     is_recalled: bool = False
     #: number of the record that is being written; 0 for none
@@ -524,7 +526,7 @@ class WriteRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecord:
-    """The effect to delete a record. Nothing answers it; a start finds what is left."""
+    """The effect to delete a record, until that is done. Nothing answers it."""
 
     job: str
 

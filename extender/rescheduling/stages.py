@@ -18,6 +18,7 @@ The steps of one move, as in `departures`; `machine` puts them together.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from extender.gang.fault_policy import Switch
 from extender.rescheduling import departures
 from extender.rescheduling.assessment import Assessment
 from extender.rescheduling.departures import After
@@ -217,23 +218,29 @@ def recover(event: Recovered, now_s: float, limits: Limits) -> After:
     """Return the move of a record that an earlier extender has written.
 
     A move that has not begun is dropped: the faults may be over, and if not the job is
-    judged at once. Times of the record are those of another process: none counts as
-    later than now.
+    judged at once. So are single pods that may not have been asked. Times of the record
+    are those of another process: none counts as later than now. A pod that is being
+    deleted was asked when its move began, or soon after.
     """
     record = event.record
     running = sum(place.uid in event.running for place in record.places)
     has_begun = running < len(record.places)
-    going = dict[str, Departure]()
+    begun_s = max((past.at_s for past in record.history), default=now_s)
+    grace_s = 0.0 if record.switch is Switch.FORCE else limits.grace_s
+    going, left_out = dict[str, Departure](), set[str]()
     for place in record.places if has_begun else ():
-        asked_s = min(record.asked_s.get(place.uid, now_s), now_s)
+        asked_s = min(record.asked_s.get(place.uid, begun_s), now_s)
         if place.uid in event.running:
-            going[place.uid] = Departure(place=place)
+            if record.is_whole or place.uid in record.asked_s or not place.is_evicted:
+                going[place.uid] = Departure(place=place)
+            else:
+                left_out.add(place.uid)
         elif place.uid in event.ending:
             going[place.uid] = Departure(
                 place=place,
                 step=Step.LEAVING,
                 first_ask_s=asked_s,
-                again_s=asked_s + limits.grace_s,
+                again_s=asked_s + grace_s,
             )
         elif place.is_kept:
             going[place.uid] = Departure(place=place, step=Step.GONE)
@@ -254,6 +261,7 @@ def recover(event: Recovered, now_s: float, limits: Limits) -> After:
         queue=departures.line_up(going),
         history=history,
         is_recorded=True,
+        is_outdated=bool(left_out),
         is_recalled=True,
         progress_s=now_s,
     )

@@ -557,8 +557,9 @@ class World:
         for record in list(self.records.values()):
             pods = [self.pods[p.uid] for p in record.places if p.uid in self.pods]
             for pod in pods:
-                if pod.is_ending:  # asked at the latest now
-                    self.asked_s[pod.uid] = record.asked_s.get(pod.uid, self.now_s)
+                if pod.is_ending:  # asked when its move began, if it is not known
+                    begun_s = max((past.at_s for past in record.history), default=0)
+                    self.asked_s[pod.uid] = record.asked_s.get(pod.uid, begun_s)
             self.apply(
                 Recovered(
                     record=record,

@@ -114,8 +114,9 @@ class Api:
         self.asked.append((job, written.owner, *written.controllers))
         return not self.is_down
 
-    async def delete_record(self, job: str) -> None:
+    async def delete_record(self, job: str) -> bool:
         self.asked.append(f"delete {job}")
+        return not self.is_down
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
         self.told.append((pod.name, reason, text))
@@ -377,6 +378,36 @@ async def test_writes_of_one_record_follow_each_other() -> None:
             Written(job=JOB, number=2, is_written=True),
         ]
         assert w.mover._writes == {}
+
+
+async def test_a_record_is_deleted_until_it_is() -> None:
+    async with world() as w:
+        w.api.is_down = True
+        w.mover.carry_out(DeleteRecord(job=JOB))
+        for _ in range(11):
+            await w.settled()
+            w.mover.observe([], {})
+            w.time.pass_s(1)
+        w.api.is_down = False
+        for _ in range(11):
+            await w.settled()
+            w.mover.observe([], {})
+            w.time.pass_s(1)
+
+        assert w.api.asked == 3 * [f"delete {JOB}"]
+
+
+async def test_a_record_that_is_written_anew_is_not_deleted_later() -> None:
+    async with world() as w:
+        w.api.is_down = True
+        w.mover.carry_out(DeleteRecord(job=JOB))
+        w.mover.carry_out(WriteRecord(job=JOB, number=1, record=MoveRecord(job=JOB)))
+        await w.settled()
+        w.time.pass_s(6)
+        w.mover.observe([], {})
+        await w.settled()
+
+        assert w.api.asked == [f"delete {JOB}", (JOB, "")]
 
 
 async def test_a_record_that_is_refused_is_told() -> None:

@@ -501,6 +501,28 @@ def test_what_goes_for_a_fault_that_is_over_before_it_was_asked_stays() -> None:
     assert story.records == {}
 
 
+def test_the_record_names_no_pod_that_stays_after_all() -> None:
+    """Another leader would evict it."""
+    story = moving(Job(name="a", count=3, rungs=BY_POD), most_asks=1)
+    breaks(story, "a-1-2")
+    story.answer(1, Outcome.YES)
+    story.answer(1, Outcome.YES)
+    assert steps(story) == {"a-1-2": Step.STAYS, "a-0-1": Step.ASKED}
+    assert {place.uid for place in story.records["a"].places} == {"a-1-2", "a-0-1"}
+
+    pod = story.pods["a-1-2"]
+    story.broken.discard((pod.node, pod.chip))
+    story.look()
+    assert orders(story)[1:] == [("WriteRecord", ["a-0-1"])]
+    story.answer(1, Outcome.FAILED)
+    story.tick(2)
+    assert orders(story)[1:] == [("WriteRecord", ["a-0-1"])]
+    story.answer(1, Outcome.YES)
+
+    assert [place.uid for place in story.records["a"].places] == ["a-0-1"]
+    assert orders(story) == [("EndPod", ("a-0-1", False))]
+
+
 def test_a_move_that_has_begun_goes_on_though_the_fault_is_over() -> None:
     story = moving(Job(name="a", count=3))
     yes(story)

@@ -2,9 +2,11 @@
 
 import pytest
 
+from extender.preemption.attempt import Outcome
 from extender.rescheduling.moves import EndPod, Held, Stage, Step, TellJob
 from tests.extender.rescheduling.movejobs import Job
 from tests.extender.rescheduling.movestories import (
+    BY_POD,
     breaks,
     finish,
     kept,
@@ -95,6 +97,36 @@ def test_a_new_leader_asks_nobody_before_it_knows_what_people_hold() -> None:
 
     assert (before, held) == ([], [])
     assert orders(story) == [("EndPod", ("a-1-2", False))]
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_new_leader_judges_a_single_pod_anew_that_was_not_asked(
+    *, is_over: bool
+) -> None:
+    story = moving(Job(name="a", count=3, rungs=BY_POD), most_asks=1)
+    breaks(story, "a-1-2")
+    story.answer(1, Outcome.YES)
+    story.answer(1, Outcome.YES)
+    pod = story.pods["a-1-2"]
+    if is_over:
+        story.broken.discard((pod.node, pod.chip))
+    story.restart(is_sent=True, after_s=20)
+    assert steps(story) == {"a-0-1": Step.LEAVING}
+
+    finish(story)
+
+    assert story.evicted == ({"a-0-1"} if is_over else {"a-0-1", "a-1-2"})
+
+
+def test_a_new_leader_goes_on_with_the_time_of_a_pod_that_does_not_end() -> None:
+    story = moving(Job(name="a", count=1))
+    yes(story)
+    story.restart(is_sent=True, after_s=600)
+    story.tick(200)
+    assert orders(story) == []
+    story.tick(101)
+
+    assert orders(story) == [("EndPod", ("a-0-1", True))]
 
 
 def test_a_record_that_was_left_behind_moves_nobody() -> None:
