@@ -49,6 +49,8 @@ class End:
     reason: str = ""
     #: whether a pod may be made again while the evicted one still ends
     is_early: bool = False
+    #: for people: why the pod is made again late; "" if it is not
+    remark: str = field(default="", compare=False)
     #: path and UID of the object with which the job ends; "" if it is not read
     controller: str = field(default="", compare=False)
 
@@ -73,6 +75,8 @@ class Policy:
     #: values for the reason of the row
     values: Mapping[str, object] = field(default_factory=dict)
     is_early: bool = False
+    #: as `End.remark`
+    remark: str = ""
 
     @property
     def end(self) -> End:

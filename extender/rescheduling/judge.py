@@ -82,9 +82,11 @@ def judge(
         assessment = Assessment(word=Word.UNKNOWN, why=READING)
     else:
         assessment = _judge_places(cache, gang, policy, question, topology(gang))
+    ends = question.facts.ends.values() if question.facts is not None else ()
+    delays = {end.remark for end in ends if end.remark}
     return replace(
         assessment,
-        remarks=policy.remarks,
+        remarks=(*policy.remarks, *sorted(delays)),
         is_evicting=question.facts is not None,
         switch=policy.switch,
         owner="" if question.job in cache.gangs else cache.pods[question.job].owner,

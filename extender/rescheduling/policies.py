@@ -51,6 +51,9 @@ _FAILURES = {
     "FailJob": "PodFailurePolicy",
     "maxFailedIndexes": "MaxFailedIndexesExceeded",
 }
+#: seconds that a Job waits after a failed pod: after the first, doubled with each, at
+#: most; and from when on people are told
+_BACKOFF_S, _LONGEST_BACKOFF_S, _LONG_S = 10, 600, 60
 #: limits of a Job and of a Volcano Job that state none
 _BACKOFF_LIMIT, _MAX_RETRY, _NO_LIMIT = 6, 3, (1 << 31) - 1
 _VOLCANO, _SYNC, _IN_PLACE = "batch.volcano.sh", "SyncJob", "InPlaceRestart"
@@ -64,6 +67,7 @@ def end_of(controllers: Sequence[object], pod: Meta, count: int = 1) -> End:
         worst.end,
         reason=worst.end.reason.format_map(worst.values),
         is_early=worst.is_early,
+        remark=worst.remark,
     )
 
 
@@ -254,7 +258,8 @@ def _policies_of_job(facts: _Facts) -> Iterator[Policy]:
         elif action == "FailIndex":
             yield _failed_index(facts, action, values)
         elif action in ("Ignore", "FailJob"):
-            yield Policy(kind="Job", name=action, values=values)
+            remark = _describe_backoff(facts) if action == "Ignore" else ""
+            yield Policy(kind="Job", name=action, values=values, remark=remark)
         else:
             raise rules[number or 0].unknown("action")
 
@@ -288,9 +293,7 @@ def _counted(facts: _Facts) -> Policy:
     """Return the policy of a Job that counts an evicted pod as failed."""
     spec, status = facts.spec, facts.status
     default = _NO_LIMIT if spec.has("backoffLimitPerIndex") else _BACKOFF_LIMIT
-    limit = spec.number("backoffLimit", default)
-    uncounted = status.at("uncountedTerminatedPods").items("failed")
-    failed = status.number("failed") + len(uncounted)
+    limit, failed = spec.number("backoffLimit", default), _count_failed(status)
     if failed + facts.count > limit:
         values = {"limit": limit, "failed": failed}
         return Policy(kind="Job", name="backoffLimit", values=values)
@@ -300,7 +303,32 @@ def _counted(facts: _Facts) -> Policy:
         return _failed_index(facts, "backoffLimitPerIndex", {"limit": limit})
     has_policy = spec.has("podFailurePolicy")
     is_early = not has_policy and spec.text("podReplacementPolicy") != "Failed"
-    return Policy(kind="Job", name="counted", is_early=is_early)
+    remark = _describe_backoff(facts)
+    return Policy(kind="Job", name="counted", is_early=is_early, remark=remark)
+
+
+def _count_failed(status: _Object) -> int:
+    uncounted = status.at("uncountedTerminatedPods").items("failed")
+    return status.number("failed") + len(uncounted)
+
+
+def _describe_backoff(facts: _Facts) -> str:
+    """Return how long a Job waits before it makes evicted pods again; "" if not long.
+
+    It counts all pods that have failed since one succeeded, also those that its
+    podFailurePolicy ignores, but not apart for each index unless it is told to.
+
+    Source:
+        kubernetes v1.36.3, pkg/controller/job/backoff_utils.go, getRemainingTime.
+    """
+    failed = _count_failed(facts.status) + facts.count
+    wait_s = min(_BACKOFF_S << min(failed - 1, 10), _LONGEST_BACKOFF_S)
+    if wait_s < _LONG_S or facts.spec.has("backoffLimitPerIndex"):
+        return ""
+    return (
+        f"its Job makes pods again only {wait_s} s after they have ended, as {failed} "
+        "have failed then; write backoffLimitPerIndex, or run it by a JobSet"
+    )
 
 
 def _failed_index(facts: _Facts, name: str, values: Mapping[str, object]) -> Policy:

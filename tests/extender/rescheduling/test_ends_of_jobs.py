@@ -436,6 +436,26 @@ CASES: dict[str, tuple[Case, End]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("pods", "wait_s"),
+    [
+        (case(job(backoffLimit=99), count=3), None),
+        (case(job(backoffLimit=99), count=4), 80),
+        (case(job({"failed": 3}, backoffLimit=99)), 80),
+        (case(policy(on("Ignore")), count=6), 320),
+        (case(job(backoffLimit=9999), count=5000), 600),
+        (case(job(backoffLimitPerIndex=9), count=5000), None),
+    ],
+    ids=["40 s", "four", "the fourth", "ignored", "at most", "by index"],
+)
+def test_a_job_that_makes_its_pods_again_late_says_so(
+    pods: Case, wait_s: int | None
+) -> None:
+    said = f" only {wait_s} s after " in pods.end.remark
+
+    assert said if wait_s is not None else not pods.end.remark
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_an_eviction_does_to_a_job_what_its_controller_does(name: str) -> None:
     pods, end = CASES[name]

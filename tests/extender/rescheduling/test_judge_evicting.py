@@ -77,6 +77,15 @@ def test_what_an_eviction_does_is_read_first_of_the_fault_pods_then_of_all() -> 
     assert third.kept_places == (place("a", "n1", "n3"), place("b", "n2", "n2"))
 
 
+def test_a_controller_that_makes_pods_again_late_is_a_remark() -> None:
+    cache = cluster(*pair(), broken("n1", 0), nodes=NAMES)
+
+    found = asked(cache, facts("a", "b", end=End(remark="after 600 s")))
+
+    assert found.remarks == ("after 600 s",)
+    assert found.text.endswith(". after 600 s")
+
+
 def test_a_pod_that_takes_the_others_with_it_is_evicted_alone() -> None:
     cache = cluster(*pair(), broken("n1", 0), nodes=NAMES)
 
