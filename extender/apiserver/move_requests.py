@@ -44,6 +44,8 @@ _READ_GROUPS = (
     *("batch", "batch.volcano.sh", "jobset.x-k8s.io", "kubeflow.org"),
     *("mindxdl.gitee.com", "ray.io"),
 )
+#: Pods and controllers that are read at the same time.
+_READS = 4
 #: Kinds whose objects own controllers of pods, and say what their end does.
 _READ_OWNERS = ("JobSet",)
 
@@ -63,6 +65,8 @@ class KubeMoves:
         self._client = client
         self._namespace = namespace
         self._workloads = WorkloadRequests(client)
+        #: reads of pods and controllers that may begin
+        self._slots = asyncio.Semaphore(_READS)
         #: {name of a record: metadata} of records as they were written or found last
         self._known: dict[str, Meta] = {}
 
@@ -127,9 +131,8 @@ class KubeMoves:
         counts = Counter(owner for owner, _ in leaving.values())
         examples = dict(leaving.values())
         try:
-            found = {
-                owner: await self._controllers(meta) for owner, meta in examples.items()
-            }
+            chains = await asyncio.gather(*map(self._controllers, examples.values()))
+            found = dict(zip(examples, chains, strict=True))
         except KubeError as error:
             log.warning("controller of a pod not read", extra={"error": str(error)})
             return f"what an eviction does to the job cannot be read: {error}"
@@ -189,7 +192,8 @@ class KubeMoves:
                 name=labels[_WORKER_SET_NAME],
             )
             return [await self._controller(owner, pod.namespace)]
-        found = await pods.get(self._client, pod.namespace, pod.name)
+        async with self._slots:
+            found = await pods.get(self._client, pod.namespace, pod.name)
         chain: list[tuple[str, object]] = []
         owned = found.metadata
         while (owner_found := _controller_of(owned)) is not None:
@@ -214,7 +218,8 @@ class KubeMoves:
         base = f"/apis/{owner.api_version}/namespaces/{namespace}"
         path = f"{base}/{plural}/{owner.name}"
         try:
-            found = await self._workloads.get(path)
+            async with self._slots:
+                found = await self._workloads.get(path)
         except NotFoundError:
             # it is gone, and its pods go with it
             return "", kind | {"metadata": {"deletionTimestamp": "gone"}}

@@ -355,7 +355,8 @@ def _policies_of_set(owner: _Object, reason: str, facts: _Facts) -> Iterator[Pol
     role = facts.label("jobset.sigs.k8s.io/replicatedjob-name")
     for number in _possible_rules(rules, reason, role):
         action = "RestartJobSet" if number is None else rules[number].text("action")
-        if action != "FailJobSet" and not action.startswith("RestartJob"):
+        is_restart = action.startswith("RestartJob") and action in ENDS["JobSet"]
+        if action != "FailJobSet" and not is_restart:
             raise rules[number or 0].unknown("action")
         is_used_up = used >= limit and action in ("RestartJobSet", "RestartJob")
         values = {"reason": reason, "rule": number, "limit": limit}

@@ -12,12 +12,15 @@ A place is UID and name of the pod that goes, then numbers: namespace, role, the
 numbers of its slot, resource, node, mask of chips, node that it leaves, annotations,
 whether it is evicted, when it was asked first, or 0, and the line of its controller,
 which the first records did not have. Annotations are keys and values in turn. Texts and
-annotations that pods share are written once, and referred to by their positions. So
-five thousand pods fit into the 1 MiB of a ConfigMap.
-`controllers`, where known, are the objects with which the job ends.
+annotations that pods share are written once, and referred to by their positions.
+`controllers`, where known, are the objects with which the job ends. A long text is
+compressed with zlib, in base64. So five thousand pods fit into the 1 MiB of a
+ConfigMap.
 """
 
+import base64
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -44,6 +47,8 @@ T = TypeVar("T")
 #: Key of the ConfigMap.
 KEY = "move"
 _VERSION = 1
+#: Bytes from which on a text is compressed; it cannot be read by people any more.
+_LONG = 512 << 10
 #: Times beyond, more than thirty thousand years, are none.
 _MOST_S = 1e12
 _SWITCHES = {switch.value: switch for switch in (Switch.GRACE, Switch.FORCE)}
@@ -71,7 +76,11 @@ def render(record: MoveRecord) -> dict[str, str]:
     }
     if record.controllers:
         document["controllers"] = record.controllers
-    return {KEY: json.dumps(document, separators=(",", ":"), ensure_ascii=False)}
+    written = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    content = written.encode()
+    if len(content) > _LONG:
+        written = base64.b64encode(zlib.compress(content, level=1)).decode()
+    return {KEY: written}
 
 
 def parse(data: object) -> MoveRecord:
@@ -81,7 +90,17 @@ def parse(data: object) -> MoveRecord:
         DocumentError: The data breaks the format; has all problems.
     """
     content = json_text(versioned(_VERSION, _read))
+    if isinstance(data, dict) and isinstance(data.get(KEY), str):
+        data = {KEY: _unpack(data[KEY])}
     return read(data, lambda part: part.all_fields().need(KEY, content))
+
+
+def _unpack(written: str) -> str:
+    """Return the JSON of a compressed text; any other text as it is."""
+    try:
+        return zlib.decompress(base64.b64decode(written, validate=True)).decode()
+    except (ValueError, zlib.error):
+        return written
 
 
 @dataclass(frozen=True, slots=True)

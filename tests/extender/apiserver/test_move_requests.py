@@ -1,5 +1,6 @@
 """Pods are ended, controllers read and records kept, beside an API server."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -315,6 +316,39 @@ async def test_the_job_set_that_owns_a_job_says_what_its_end_does() -> None:
 
     assert ends == {"uid-a": End(reach=Reach.JOB)}
     assert len(asked) == 3
+
+
+async def test_many_jobs_of_a_set_are_read_few_at_once() -> None:
+    open_reads, most, asked = 0, 0, list[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal open_reads, most
+        asked.append(request.path)
+        open_reads += 1
+        most = max(most, open_reads)
+        await asyncio.sleep(0.01)
+        open_reads -= 1
+        kind, name = request.path.split("/")[-2:]
+        owner = ("jobset.x-k8s.io/v1alpha2", "JobSet", "s")
+        if kind == "pods":
+            owner = ("batch/v1", "Job", name)
+        meta: dict[str, Any] = {"name": name, "uid": "u"}
+        if kind != "jobsets":
+            meta |= owned(*owner)
+        spec = {"completions": 4, "failurePolicy": {"maxRestarts": 1}}
+        return web.json_response({"metadata": meta, "spec": spec})
+
+    pods = {
+        uid: pod
+        for number in range(20)
+        for uid, pod in leaving(f"p{number}", owner=f"Job/default/{number}").items()
+    }
+    async with answering(answer) as moves:
+        ends = await moves.read_ends(pods)
+
+    assert isinstance(ends, dict)
+    assert {end.controller for end in ends.values()} == {f"{SETS}/s u"}
+    assert (len(asked), most) == (60, 4)
 
 
 async def test_a_worker_set_stands_in_place_of_its_stateful_sets() -> None:

@@ -302,6 +302,13 @@ CASES: dict[str, tuple[Case, End]] = {
         ),
         group(JOB_KEY),
     ),
+    "an action that is not known lets nobody be evicted": (
+        case(FRAGILE, job_set({"action": "RestartJobSetSlowly"})),
+        ends(
+            "JobSet.spec.failurePolicy.rules[0].action: expected a value that the "
+            "extender knows, found 'RestartJobSetSlowly'"
+        ),
+    ),
     "a rule for the reason of failed indexes applies": (
         case(
             job(backoffLimitPerIndex=0, maxFailedIndexes=0),

@@ -1,6 +1,7 @@
 """The record of a move as text: what is written is read again, all else is refused."""
 
 import json
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,36 @@ def test_five_thousand_pods_fit_into_a_config_map() -> None:
 
     assert len(written[KEY].encode()) < 1 << 20
     assert parse(written) == whole
+
+
+def test_five_thousand_pods_with_the_longest_names_fit() -> None:
+    whole = replace(
+        RECORD,
+        places=tuple(
+            replace(
+                GOES,
+                uid=str(uuid.uuid5(uuid.NAMESPACE_DNS, str(number))),
+                name=f"{'job-' * 14}{number:05}",
+                slot=("workers", (0, number)),
+                node=f"{'node.' * 11}{number:08}",
+                home=f"{'home.' * 11}{number:08}",
+                annotations={"distributed-job": "true", "hccl/rankIndex": str(number)},
+            )
+            for number in range(5000)
+        ),
+        asked_s={},
+    )
+
+    written = render(whole)
+
+    assert len(written[KEY]) < 1 << 20
+    assert parse(written) == whole
+
+
+@pytest.mark.parametrize("written", ["", "AAAA", "eJwDAAAAAAE=", "eJwr"])
+def test_a_text_that_is_no_compressed_record_is_refused(written: str) -> None:
+    with pytest.raises(DocumentError):
+        parse({KEY: written})
 
 
 def document() -> dict[str, object]:
