@@ -331,7 +331,14 @@ async def test_an_extender_that_moves_pods_writes_only_what_a_move_needs(
     await site.extender.patch(f"{SYSTEM}/configmaps/ascend-move-0", {"data": {}})
     await site.extender.delete(f"{SYSTEM}/configmaps/ascend-move-0")
 
-    for other in (_status(phase="Failed"), _status(conditions=[gone, ready])):
+    for other in (
+        _status(phase="Failed"),
+        _status(reason="Evicted"),
+        _status(message="it is not so"),
+        _status(conditions=[gone, ready]),
+        _status(conditions=[{**gone, "status": "False"}]),
+        _status(conditions=[]),
+    ):
         told = await refusal(site.extender.patch(f"{pod}/status", other))
         assert told.startswith("'ascend-extender-pods'")
     stranger = {"metadata": {"name": "coredns"}}
