@@ -18,7 +18,7 @@ from tests.e2e.stages import CannotError
 
 PARTS = (
     *("core", "products", "networks", "parts", "library", "replay", "regret"),
-    *("allocate", "extender", "volcano", "start", "gang", "visible"),
+    *("allocate", "extender", "volcano", "start", "gang", "visible", "recovery"),
     *("node", "crowd", "idle", "day", "hardware"),
 )
 #: {part: check}, left out where Go is missing, or Kubernetes' programs are not built
