@@ -4,12 +4,14 @@ It is pure. Places are planned on an overlay; nothing is reserved.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from extender.cache.cache import Cache
 from extender.cache.node_state import Tenant
 from extender.cache.overlay import CacheOverlay, overlay_cache
+from extender.cache.reservations import Reservation
 from extender.gang.gang import Gang
 from extender.gang.job_plan import JobPlan
 from extender.planning import plan
@@ -21,6 +23,7 @@ from scheduler_core.node import chips
 from scheduler_core.node.decision import Placement
 from scheduler_core.placement import job_rules
 from scheduler_core.placement.pod import place
+from scheduler_core.products.columns import JobRule
 from scheduler_core.rescheduling.ladder import Place
 from scheduler_core.wire import job_annotations
 from scheduler_core.wire.job_annotations import RANK_INDEX, Marks
@@ -28,6 +31,8 @@ from scheduler_core.wire.pods import NpuPod
 
 #: Reasons of nodes that a sentence lists.
 _REASONS = 3
+#: Pods that are few, and nodes that are tried first for each of them.
+_FEW = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +68,12 @@ class Trial:
             nodes={uid: node for uid, node in gang.nodes.items() if uid not in gone},
             plan=JobPlan(),
         )
-        view, names = self._without(uids), self._names_for(avoids=avoids)
-        planned = plan.plan(
-            self.cache, trial, names, 0, self.topology, view, may_be_smaller=False
-        )
+        view = self._without(uids)
+        names = self._best_for(view, uids, avoids=avoids)
+        planned = self._plan(trial, names, view) if names else None
+        if planned is None or isinstance(planned, Refusal):
+            names = self._names_for(avoids=avoids)
+            planned = self._plan(trial, names, view)
         if isinstance(planned, Refusal):
             pod = self.tenants[min(uids)].pod
             return f"{planned.text}{self._describe_nodes(view, pod, names)}"
@@ -76,6 +83,13 @@ class Trial:
                 places[made.kept_for] = Place(made.node, made.chips)
                 self._annotations[made.kept_for] = made.claim.annotations
         return places
+
+    def _plan(
+        self, trial: Gang, names: Sequence[str], view: CacheOverlay
+    ) -> tuple[Reservation, ...] | Refusal:
+        return plan.plan(
+            self.cache, trial, names, 0, self.topology, view, may_be_smaller=False
+        )
 
     def annotations_of(self, uid: str, *, returns: bool) -> Mapping[str, str]:
         """Return what bind writes on the successor of a pod, besides its chips.
@@ -99,18 +113,43 @@ class Trial:
         """Return the nodes that pods of the job may have, as far as it is known."""
         names = self._names.get(avoids)
         if names is None:
-            first, cache = next(iter(self.tenants)), self.cache
-            closed = cache.closed_nodes(first)
-            if avoids:
-                closed |= {self.tenants[uid].pod.node for uid in self.faulty}
-                closed |= self.facts.avoid
-            kinds = {member.demands.on_nodes for member in self.gang.members.values()}
-            names = self._names[avoids] = [
-                name
-                for name in cache.index.names
-                if name not in closed and all(self._admits(name, one) for one in kinds)
-            ]
+            may_have = self._filter_for(avoids=avoids)
+            names = [name for name in self.cache.index.names if may_have(name)]
+            self._names[avoids] = names
         return names
+
+    def _best_for(
+        self, view: CacheOverlay, uids: Collection[str], *, avoids: bool
+    ) -> list[str]:
+        """Return the nodes to try first for few pods: the best for chips alone.
+
+        Empty for many pods, and where leaf switches or SuperPoDs count as well.
+        """
+        pods = [self.tenants[uid].pod for uid in uids]
+        first = max(pods, key=lambda pod: (pod.total, pod.uid))
+        home = view.index.nodes(first.shape.resource).get(first.node)
+        is_in_superpod = home is None or home.product.job_rule is JobRule.SUPERPOD
+        if len(pods) > _FEW or self.topology.network is not None or is_in_superpod:
+            return []
+        may_have = self._filter_for(avoids=avoids)
+        ranked = view.index.ranked(
+            self.cache.row_asked_for(first.uid) or first.shape.resource,
+            first.total,
+            in_network=not self.gang.is_one,
+        )
+        able = (name for _, _, name in ranked if may_have(name))
+        return list(islice(able, _FEW * len(pods)))
+
+    def _filter_for(self, *, avoids: bool) -> Callable[[str], bool]:
+        """Return whether pods of the job may have a node, as far as it is known."""
+        closed = self.cache.closed_nodes(next(iter(self.tenants)))
+        if avoids:
+            closed |= {self.tenants[uid].pod.node for uid in self.faulty}
+            closed |= self.facts.avoid
+        kinds = {member.demands.on_nodes for member in self.gang.members.values()}
+        return lambda name: (
+            name not in closed and all(self._admits(name, kind) for kind in kinds)
+        )
 
     def _admits(self, name: str, on_nodes: str) -> bool:
         node = self.cache.nodes[name]

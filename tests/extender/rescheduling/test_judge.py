@@ -109,6 +109,18 @@ def test_cpu_of_the_pod_that_goes_counts_as_free() -> None:
     assert asked(cache, "uid-a").places == {"a": "n1 (chips 4,5)"}
 
 
+def test_the_nodes_that_are_best_for_chips_alone_are_not_the_last_word() -> None:
+    small = [f"m{number:02}" for number in range(20)]
+    fault = replace(lone("a", "n1", (0, 1)), ask=Resources(cpu=3000, memory=0))
+    taken = [tenant(f"x{name}", name, range(2, 8)) for name in small]
+    cache = cluster(fault, *taken, broken("n1", 0), nodes=("n1", *small, "z"))
+    apply(cache, replace(node("z"), allocatable_resources=Resources(4000, 0, 110)))
+    for name in small:
+        apply(cache, replace(node(name), allocatable_resources=Resources(99, 0, 110)))
+
+    assert asked(cache, "uid-a").places == {"a": "z (chips 0,1)"}
+
+
 def test_a_chip_that_is_restarted_once_it_is_free_serves_no_more() -> None:
     """FreeRestartNPU: it counts as healthy as long as the pod has it."""
     pods = lone("a", "n1", ALL), tenant("x", "n2", range(1, 8))
