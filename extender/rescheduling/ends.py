@@ -47,8 +47,6 @@ class End:
     group: tuple[str, ...] = ()
     #: for people: why no pod is evicted and what to write, or what is not known
     reason: str = ""
-    #: whether a pod may be made again while the evicted one still ends
-    is_early: bool = False
     #: for people: why the pod is made again late; "" if it is not
     remark: str = field(default="", compare=False)
     #: path and UID of the object with which the job ends; "" if it is not read
@@ -74,7 +72,6 @@ class Policy:
     name: str
     #: values for the reason of the row
     values: Mapping[str, object] = field(default_factory=dict)
-    is_early: bool = False
     #: as `End.remark`
     remark: str = ""
 

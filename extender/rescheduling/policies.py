@@ -66,7 +66,6 @@ def end_of(controllers: Sequence[object], pod: Meta, count: int = 1) -> End:
     return replace(
         worst.end,
         reason=worst.end.reason.format_map(worst.values),
-        is_early=worst.is_early,
         remark=worst.remark,
     )
 
@@ -223,8 +222,8 @@ class _Facts:
         return self.labels.get(key, "")
 
 
-def _always(kind: str, *, is_early: bool = False) -> Callable[[_Facts], list[Policy]]:
-    return lambda _: [Policy(kind=kind, name="any", is_early=is_early)]
+def _always(kind: str) -> Callable[[_Facts], list[Policy]]:
+    return lambda _: [Policy(kind=kind, name="any")]
 
 
 def _job(facts: _Facts) -> Iterator[Policy]:
@@ -301,10 +300,7 @@ def _counted(facts: _Facts) -> Policy:
     failures = parse_count(facts.annotations.get(INDEX_FAILURES, "")) or 0
     if failures >= limit:
         return _failed_index(facts, "backoffLimitPerIndex", {"limit": limit})
-    has_policy = spec.has("podFailurePolicy")
-    is_early = not has_policy and spec.text("podReplacementPolicy") != "Failed"
-    remark = _describe_backoff(facts)
-    return Policy(kind="Job", name="counted", is_early=is_early, remark=remark)
+    return Policy(kind="Job", name="counted", remark=_describe_backoff(facts))
 
 
 def _count_failed(status: _Object) -> int:
@@ -505,7 +501,7 @@ def _ray_cluster(facts: _Facts) -> Iterator[Policy]:
 
 _READERS: Mapping[tuple[str, str], Callable[[_Facts], Iterable[Policy]]] = {
     ("apps", "DaemonSet"): _always("DaemonSet"),
-    ("apps", "ReplicaSet"): _always("ReplicaSet", is_early=True),
+    ("apps", "ReplicaSet"): _always("ReplicaSet"),
     ("apps", "StatefulSet"): _always("StatefulSet"),
     ("batch", "Job"): _job,
     (_VOLCANO, "Job"): _volcano_job,

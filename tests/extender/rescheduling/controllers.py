@@ -11,7 +11,7 @@ from kube.objects import Meta
 NONE: Mapping[str, Any] = {}
 OVER = {"type": "Complete", "status": "True"}
 
-ALONE, EARLY = End(), End(is_early=True)
+ALONE = End()
 WHOLE = End(reach=Reach.JOB)
 
 

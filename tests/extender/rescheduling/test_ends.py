@@ -12,7 +12,7 @@ from extender.rescheduling.ends import ENDS, End, Reach, Replacement
 from extender.rescheduling.policies import policies_of
 from tests.extender.rescheduling import test_ends_of_jobs, test_ends_of_operators
 from tests.extender.rescheduling.controllers import (
-    EARLY,
+    ALONE,
     OVER,
     Case,
     case,
@@ -62,7 +62,7 @@ CASES: dict[str, tuple[Case, End]] = {
     ),
     "a Job that names its usual manager is known": (
         case(job(managedBy="kubernetes.io/job-controller")),
-        EARLY,
+        ALONE,
     ),
     "a controller that is being deleted makes no pod": (
         case(job() | {"metadata": {"deletionTimestamp": "2026-11-28T08:00:00Z"}}),
@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Case, End]] = {
     ),
     "a condition that is not true ends nothing": (
         case(job({"conditions": [OVER | {"status": "False"}]})),
-        EARLY,
+        ALONE,
     ),
     # Values of another type
     "a controller that is no object": (

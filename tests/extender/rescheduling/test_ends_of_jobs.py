@@ -8,7 +8,6 @@ import pytest
 from extender.rescheduling.ends import End, Reach
 from tests.extender.rescheduling.controllers import (
     ALONE,
-    EARLY,
     NONE,
     WHOLE,
     Case,
@@ -81,26 +80,19 @@ def set_used_up(limit: int = 2) -> End:
 
 CASES: dict[str, tuple[Case, End]] = {
     # Jobs
-    "a Job makes the pod again while the evicted one ends": (
-        case(job(backoffLimit=1)),
-        EARLY,
-    ),
-    "a Job that replaces failed pods only waits for the evicted one": (
-        case(job(backoffLimit=1, podReplacementPolicy="Failed")),
-        ALONE,
-    ),
-    "a Job with a podFailurePolicy waits for the evicted pod": (
+    "a Job makes the pod again": (case(job(backoffLimit=1)), ALONE),
+    "a Job with a podFailurePolicy makes the pod again": (
         case(job(podFailurePolicy={"rules": [on("Count")]})),
         ALONE,
     ),
-    "a Job without backoffLimit bears six failures": (case(job({"failed": 5})), EARLY),
+    "a Job without backoffLimit bears six failures": (case(job({"failed": 5})), ALONE),
     "a seventh failure ends a Job without backoffLimit": (
         case(job({"failed": 6})),
         used_up(6, 6),
     ),
     "a Job whose pods are never restarted by a kubelet counts them alike": (
         case(job(template={"spec": {"restartPolicy": "Never"}})),
-        EARLY,
+        ALONE,
     ),
     "one eviction ends a Job with backoffLimit 0": (case(FRAGILE), used_up(0, 0)),
     "a failed pod that the Job has not counted yet counts": (
@@ -113,7 +105,7 @@ CASES: dict[str, tuple[Case, End]] = {
     ),
     "as many pods as backoffLimit says may be evicted together": (
         case(job(backoffLimit=2), count=2),
-        EARLY,
+        ALONE,
     ),
     "evictions that are ignored are free": (case(ROBUST, count=99), ALONE),
     "a rule for another condition does not ignore evictions": (
@@ -175,7 +167,7 @@ CASES: dict[str, tuple[Case, End]] = {
     ),
     "a Job with a limit for each index has no other": (
         case(job({"failed": 99}, backoffLimitPerIndex=1)),
-        EARLY,
+        ALONE,
     ),
     "an index that has used up its limit is not run again": (
         case(job(backoffLimitPerIndex=1), pod=FAILED_ONCE),
@@ -186,7 +178,7 @@ CASES: dict[str, tuple[Case, End]] = {
             job(backoffLimitPerIndex=1),
             pod={"batch.kubernetes.io/job-index-failure-count": "-1"},
         ),
-        EARLY,
+        ALONE,
     ),
     "a rule that fails the index": (
         case(policy(on("FailIndex"), backoffLimitPerIndex=9)),
@@ -216,7 +208,7 @@ CASES: dict[str, tuple[Case, End]] = {
     ),
     "a Job with completions makes pods after one has succeeded": (
         case(job({"succeeded": 1})),
-        EARLY,
+        ALONE,
     ),
     # JobSets
     "a Job that goes on leaves its JobSet alone": (
@@ -430,7 +422,7 @@ CASES: dict[str, tuple[Case, End]] = {
     # Sets of pods
     "a ReplicaSet makes the pod again at once": (
         case(resource("apps/v1", "ReplicaSet")),
-        EARLY,
+        ALONE,
     ),
     "a StatefulSet makes the pod again when it has ended": (
         case(resource("apps/v1", "StatefulSet")),
