@@ -12,8 +12,10 @@ finding. No condition is final:
 
 The parameter-plane network connects chips of different nodes. The hold-off is a time
 (`ReadingTaken.recover_s`). A chip leaves RECOVERING for a better condition only after
-its finding has been the same for the hold-off. So a chip with a flapping fault is not
-offered again and again. From NETWORK_UNHEALTHY to HEALTHY, the hold-off counts too.
+its finding has been the same for the hold-off, and by a reading that has read it: what
+is said of a slow chip between two looks shows nothing new. So a chip with a flapping
+fault is not offered again and again. From NETWORK_UNHEALTHY to HEALTHY, the hold-off
+counts too.
 After a fault of its network only, a chip does not become RECOVERING. The chip was in
 service all along, and taking it out would only do harm.
 
@@ -43,8 +45,8 @@ class Finding(Enum):
     """What the driver's readings show of one chip, and whether that has lasted.
 
     A member whose name ends in STEADY means that the readings have shown the same for
-    at least `ReadingTaken.recover_s` seconds. The order is that of the columns of
-    `TRANSITIONS`.
+    at least `ReadingTaken.recover_s` seconds, the last one by reading the chip. The
+    order is that of the columns of `TRANSITIONS`.
     """
 
     FAULTY = "faulty"
@@ -238,7 +240,7 @@ def _chip_step(
     is_blind = unread_since is not None and now - unread_since >= UNREAD_S
     finding = Finding.FAULTY if is_blind else _finding(chip, taken)
     since = old_health.found_since if finding is old_health.finding else now
-    held_off = now - since >= taken.recover_s
+    held_off = now - since >= taken.recover_s and chip in taken.reading.chips_read
     effective_finding = _STEADY.get(finding, finding) if held_off else finding
     return ChipHealth(
         condition=TRANSITIONS[old_health.condition, effective_finding],

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from agent.devices.reading import ChipFault, Level, Reading
+from agent.devices.reading import ChipFault, Level, Reading, Unread
 from agent.devices.simulated import file
 from agent.health import conditions
 from agent.health.conditions import (
@@ -230,6 +230,43 @@ def test_a_chip_whose_own_fault_goes_before_its_networks_recovers_to_that() -> N
     assert conditions_of_3(
         (1.0, both), (2.0, BAD_NETWORK), (3.0, BAD_NETWORK), (4.0, GOOD), (5.0, GOOD)
     ) == [UNHEALTHY, RECOVERING, NETWORK, NETWORK, HEALTHY]
+
+
+#: What of a reading is not read of the chip, and whether its faults are.
+NOT_READ = [
+    (Unread(chip=3, reason="its calls take long", is_slow=True), False),
+    (Unread(chip=3, reason="timed out"), False),
+    (Unread(chip=3, reason="timed out", is_partial=True), True),
+    (Unread(chip=4, reason="timed out"), True),
+]
+
+
+@pytest.mark.parametrize(("unread", "is_read"), NOT_READ)
+@pytest.mark.parametrize(
+    ("bad", "meanwhile"), [(BAD, RECOVERING), (BAD_NETWORK, NETWORK)]
+)
+def test_a_hold_off_ends_only_by_a_reading_that_has_read_the_chip(
+    bad: Reading, meanwhile: Condition, unread: Unread, *, is_read: bool
+) -> None:
+    """A slow chip came back by the time between two looks, whatever the next found."""
+    between = replace(GOOD, unread=(unread,))
+    _, first, second, third, last = conditions_of_3(
+        (1.0, bad), (2.0, GOOD), (2.9, between), (9.0, between), (9.1, GOOD)
+    )
+
+    assert (first, second, last) == (meanwhile, meanwhile, HEALTHY)
+    assert third == (HEALTHY if is_read else meanwhile)
+
+
+def test_a_fault_that_returns_between_two_readings_of_a_chip_begins_anew() -> None:
+    between = replace(GOOD, unread=(NOT_READ[0][0],))
+    looks = [
+        (now + after, reading)
+        for now in (0.0, 10.0, 20.0)
+        for after, reading in ((1.0, BAD), (5.0, GOOD), (9.0, between))
+    ]
+
+    assert conditions_of_3(*looks) == 3 * [UNHEALTHY, RECOVERING, RECOVERING]
 
 
 def test_a_vanished_chip_is_unhealthy_and_never_forgotten() -> None:

@@ -139,6 +139,25 @@ def test_a_fault_of_a_slow_chip_is_seen_too_and_its_end(
 
 
 @pytest.mark.parametrize("slow", SLOW, ids=len)
+def test_a_slow_chip_whose_fault_comes_and_goes_does_not_come_back(
+    world: TwoLines, slow: tuple[int, ...]
+) -> None:
+    """It did after each look without the fault, by the time until the next one."""
+    world.begin(has_events=False, load_s=0.0)
+    slow_down(world, slow, LOOKS)
+    world.pass_s(3 * PASS_S)
+    fault_seen_s(world, slow[-1])
+    was_out = set[bool]()
+    for codes in 3 * ((), (BAD,)):
+        world.fault(slow[-1], codes)
+        while is_told(world, slow[-1], BAD) is not bool(codes):
+            world.pass_s(POLL_S)
+            was_out.add(slow[-1] in out(world))
+
+    assert was_out == {True}
+
+
+@pytest.mark.parametrize("slow", SLOW, ids=len)
 def test_a_chip_that_answers_at_once_is_free_soon_after_its_pod(
     world: TwoLines, slow: tuple[int, ...]
 ) -> None:
