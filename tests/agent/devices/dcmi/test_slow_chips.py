@@ -12,9 +12,10 @@ import pytest
 
 from agent.devices.board_size import UnknownMachineError
 from agent.devices.dcmi.conversion import Conversion
-from agent.devices.dcmi.reader import LOOK_EACH_S, SLOW_S
+from agent.devices.dcmi.reader import LOOK_EACH_S, QUIET_LOOK_EACH_S, SLOW_S
 from agent.devices.dcmi.values import SLOW as IS_SLOW
 from agent.devices.dcmi.values import ChipState, Survey
+from agent.devices.reading import Reading
 from agent.health.conditions import Condition
 from tests.agent.devices.dcmi import test_two_lines_machine
 from tests.agent.devices.dcmi.simulated_node import KNOWN
@@ -29,6 +30,7 @@ from tests.agent.devices.dcmi.test_two_lines_machine import (
     TwoLines,
 )
 from tests.agent.devices.rude_library import Hang, RudeLibrary
+from tests.agent.devices.scripted_library import FUNCTIONS
 from tests.agent.driven_node import CALL_S, POLL_S, RECONCILE_S, RECOVER_S
 
 #: How long each call about a slow chip takes: no hang, but nearly.
@@ -193,6 +195,72 @@ def test_a_look_that_is_asked_for_begins_with_the_chips_that_answer_at_once(
     assert node.observation.reading is not None
     assert node.observation.reading.looked_s >= asked_s
     assert node.observation.reading.chips_read == {0, 2, 3}
+
+
+def last_reading(world: TwoLines) -> Reading:
+    reading = world.known_node.observation.reading
+    assert reading is not None
+    return reading
+
+
+def is_asked(world: TwoLines, chip: int, method: str) -> bool:
+    """Whether this call about the chip is under way."""
+    call = world.known_node.workers.last.call
+    name = FUNCTIONS[method][0]
+    return call is not None and (call.card, call.function) == (chip, name)
+
+
+#: Calls of a slow chip that still let it rest between two looks, while it is quiet.
+DRAWLED_S = 0.7
+#: To the end of a look that begins after the one under way.
+NEXT_S = 2 * len(LOOKS) * DRAWLED_S + LOOK_EACH_S + 2 * POLL_S
+
+
+def drawl(world: TwoLines) -> None:
+    """From now on chip 1 is slow, and quiet: it is read each ten seconds."""
+    world.begin(has_events=True, load_s=0.0)
+    hang = Hang(for_s=DRAWLED_S, is_once=False)
+    world.library.hangs |= {(method, 1): hang for method in LOOKS}
+    world.pass_s(3 * QUIET_LOOK_EACH_S)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 1.0, 2.5, 4.0, 6.5, 8.0, 8.5, 9.5])
+def test_a_look_that_is_asked_for_reaches_slow_chips_too(
+    world: TwoLines, after_s: float
+) -> None:
+    """It read the others only: a pod waited for up to ten seconds for a slow chip."""
+    drawl(world)
+    process = world.known_node.workers.last
+    seconds_until(world, lambda: process.call is not None and process.call.card == 1)
+    seconds_until(world, lambda: process.call is None)
+    world.pass_s(after_s)
+    asked_s = world.loop.time()
+    world.known_node.poller.look_now()
+    read_s = seconds_until(
+        world,
+        lambda: (
+            1 in last_reading(world).chips_read
+            and last_reading(world).looked_s >= asked_s
+        ),
+    )
+
+    assert read_s <= NEXT_S < QUIET_LOOK_EACH_S - DRAWLED_S
+
+
+@pytest.mark.parametrize("method", LOOKS)
+def test_an_event_in_the_middle_of_a_slow_look_has_the_chip_read_again(
+    world: TwoLines, method: str
+) -> None:
+    """The end of that look took the event for read, and the next came 10 s later."""
+    drawl(world)
+    seconds_until(world, lambda: is_asked(world, 1, method))
+    world.fault(1, (BAD,))
+    rest_s = seconds_until(world, lambda: not is_asked(world, 1, "codes"))
+    again_s = seconds_until(world, lambda: is_asked(world, 1, "codes"))
+    world.pass_s(len(LOOKS) * DRAWLED_S + POLL_S)
+
+    assert rest_s + again_s <= NEXT_S - len(LOOKS) * DRAWLED_S
+    assert out(world) == [1]
 
 
 @pytest.mark.parametrize("is_left", [False, True])
