@@ -20,12 +20,13 @@ from typing import NoReturn
 from aiohttp import web
 
 from agent import wiring
+from agent.claims.values import Hold
 from agent.devices.cgroups import Cgroups
 from agent.devices.poller import Poller
 from agent.devices.processes import ProcessNames
 from agent.devices.reading import Reading
 from agent.health.rules import FaultConfig
-from agent.journal.file import HoldEntry, Journal, JournalProblem, ProblemKind
+from agent.journal.file import Journal, JournalProblem, ProblemKind
 from agent.journal.writer import JournalWriter
 from agent.monitor.driver import DriverMonitor
 from agent.monitor.fault_config import FaultConfigWatch
@@ -77,7 +78,7 @@ class RowChangedError(Exception):
 
 async def _run(
     settings: Settings, parts: ProcessParts
-) -> tuple[str, tuple[HoldEntry, ...]]:
+) -> tuple[str, tuple[Hold, ...]]:
     """Run the agent until cancelled, or until it has to begin anew.
 
     Returns:
@@ -279,7 +280,7 @@ class Agent:
             }
         )
 
-    async def run_until_row_changes(self) -> tuple[str, tuple[HoldEntry, ...]]:
+    async def run_until_row_changes(self) -> tuple[str, tuple[Hold, ...]]:
         """Run until cancelled, or until the agent has to begin anew; then close.
 
         Returns:
@@ -381,14 +382,14 @@ class Agent:
             log.warning("holds kept in the journal", extra={"reason": text})
             self._journal_writer.keep(unclaimed)
 
-    async def _read_journal(self) -> Sequence[HoldEntry]:
+    async def _read_journal(self) -> Sequence[Hold]:
         entries = await self._journal_writer.read()
         if not isinstance(entries, JournalProblem):
             return entries
         if entries.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
-            log.info("no holds of this boot", extra={"reason": str(entries)})
+            log.info("no holds of this boot", extra={"reason": entries.text})
         else:
-            self._announcer.journal_unusable(str(entries))
+            self._announcer.journal_unusable(entries.text)
         return ()
 
     async def _wait_for_separated(self) -> None:

@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 
 from agent import wiring
 from agent.api_client import ApiClient
+from agent.claims.values import Hold
 from agent.devices.driver import Driver
-from agent.journal.file import HoldEntry
 from agent.observe.metrics import Metrics
 from agent.observe.problems import Need, Problems
 from agent.pods import informer
@@ -49,7 +49,7 @@ class ProcessParts:
     writer: str
     #: All holds of the node once the agent has begun anew; None before. The journal may
     #: lack some: a disk can be full, or hang.
-    holds: tuple[HoldEntry, ...] | None = None
+    holds: tuple[Hold, ...] | None = None
     _driver: Driver | None = field(default=None, init=False)
 
     @classmethod

@@ -18,12 +18,11 @@ from agent.claims import ledger as ledgers
 from agent.claims.annotations import make_affinity
 from agent.claims.events import Effect, Noted, Registering
 from agent.claims.store import LedgerStore
-from agent.claims.values import Ledger
+from agent.claims.values import Hold, Ledger
 from agent.devices.cgroups import Cgroups
 from agent.devices.processes import ProcessNames
 from agent.devices.reading import Reading
 from agent.journal import writer
-from agent.journal.file import HoldEntry
 from agent.journal.writer import JournalWriter
 from agent.monitor import pod_processes
 from agent.monitor.chips import ChipMonitor
@@ -198,14 +197,13 @@ class ProductLine:
         for part in (self.mounts, self.server):
             services.announcer.problems.add_check(part.problem)
 
-    def owns(self, entry: HoldEntry) -> bool:
+    def owns(self, entry: Hold) -> bool:
         """Whether a journal entry is a hold on chips of this product line."""
         return writer.is_of_line(entry, self.product)
 
-    def restore(self, entries: Iterable[HoldEntry]) -> None:
+    def restore(self, entries: Iterable[Hold]) -> None:
         """Put the holds of journal entries into the ledger of this product line."""
-        holds = [writer.restore_hold(entry) for entry in entries]
-        self.store.replace(ledgers.restore(self.store.ledger, holds))
+        self.store.replace(ledgers.restore(self.store.ledger, entries))
 
     async def confirm_holds(self) -> None:
         """Finish interrupted swaps of slots; ask the kubelet which pods own the holds.

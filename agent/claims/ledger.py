@@ -126,8 +126,13 @@ def _meet_kubelet(ledger: Ledger, kubelet: object) -> Ledger:
 
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
-    """Return the ledger with the holds of the journal; call it before any event."""
-    restored = {hold.sequence: hold for hold in holds}
+    """Return the ledger with the holds of the journal; call it before any event.
+
+    What offers and passes before have shown of a hold, they have to show again.
+    """
+    restored = {
+        hold.sequence: replace(hold, reoffered=False, misses=0) for hold in holds
+    }
     in_order = {sequence: restored[sequence] for sequence in sorted(restored)}
     return replace(ledger, holds=in_order, sequence=max(restored, default=0))
 

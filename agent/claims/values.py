@@ -15,6 +15,9 @@ Every value is frozen; a change makes a new value. Sets of chips are bit masks
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import msgspec
 
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
@@ -24,6 +27,9 @@ from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
 _FRESH = "fresh-"
+#: A chip id, below a limit above all products: a hold of chip 10^12 would need a mask
+#: of that many bits.
+_Chip = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +57,39 @@ class Slot:
     unplanned: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """The chips and device ids that one Allocate gave to one container."""
+class _Mask:
+    """Value that follows from the fields of a hold, and is none of them."""
 
-    sequence: int  #: strictly increasing per node
+    __slots__ = ("mask",)
+
+    #: mask of `chips` and `reserved`: no other container may get these chips
+    mask: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold(_Mask):
+    """The chips and device ids that one Allocate gave to one container.
+
+    The journal has these fields by their names: `agent.journal.file`.
+    """
+
+    #: strictly increasing per node
+    sequence: Annotated[int, msgspec.Meta(ge=0)]
     kubelet_ids: tuple[str, ...]
-    chips: tuple[int, ...]  #: parallel to `kubelet_ids`, as mounted
+    #: parallel to `kubelet_ids`, as mounted; not in a hold that was restored without a
+    #: journal, where not all is certain
+    chips: tuple[_Chip, ...]
     slot: str  #: uid of the slot that the chips come from; the owner's, once known
     need: int  #: index into that pod's needs
     owner: Owner | None = None
     #: chips that may be mounted too: the hold was restored without a journal
-    reserved: tuple[int, ...] = ()
+    reserved: tuple[_Chip, ...] = ()
     reoffered: bool = False  #: the kubelet has offered these ids to another container
     lost: bool = False  #: the kubelet no longer knows that its owner has them
     #: its container was recreated by itself while the pod ran: the kubelet has
     #: forgotten which ids the init containers of the pod had
     recreated: bool = False
     misses: int = 0  #: passes in a row in which no living pod could be the owner
-    #: mask of `chips` and `reserved`: no other container may get these chips
-    mask: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # once: it is read some hundred times after each event

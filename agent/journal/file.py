@@ -30,15 +30,18 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
+from agent.claims.values import Hold
 from service.decoding import DECODE_ERRORS, describe_decode_error
 from service.quote import quote_value
 
 _MAGIC = "ascend-affinity-journal"
-_VERSION = 1
+#: Changes with what an entry must have: an earlier agent then says so, and does not
+#: take the journal for damaged.
+_VERSION = 2
 
 #: Longest journal, more than 100,000 holds need. Unit: bytes.
 _MAX_BYTES = 64 << 20
@@ -49,41 +52,6 @@ KEPT_ASIDE = 10
 #: Of the temporary files of this process.
 _NUMBERS: Final = count(1)
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
-
-#: A chip id, below a limit above all products: a hold of chip 10^12 would need a mask
-#: of that many bits.
-_Chip = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldEntry:
-    """Hold of one Allocate as stored in the journal, with its owner if known."""
-
-    #: Place in the order of all holds of this node; unique.
-    sequence: Annotated[int, msgspec.Meta(ge=0)]
-    #: Ids that the kubelet asked for, in its order; an id can occur twice.
-    kubelet_ids: tuple[str, ...]
-    #: Physical ids of the given chips, parallel to `kubelet_ids`. Their number differs
-    #: in a hold that was restored without a journal, where not all is certain.
-    chips: tuple[_Chip, ...]
-    #: Uid of the pod whose claim was consumed; "" when there was none.
-    claim_uid: str
-    #: Uid of the pod that holds the chips; "" while unconfirmed.
-    pod_uid: str
-    namespace: str
-    pod: str
-    container: str
-    #: Uid in the name of the pod's cgroup, where it is another (`Owner.cgroup_uid`).
-    cgroup_uid: str = ""
-    #: Index of the served container among the claiming pod's; -1: all.
-    need: int
-    #: Chips that may be mounted too; it is not certain.
-    reserved: tuple[_Chip, ...] = ()
-    #: Whether the kubelet has lost the ids of the pod.
-    lost: bool = False
-    #: Whether it was given to a running container that asked by itself
-    #: (`Hold.recreated`).
-    anew: bool = False
 
 
 class ProblemKind(Enum):
@@ -105,19 +73,11 @@ class ProblemKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalProblem:
-    """Reason why the agent has no usable journal, and new path of the unusable file."""
+    """Reason why the agent has no usable journal."""
 
     kind: ProblemKind
-    path: str
-    #: The expected content and the content found.
+    #: Path, content that was expected and found, and new path of an unusable file.
     text: str
-    #: New path of the unusable file; "" if there was none, or it could not be moved.
-    set_aside: str = ""
-
-    def __str__(self) -> str:
-        """Return one line for a log: path, problem, and new path if there is one."""
-        moved = f", kept as {self.set_aside}" if self.set_aside else ""
-        return f"{self.path}: {self.text}{moved}"
 
 
 class JournalError(Exception):
@@ -148,7 +108,7 @@ class Journal:
         self._newest = 0
         self._lock = threading.Lock()
 
-    def write(self, entries: Sequence[HoldEntry]) -> None:
+    def write(self, entries: Sequence[Hold]) -> None:
         """Replace the journal's content by these entries.
 
         Call it in a worker thread, because a write can hang on a stalled disk. If a
@@ -186,7 +146,7 @@ class Journal:
         """
         self._newest = sys.maxsize
 
-    def read(self) -> tuple[HoldEntry, ...] | JournalProblem:
+    def read(self) -> tuple[Hold, ...] | JournalProblem:
         """Return the entries of the journal, or the problem that makes it unusable.
 
         An unusable file is renamed by `set_aside`. Temporary files of an agent that
@@ -238,10 +198,9 @@ class Journal:
     def problem(
         self, kind: ProblemKind, text: str, set_aside: str = ""
     ) -> JournalProblem:
-        """Return why this journal cannot be used."""
-        return JournalProblem(
-            kind=kind, path=str(self._path), text=text, set_aside=set_aside
-        )
+        """Return why this journal cannot be used, and its new path if there is one."""
+        moved = f", kept as {set_aside}" if set_aside else ""
+        return JournalProblem(kind=kind, text=f"{self._path}: {text}{moved}")
 
     def set_aside(self) -> str:
         """Rename the journal to the next free `<name>.bad-<n>`; return the new path.
@@ -282,21 +241,21 @@ class UnusableError(Exception):
 class _Body:
     node: str
     boot_id: str
-    entries: tuple[HoldEntry, ...]
+    entries: tuple[Hold, ...]
 
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Body)
 
 
-def encode(entries: Sequence[HoldEntry], *, boot_id: str, node: str) -> bytes:
+def encode(entries: Sequence[Hold], *, boot_id: str, node: str) -> bytes:
     """Return the content of a journal file: header line, and `entries` as JSON."""
     body = _ENCODER.encode(_Body(node, boot_id, tuple(entries)))
     header = f"{_MAGIC} {_VERSION} {zlib.crc32(body):08x} {len(body)}\n"
     return header.encode() + body
 
 
-def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
+def decode(content: bytes, *, boot_id: str, node: str) -> tuple[Hold, ...]:
     """Return the entries from the content of a journal file.
 
     Args:

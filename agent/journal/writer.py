@@ -11,15 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from agent.claims.store import LedgerStore
-from agent.claims.values import Hold, Owner
-from agent.journal.file import (
-    HoldEntry,
-    Journal,
-    JournalError,
-    JournalProblem,
-    ProblemKind,
-)
-from scheduler_core.node import chips as chip_sets
+from agent.claims.values import Hold
+from agent.journal.file import Journal, JournalError, JournalProblem, ProblemKind
 from scheduler_core.products.table import Product
 from service import clock
 from service.worker import Worker
@@ -58,7 +51,7 @@ class JournalWriter:
         #: one for each product line, in the order of the journal's entries
         self._stores: list[LedgerStore] = []
         #: entries of product lines that are not served now
-        self._unserved: tuple[HoldEntry, ...] = ()
+        self._unserved: tuple[Hold, ...] = ()
         self._journal = journal
         self._observe_s = observe_s
         self._on_outcome = on_outcome
@@ -75,7 +68,7 @@ class JournalWriter:
         self._stores.append(store)
         self._on_disk = (*self._on_disk, {})
 
-    def keep(self, entries: Iterable[HoldEntry]) -> None:
+    def keep(self, entries: Iterable[Hold]) -> None:
         """Set the journal entries of product lines that this agent does not serve now.
 
         Each later write of the journal includes these entries, besides the holds of the
@@ -83,7 +76,7 @@ class JournalWriter:
         """
         self._unserved = tuple(entries)
 
-    async def read(self) -> tuple[HoldEntry, ...] | JournalProblem:
+    async def read(self) -> tuple[Hold, ...] | JournalProblem:
         """Return the journal entries of the previous agent process, or a problem.
 
         A problem says why there are no entries. A read that takes longer than
@@ -105,13 +98,9 @@ class JournalWriter:
             text = f"the disk did not answer within {READ_WITHIN_S:g} s"
             return self._journal.problem(ProblemKind.UNREADABLE, text)
 
-    def entries(self) -> tuple[HoldEntry, ...]:
+    def entries(self) -> tuple[Hold, ...]:
         """Return the journal entries of the present holds, with those set by `keep`."""
-        holds = (
-            make_entry(hold)
-            for store in self._stores
-            for hold in store.ledger.holds.values()
-        )
+        holds = (hold for store in self._stores for hold in store.ledger.holds.values())
         return *self._unserved, *holds
 
     async def write(self) -> None:
@@ -185,27 +174,7 @@ class JournalWriter:
             await store.changed(version, until=again_s)
 
 
-def make_entry(hold: Hold) -> HoldEntry:
-    """Return the journal entry that stores a ledger's hold."""
-    owner = hold.owner or Owner(uid="", namespace="", pod="", container="")
-    return HoldEntry(
-        sequence=hold.sequence,
-        kubelet_ids=hold.kubelet_ids,
-        chips=hold.chips,
-        reserved=hold.reserved,
-        lost=hold.lost,
-        anew=hold.recreated,
-        claim_uid=hold.slot,
-        need=hold.need,
-        pod_uid=owner.uid,
-        namespace=owner.namespace,
-        pod=owner.pod,
-        container=owner.container,
-        cgroup_uid=owner.cgroup_uid,
-    )
-
-
-def is_of_line(written: HoldEntry, product: Product) -> bool:
+def is_of_line(written: Hold, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
     An entry with device ids belongs to the line if one of these ids begins with the
@@ -214,30 +183,7 @@ def is_of_line(written: HoldEntry, product: Product) -> bool:
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)
-    chips = chip_sets.mask_of((*written.chips, *written.reserved))
-    return bool(chips & product.all_chips)
-
-
-def restore_hold(written: HoldEntry) -> Hold:
-    """Return the ledger's hold that a journal entry stores."""
-    owner = Owner(
-        uid=written.pod_uid,
-        namespace=written.namespace,
-        pod=written.pod,
-        container=written.container,
-        cgroup_uid=written.cgroup_uid,
-    )
-    return Hold(
-        sequence=written.sequence,
-        kubelet_ids=written.kubelet_ids,
-        chips=written.chips,
-        reserved=written.reserved,
-        lost=written.lost,
-        recreated=written.anew,
-        slot=written.claim_uid,
-        need=written.need,
-        owner=owner if written.pod_uid else None,
-    )
+    return bool(written.mask & product.all_chips)
 
 
 def _consume_outcome(call: asyncio.Future[Any]) -> None:

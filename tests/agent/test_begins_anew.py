@@ -14,7 +14,6 @@ import pytest
 from agent.app import Agent
 from agent.claims import confirm
 from agent.claims.values import Hold
-from agent.journal.writer import make_entry
 from agent.report.schedule import WRITER
 from agent.status import socket
 from sandbox.apiserver.outages import Trouble, What
@@ -337,11 +336,7 @@ def stable(found: dict[str, Any]) -> dict[str, Any]:
     return {key: text for key, text in found.items() if key != "changes"}
 
 
-HOLDS = (
-    make_entry(
-        Hold(sequence=1, kubelet_ids=("Ascend910-0",), chips=(0,), slot="u", need=0),
-    ),
-)
+HOLDS = (Hold(sequence=1, kubelet_ids=("Ascend910-0",), chips=(0,), slot="u", need=0),)
 
 
 class EndingAgent(Agent):

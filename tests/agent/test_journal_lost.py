@@ -21,7 +21,7 @@ def flipped(path: Path) -> None:
 
 
 def from_the_future(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b"journal 1 ", b"journal 2 ", 1))
+    path.write_bytes(path.read_bytes().replace(b"journal 2 ", b"journal 3 ", 1))
 
 
 def of_another_node(path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_holds_are_found_again_whatever_became_of_the_journal(
     assert await said(site) == sorted(
         [
             *(text for text in await said(site) if text.startswith(("torn", "dam"))),
-            "other version: expected version 1, found version 2",
+            "other version: expected version 2, found version 3",
             f"other node: expected {NODE!r}, found 'another'",
             "Is a directory",
             "Too many levels of symbolic links",

@@ -233,7 +233,7 @@ async def test_one_journal_keeps_the_holds_of_all_lines_and_those_of_others(
     for line in lines:
         book.follow(line)
     gone = Hold(sequence=1, kubelet_ids=("Ascend310-7",), chips=(7,), slot="u", need=0)
-    book.keep([writer.make_entry(gone)])
+    book.keep([gone])
 
     for line, chip in zip(lines, (3, 4), strict=True):
         line.apply(AllocateAsked(ids(chip), last_call=True))
@@ -251,12 +251,11 @@ def test_a_hold_of_which_no_id_is_left_is_of_the_line_whose_chips_it_keeps(
     left = Hold(
         sequence=1, kubelet_ids=(), chips=(), reserved=(chip,), slot="u", need=0
     )
-    entry = writer.make_entry(left)
 
     owners = [
         line.product.key
         for line in READING.lines
-        if writer.is_of_line(entry, line.product)
+        if writer.is_of_line(left, line.product)
     ]
     assert owners == [TRAINING.product.key if chip == 3 else INFERENCE.product.key]
 

@@ -36,7 +36,7 @@ def test_nobody_notices_that_two_releases_work_together(
 
     # Neither could read the other's journal, and both found out who has what.
     until(
-        lambda: _told(cluster) == {("0", "1"), ("1", "0")},
+        lambda: _told(cluster) == {("0", "2"), ("2", "0")},
         lambda: f"events of both agents: {_told(cluster)}",
         within_s=120,
     )

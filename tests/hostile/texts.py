@@ -93,7 +93,7 @@ def _case(content: bytes) -> object:
 
 def _resealed(content: bytes) -> object:
     """A body that nobody of ours wrote, under a checksum that is right."""
-    header = f"ascend-affinity-journal 1 {zlib.crc32(content):08x} {len(content)}\n"
+    header = f"ascend-affinity-journal 2 {zlib.crc32(content):08x} {len(content)}\n"
     return _journal(header.encode() + content)
 
 

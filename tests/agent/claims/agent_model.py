@@ -32,7 +32,7 @@ from agent.claims.events import (
     ResourcesRead,
 )
 from agent.claims.values import Hold, Ledger
-from agent.journal import file, writer
+from agent.journal import file
 from scheduler_core.node import chips as chip_sets
 from tests.agent.claims.admission_model import PluginError
 from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster, chips_text
@@ -44,10 +44,8 @@ _BOOT = "boot-1"
 
 def read_again(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
     """What the next agent reads of holds that were written."""
-    entries = [writer.make_entry(hold) for hold in holds]
-    content = file.encode(entries, boot_id=_BOOT, node=NODE)
-    found = file.decode(content, boot_id=_BOOT, node=NODE)
-    return tuple(map(writer.restore_hold, found))
+    content = file.encode(holds, boot_id=_BOOT, node=NODE)
+    return file.decode(content, boot_id=_BOOT, node=NODE)
 
 
 class AgentDiedError(PluginError):

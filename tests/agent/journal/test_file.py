@@ -1,34 +1,27 @@
 """The journal: whole after any death of the agent, and never believed when it lies."""
 
+import json
 import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from agent.claims.values import Hold, Owner
 from agent.journal import file
-from agent.journal.file import (
-    HoldEntry,
-    Journal,
-    JournalError,
-    JournalProblem,
-    ProblemKind,
-)
+from agent.journal.file import Journal, JournalError, JournalProblem, ProblemKind
 
-HOLD = HoldEntry(
+HOLD = Hold(
     sequence=1,
     kubelet_ids=("Ascend910-7", "Ascend910-0"),
     chips=(0, 1),
-    claim_uid="uid-a",
-    pod_uid="",
-    namespace="default",
-    pod="train-0",
-    container="main",
+    slot="uid-a",
     need=0,
+    owner=Owner(uid="uid-a", namespace="default", pod="train-0", container="main"),
 )
 LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), need=1)
 
@@ -39,11 +32,11 @@ def journal_in(directory: Path, numbers: Iterator[int] | None = None) -> Journal
     )
 
 
-def encoded(*entries: HoldEntry, boot_id: str = "boot-1", node: str = "n1") -> bytes:
+def encoded(*entries: Hold, boot_id: str = "boot-1", node: str = "n1") -> bytes:
     return file.encode(entries, boot_id=boot_id, node=node)
 
 
-def decoded(content: bytes) -> tuple[HoldEntry, ...]:
+def decoded(content: bytes) -> tuple[Hold, ...]:
     return file.decode(content, boot_id="boot-1", node="n1")
 
 
@@ -75,11 +68,38 @@ def test_no_holds_is_not_the_same_as_no_journal(tmp_path: Path) -> None:
     assert journal_in(tmp_path).read() == ()
 
 
+def sealed(body: bytes) -> bytes:
+    """A body under a header line that is right."""
+    return b"ascend-affinity-journal 2 %08x %d\n" % (zlib.crc32(body), len(body)) + body
+
+
 def test_the_format_is_a_header_line_and_json() -> None:
     body = b'{"node":"n1","boot_id":"boot-1","entries":[]}'
 
-    assert encoded() == (
-        b"ascend-affinity-journal 1 %08x %d\n" % (zlib.crc32(body), len(body)) + body
+    assert encoded() == sealed(body)
+
+
+_OWNER = {"namespace", "pod", "container"}
+_HOLD = {"sequence", "kubelet_ids", "chips", "need"}
+#: {version: keys without which an agent of that version takes an entry for damaged;
+#: and its owner}
+NEEDED: dict[str, tuple[set[str], set[str]]] = {
+    "1": ({*_HOLD, *_OWNER, "claim_uid", "pod_uid", "boot_id"}, set()),
+    "2": ({*_HOLD, "slot"}, {*_OWNER, "uid"}),
+}
+
+
+def test_an_entry_has_what_agents_of_its_version_need() -> None:
+    """An agent that was rolled back to took a journal without a key for damaged."""
+    header, _, body = encoded(HOLD).partition(b"\n")
+    needed = NEEDED[header.decode().split()[1]]
+    entry = json.loads(body)["entries"][0]
+
+    assert needed[0] <= entry.keys()
+    assert needed[1] <= entry["owner"].keys()
+    assert needed == tuple(
+        {each.name for each in fields(kind) if each.default is MISSING}
+        for kind in (Hold, Owner)
     )
 
 
@@ -116,9 +136,9 @@ BODY = GOOD.partition(b"\n")[2]
             None,
         ),
         (
-            GOOD.replace(b"journal 1", b"journal 2", 1),
+            GOOD.replace(b"journal 2", b"journal 3", 1),
             ProblemKind.OTHER_VERSION,
-            "other version: expected version 1, found version 2",
+            "other version: expected version 2, found version 3",
         ),
         (
             GOOD.replace(b"train-0", b"train-1", 1),
@@ -142,13 +162,11 @@ def test_what_cannot_be_used_is_named_and_set_aside(
 ) -> None:
     problem = problem_of(tmp_path, content)
 
-    bad = tmp_path / "holds.bad-1"
-    assert problem == JournalProblem(
-        kind=kind,
-        path=str(tmp_path / "holds"),
-        text=problem.text if text is None else text,
-        set_aside=str(bad),
-    )
+    path, bad = tmp_path / "holds", tmp_path / "holds.bad-1"
+    where, _, found = problem.text.partition(": ")
+    found, _, moved = found.partition(", kept as ")
+    assert (problem.kind, where, moved) == (kind, str(path), str(bad))
+    assert text in {None, found}
     assert bad.read_bytes() == content
     assert names_in(tmp_path) == ["holds.bad-1"]
 
@@ -157,9 +175,8 @@ def test_a_body_of_another_form_is_damaged_though_its_checksum_holds(
     tmp_path: Path,
 ) -> None:
     body = b'{"node":"n1","boot_id":"boot-1","entries":[{}]}'
-    header = b"ascend-affinity-journal 1 %08x %d\n" % (zlib.crc32(body), len(body))
 
-    assert problem_of(tmp_path, header + body).kind is ProblemKind.DAMAGED
+    assert problem_of(tmp_path, sealed(body)).kind is ProblemKind.DAMAGED
 
 
 def test_a_second_bad_journal_does_not_replace_the_first(tmp_path: Path) -> None:
@@ -174,16 +191,14 @@ def test_a_second_bad_journal_does_not_replace_the_first(tmp_path: Path) -> None
 def test_the_problem_tells_a_person_where_the_file_is_now(tmp_path: Path) -> None:
     path = tmp_path / "holds"
 
-    assert str(problem_of(tmp_path, b"")) == (
+    assert problem_of(tmp_path, b"").text == (
         f"{path}: torn: expected a header line, found 0 bytes, kept as {path}.bad-1"
     )
 
 
 def test_an_absent_journal_is_said_to_be_absent(tmp_path: Path) -> None:
     assert journal_in(tmp_path).read() == JournalProblem(
-        kind=ProblemKind.ABSENT,
-        path=str(tmp_path / "holds"),
-        text="there is no journal",
+        kind=ProblemKind.ABSENT, text=f"{tmp_path / 'holds'}: there is no journal"
     )
 
 
@@ -218,11 +233,9 @@ def test_what_is_no_file_is_set_aside_and_does_not_hinder_the_next_journal(
 
     problem = holds.read()
 
+    bad = tmp_path / f"holds.bad-{2 if has_old else 1}"
     assert problem == JournalProblem(
-        kind=ProblemKind.UNREADABLE,
-        path=str(path),
-        text=text,
-        set_aside=str(tmp_path / f"holds.bad-{2 if has_old else 1}"),
+        kind=ProblemKind.UNREADABLE, text=f"{path}: {text}, kept as {bad}"
     )
     for entries in ([HOLD], [HOLD, LATER]):
         holds.write(entries)
@@ -240,19 +253,22 @@ def test_of_journals_that_were_set_aside_the_newest_are_kept(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "entry",
+    ("key", "value"),
     [
-        replace(HOLD, chips=(0, 10**12)),
-        replace(HOLD, chips=(0, -1)),
-        replace(HOLD, reserved=(1024,)),
-        replace(HOLD, sequence=-1),
+        ("chips", [0, 10**12]),
+        ("chips", [0, -1]),
+        ("reserved", [1024]),
+        ("sequence", -1),
     ],
-    ids=["a chip of nobody", "a chip below 0", "reserved", "sequence"],
 )
 def test_a_hold_that_cannot_be_is_damage_though_its_checksum_holds(
-    tmp_path: Path, entry: HoldEntry
+    tmp_path: Path, key: str, value: object
 ) -> None:
-    assert problem_of(tmp_path, encoded(entry)).kind is ProblemKind.DAMAGED
+    body = json.loads(BODY)
+    body["entries"][0][key] = value
+
+    content = sealed(json.dumps(body).encode())
+    assert problem_of(tmp_path, content).kind is ProblemKind.DAMAGED
 
 
 def test_a_hold_of_which_not_all_is_certain_is_read_again() -> None:

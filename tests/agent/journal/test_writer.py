@@ -13,7 +13,6 @@ from agent.claims.values import Hold, Owner
 from agent.journal import file as journals
 from agent.journal import writer
 from agent.journal.file import (
-    HoldEntry,
     Journal,
     JournalError,
     JournalProblem,
@@ -29,7 +28,7 @@ BOOT = "boot-1"
 HOLD = Hold(sequence=7, kubelet_ids=ids(7), chips=(7,), slot="u", need=1)
 
 
-def entries(path: Path) -> tuple[HoldEntry, ...]:
+def entries(path: Path) -> tuple[Hold, ...]:
     return journals.decode(path.read_bytes(), boot_id=BOOT, node=NODE)
 
 
@@ -56,11 +55,11 @@ class SlowJournal(Journal):
         self.writes = 0
         self.may_be_read = threading.Event()
 
-    def read(self) -> tuple[HoldEntry, ...] | JournalProblem:
+    def read(self) -> tuple[Hold, ...] | JournalProblem:
         self.may_be_read.wait()
         return super().read()
 
-    def write(self, entries: Sequence[HoldEntry]) -> None:
+    def write(self, entries: Sequence[Hold]) -> None:
         self.writes += 1
         if self.is_full:
             raise JournalError("no space left on device")
@@ -98,7 +97,10 @@ CONFIRMED = replace(
     ],
 )
 def test_a_hold_is_read_back_as_it_was_written(hold: Hold) -> None:
-    assert writer.restore_hold(writer.make_entry(hold)) == hold
+    content = journals.encode([hold], boot_id=BOOT, node=NODE)
+
+    (read,) = journals.decode(content, boot_id=BOOT, node=NODE)
+    assert (read, read.mask) == (hold, hold.mask)
 
 
 async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
@@ -110,10 +112,7 @@ async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
     await book.write()
 
     read = journal.read()
-    assert isinstance(read, tuple)
-    assert [writer.restore_hold(each) for each in read] == list(
-        now.ledger.holds.values()
-    )
+    assert read == (*now.ledger.holds.values(),)
 
 
 async def test_a_disk_that_hangs_delays_allocate_only_so_long(
@@ -169,7 +168,7 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
     slow: SlowJournal, tmp_path: Path
 ) -> None:
     before = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
-    before.write([writer.make_entry(HOLD)])
+    before.write([HOLD])
     now, failures = current(pod("train", [3])), list[str]()
     book = writer_of(slow, now, failures.append)
     slow.may_go.set()
@@ -183,8 +182,7 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
 
     assert found == JournalProblem(
         kind=ProblemKind.UNREADABLE,
-        path=str(tmp_path / "holds"),
-        text="the disk did not answer within 3 s",
+        text=f"{tmp_path / 'holds'}: the disk did not answer within 3 s",
     )
     assert failures == ["the disk did not answer within 0.2 s"]
     assert [each.chips for each in entries(tmp_path / "holds.bad-1")] == [HOLD.chips]
