@@ -209,23 +209,16 @@ _STEADY = MappingProxyType(
 def is_stable(state: Health, reading: Reading) -> bool:
     """Whether the same reading, applied again later, would change no chip's condition.
 
-    The result is also False if the reading has a fault of level PreSeparateNPU. Such a
-    fault can take its chip out of service as soon as no pod uses the chip.
+    Whichever chips pods use then: some levels take a chip out of service as soon as no
+    pod uses it.
 
     Args:
         state: Health after the reading was applied.
         reading: The reading that was applied last.
     """
-    if any(health.unread_since is not None for health in state.chips.values()):
-        return False
-    is_steady = all(
-        TRANSITIONS[health.condition, finding] is health.condition
-        for health in state.chips.values()
-        for finding in (health.finding, _STEADY.get(health.finding, health.finding))
-    )
-    return is_steady and not any(
-        fault.seriousness is _TOLERATED_IN_USE for fault in reading.faults
-    )
+    uses = frozenset[int](), frozenset(state.chips)
+    looks = [ReadingTaken(reading=reading, in_use=used) for used in uses]
+    return not any(step(state, look, inf)[1] for look in looks)
 
 
 def _chip_step(
