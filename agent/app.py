@@ -45,7 +45,7 @@ from agent.report.owner import Owner
 from agent.report.reporter import Reporter
 from agent.settings import Settings
 from agent.status import document, socket
-from agent.status.document import NodeView, View
+from agent.status.document import View
 from agent.status.socket import serve_status
 from service import clock
 from service.endpoints import Endpoints
@@ -76,9 +76,7 @@ class RowChangedError(Exception):
     """The chips of the node have to be served by other rows of the product table."""
 
 
-async def _run(
-    settings: Settings, parts: ProcessParts
-) -> tuple[str, tuple[Hold, ...]]:
+async def _run(settings: Settings, parts: ProcessParts) -> tuple[str, tuple[Hold, ...]]:
     """Run the agent until cancelled, or until it has to begin anew.
 
     Returns:
@@ -140,7 +138,8 @@ def _status(
     settings: Settings, problems: Problems, *agents: "Agent"
 ) -> dict[str, object]:
     """Return the JSON document that `ascend-agent status` prints."""
-    node = NodeView(
+    return document.document(
+        *(view for agent in agents for view in agent.views()),
         node=settings.node_name,
         version=version(),
         mode=settings.mode,
@@ -148,8 +147,6 @@ def _status(
         problems=problems.status(),
         stale_since_ms=next((agent.stale_since_ms for agent in agents), None),
     )
-    views = (view for agent in agents for view in agent.views())
-    return document.document(node, *views)
 
 
 async def _alive(_request: web.Request) -> web.Response:

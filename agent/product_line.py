@@ -258,7 +258,7 @@ class ProductLine:
             self.chip_monitor.health,
             taken=(
                 *chip_sets.ids_of(taken & ~ledger.unhealthy),
-                *vnpu.parents_of(reading),
+                *(part.chip for part in reading.virtual),
             ),
             affinity=make_affinity(ledger),
             findings=self.chip_monitor.findings,

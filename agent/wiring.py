@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from agent.devices.dcmi import find_library
@@ -39,22 +38,15 @@ log = logging.getLogger(__name__)
 
 async def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
     """Open the driver that the settings choose for this node; `stack` closes it."""
-    choice = await choose_driver(settings, os.environ)
-    log.info("driver", extra={"driver": choice.kind, "reason": choice.reason})
-    stack.push_async_callback(choice.driver.close)
-    return choice.driver
+    driver, kind, reason = await choose_driver(settings, os.environ)
+    log.info("driver", extra={"driver": kind, "reason": reason})
+    stack.push_async_callback(driver.close)
+    return driver
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The driver chosen to read the node's chips, its kind, and why it was chosen."""
-
-    driver: Driver
-    kind: str
-    reason: str
-
-
-async def choose_driver(settings: Settings, environment: Mapping[str, str]) -> Choice:
+async def choose_driver(
+    settings: Settings, environment: Mapping[str, str]
+) -> tuple[Driver, str, str]:
     """Create the driver of the kind `settings.driver`, which reads the node's chips.
 
     The kind `auto` means libdcmi if `settings.dcmi_library` is set or libdcmi is found.
@@ -63,40 +55,36 @@ async def choose_driver(settings: Settings, environment: Mapping[str, str]) -> C
     Args:
         environment: Environment variables of the agent. LD_LIBRARY_PATH names folders
             where libdcmi is searched.
+
+    Returns:
+        The driver, its kind, and why it was chosen.
     """
     library = settings.dcmi_library or find_library.locate(environment)
     is_chosen = settings.driver == "simulated"
     if is_chosen or (settings.driver == "auto" and library is None):
         searched = ", ".join(map(str, find_library.search_folders(environment)))
-        return Choice(
-            driver=SimulatedDriver(
-                settings.driver_file, poll_s=settings.driver_poll_s, wall_ms=wall_ms
-            ),
-            kind="simulated",
-            reason="as told"
-            if is_chosen
-            else f"no {find_library.LIBRARY} in {searched}",
+        reason = "as told" if is_chosen else f"no {find_library.LIBRARY} in {searched}"
+        simulated = SimulatedDriver(
+            settings.driver_file, poll_s=settings.driver_poll_s, wall_ms=wall_ms
         )
+        return simulated, "simulated", reason
     library = library or find_library.FOLDERS[0] / find_library.LIBRARY
     directory = settings.memory_dir or settings.state_dir
     memory = Memory(directory, settings.node_name)
-    return Choice(
-        driver=DcmiDriver(
-            library,
-            Conversion(
-                settings.product,
-                known=await memory.read(),
-                wait_s=settings.survey_wait_s,
-                device_ids=host_devices.chip_numbers,
-            ),
-            call_s=settings.driver_deadline_s,
-            wall_ms=wall_ms,
-            environment=find_library.make_environment(environment),
-            memory=memory,
+    dcmi = DcmiDriver(
+        library,
+        Conversion(
+            settings.product,
+            known=await memory.read(),
+            wait_s=settings.survey_wait_s,
+            device_ids=host_devices.chip_numbers,
         ),
-        kind="dcmi",
-        reason=str(library),
+        call_s=settings.driver_deadline_s,
+        wall_ms=wall_ms,
+        environment=find_library.make_environment(environment),
+        memory=memory,
     )
+    return dcmi, "dcmi", str(library)
 
 
 async def first_reading(

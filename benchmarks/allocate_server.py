@@ -8,6 +8,7 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 from prometheus_client import CollectorRegistry
@@ -123,7 +124,7 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
     servicer = Servicer(
         store,
         activity=AllocateActivity(loop_s),
-        pods=NoPods(),
+        pods=cast("Any", NoPods()),
         find_stray_processes=processes.find,
         write_journal=journal_writer.write,
         observe_allocate_s=served,

@@ -190,7 +190,7 @@ def _answer_call(
         if isinstance(pick, str):
             pick = refusals.render_unchecked(ledger)
     if pick is None and not event.last_call:
-        return AwaitClaim(call.count)
+        return AwaitClaim()
     if pick is None:
         pick = refusals.render_no_claim(ledger, call.count, unseen_s=event.unseen_s)
     return Refused(pick) if isinstance(pick, str) else pick

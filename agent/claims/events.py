@@ -176,9 +176,7 @@ class Preferred:
 
 @dataclass(frozen=True, slots=True)
 class AwaitClaim:
-    """Effect: wait for a claim with this number of chips, since none fits yet."""
-
-    count: int
+    """Effect: wait for a claim, since none fits yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from agent.claims import choose_chips, occupancy, values
 from agent.claims.values import Ledger, Slot
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations
-from scheduler_core.wire.pods import NpuPod
 
 #: A watch that broke off for less is no reason for a refusal: each reconnects at times.
 _LONG_S = 1.0
@@ -71,12 +70,12 @@ def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
         for uid, pod in ledger.pods.items()
         if uid in ledger.problems
         and not pod.terminal
-        and not (ledger.standalone and _has_other_counts(pod, count))
+        and not (
+            ledger.standalone
+            and pod.needs
+            and count not in {need.count for need in pod.needs}
+        )
     )
-
-
-def _has_other_counts(pod: NpuPod, count: int) -> bool:
-    return bool(pod.needs) and count not in {need.count for need in pod.needs}
 
 
 def render_too_few(slot: Slot) -> str:

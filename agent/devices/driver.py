@@ -22,7 +22,6 @@ class Driver(Protocol):
         Raises:
             DriverError: The chips, or the file that describes them, cannot be read now.
         """
-        ...  # the body of a protocol method
 
     async def wait_for_news(self, within_s: float) -> bool:
         """Wait until the state of the chips may have changed, at most `within_s`.
@@ -33,7 +32,6 @@ class Driver(Protocol):
         Returns:
             Whether the chips may have changed since the latest `read`.
         """
-        ...  # the body of a protocol method
 
     @property
     def known_s(self) -> float:
@@ -41,18 +39,15 @@ class Driver(Protocol):
 
         Unit: seconds of the event loop's clock.
         """
-        ...  # the body of a protocol method
 
     def look_now(self) -> None:
         """Ask for a look at every chip; a reading with `looked_s` follows."""
-        ...  # the body of a protocol method
 
     def change_rows(self) -> None:
         """Make the next readings of the rows that the chips have shown.
 
         Call it after a reading with `begins_anew`.
         """
-        ...  # the body of a protocol method
 
     def expect(self, inventory: Mapping[str, int]) -> None:
         """Take the chips that the Node has had for those of this server.
@@ -62,11 +57,9 @@ class Driver(Protocol):
         Args:
             inventory: {product line, like "Ascend910": mask of its chips}; not empty.
         """
-        ...  # the body of a protocol method
 
     async def close(self) -> None:
         """Release the driver's resources; the driver must not be used afterwards."""
-        ...  # the body of a protocol method
 
 
 class DriverError(Exception):

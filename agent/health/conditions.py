@@ -187,12 +187,14 @@ def step(
         new_health = _chip_step(old_health, chip, event, now)
         chips[chip] = new_health
         if new_health.condition is not old_health.condition:
+            # a tolerated fault may remain; it is not why the chip came back
+            is_clear = new_health.finding is Finding.CLEAR
             transitions.append(
                 Transition(
                     chip=chip,
                     before=old_health.condition,
                     after=new_health.condition,
-                    reason=_cause(new_health),
+                    reason="faults cleared" if is_clear else new_health.reason,
                 )
             )
     return Health(chips=MappingProxyType(chips)), tuple(transitions)
@@ -242,11 +244,6 @@ def _chip_step(
         unread_since=unread_since,
         reason=unread if is_blind else _reason(chip, taken.reading),
     )
-
-
-def _cause(after: ChipHealth) -> str:
-    # a tolerated fault may remain; it is not why the chip came back
-    return "faults cleared" if after.finding is Finding.CLEAR else after.reason
 
 
 def _finding(chip: int, taken: ReadingTaken) -> Finding:

@@ -123,7 +123,8 @@ def restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
     upgrade by duration has occurred once: the occurrence still lasts.
     """
     upgrade_by_name = {
-        _name_of(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)
+        (upgrade.chip, upgrade.code, upgrade.kind.value): upgrade
+        for upgrade in (*upgrades, *state.upgrades)
     }
     histories = {
         (chip, code): CodeHistory(
@@ -159,7 +160,3 @@ def lift_separation(state: State, chip: int) -> State:
     }
     remaining = tuple(upgrade for upgrade in state.upgrades if upgrade not in lifted)
     return State(histories=MappingProxyType(histories), upgrades=remaining)
-
-
-def _name_of(upgrade: Upgrade) -> tuple[int, str, str]:
-    return upgrade.chip, upgrade.code, upgrade.kind.value

@@ -84,23 +84,22 @@ def _apply_upgrade(
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE
-    matching = [
-        index
-        for index, fault in enumerate(faults)
-        if fault.chip == upgrade.chip
-        and codes.canonical(fault.code) == upgrade.code
-        and fault.network is network
-    ]
-    faults_after = list(faults)
-    for index in matching:
-        fault = faults_after[index]
-        level = worst((upgrade.level, fault.seriousness))
-        faults_after[index] = replace(fault, level=level)
-    if not matching:
-        faults_after.append(
-            replace(plain, level=upgrade.level, network=network, since_ms=upgrade.at_ms)
+
+    def is_raised(fault: ChipFault) -> bool:
+        is_same = codes.canonical(fault.code) == upgrade.code
+        return is_same and (fault.chip, fault.network) == (upgrade.chip, network)
+
+    if not any(map(is_raised, faults)):
+        added = replace(
+            plain, level=upgrade.level, network=network, since_ms=upgrade.at_ms
         )
-    return faults_after
+        return [*faults, added]
+    return [
+        replace(fault, level=worst((upgrade.level, fault.seriousness)))
+        if is_raised(fault)
+        else fault
+        for fault in faults
+    ]
 
 
 def _separation_faults(

@@ -9,6 +9,7 @@ service whatever the driver reports. The node's ConfigMap `mindx-dl-deviceinfo-<
 names the separated chips.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,6 +31,8 @@ from scheduler_core.products.table import Product
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError, render_chips
 from scheduler_core.wire.faults import UpgradeReason
+
+log = logging.getLogger(__name__)
 
 
 class ChipMonitor:
@@ -328,7 +331,7 @@ class ChipMonitor:
         try:
             reasons = faults.parse_upgrades(text, self.product, self._other_products)
         except WireError as error:
-            self._announcer.fault_levels_not_restored(str(error))
+            log.warning("levels of faults not restored", extra={"reason": str(error)})
             reasons = ()
         upgrades = tuple(
             upgrade

@@ -69,19 +69,15 @@ class PodProcesses:
     def _may_have_unread(self, ledger: Ledger, uid: str) -> bool:
         """Whether a process with an unread cgroup may be of this pod."""
         holds = values.holds_of_pod(ledger, uid)
+        seen = self._last_reading().processes
         for pid, sequence in self._unread.items():
-            chips = self._chips_of(pid)
+            chips = chip_sets.mask_of({used.chip for used in seen if used.pid == pid})
             for hold in holds:
                 # a process does not begin before its pod has its chips
                 is_newer = hold.sequence > sequence and not hold.recreated
                 if not is_newer and (hold.mask & chips or not chips):
                     return True
         return False
-
-    def _chips_of(self, pid: int) -> int:
-        """Return the mask of chips on which the driver sees a process; 0 if on none."""
-        processes = self._last_reading().processes
-        return chip_sets.mask_of({used.chip for used in processes if used.pid == pid})
 
 
 def _cgroup_uid(ledger: Ledger, uid: str) -> str:

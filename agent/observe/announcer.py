@@ -258,14 +258,6 @@ class Announcer:
             "the node's ConfigMap",
         )
 
-    def fault_levels_not_restored(self, problem: str) -> None:
-        """Log that fault levels raised before the agent's restart cannot be restored.
-
-        Args:
-            problem: Why the raised levels in the node's ConfigMap cannot be parsed.
-        """
-        log.warning("levels of faults not restored", extra={"reason": problem})
-
     def journal_written(self, reason: str) -> None:
         """Log and count a write of the holds to the journal if it failed or was slow.
 

@@ -160,8 +160,6 @@ class ForeignPods:
         #: resources of all product lines, whatever the driver shows later
         self._ours: frozenset[str] = frozenset()
         self._state = Foreign()
-        #: {resource: the sentence that was announced}
-        self._announced: Mapping[str, str] = {}
         #: set until a List, and while there is a foreign resource or pod
         self._is_needed = asyncio.Event()
         self._is_needed.set()
@@ -211,12 +209,12 @@ class ForeignPods:
 
     def _tell(self, state: Foreign) -> None:
         """Store a state; announce plugins, and give ledgers their foreign chips."""
-        self._state, served = state, self._served()
+        old, self._state, served = self._state, state, self._served()
         if state.offered or state.pods:
             self._is_needed.set()
-        before, self._announced = self._announced, sentences(state, served)
-        for resource in sorted(before.keys() | self._announced.keys()):
-            text = self._announced.get(resource, "")
+        before, after = sentences(old, served), sentences(state, served)
+        for resource in sorted(before.keys() | after.keys()):
+            text = after.get(resource, "")
             self._problems.tell(Subject.RIVAL_PLUGIN, text, of=resource)
         pods = users(state, served)
         for store, monitor in self._lines:

@@ -224,8 +224,11 @@ class Rivals:
         sockets = []
         with suppress(OSError):
             for path in sorted(self._socket.parent.iterdir()):
-                if path.name in excluded or _is_of_another_resource(path):
-                    continue
+                is_known = path.suffix == ".sock" and _KNOWN_SOCKET.fullmatch(
+                    f"{path.stem}-"
+                )
+                if path.name in excluded or is_known:
+                    continue  # of another resource
                 with suppress(OSError):
                     if stat.S_ISSOCK(path.stat().st_mode):
                         sockets.append(path)
@@ -253,16 +256,6 @@ def inode_of(path: Path) -> int:
     """
     inode, *_ = identity(path) or (0,)
     return inode
-
-
-def _is_of_another_resource(path: Path) -> bool:
-    """Whether the name of another plugin's socket says that it serves another resource.
-
-    Plugins of this agent and of MindCluster name their sockets after what they serve.
-    Every such name gives True. So do not pass the socket of the plugin that looks for
-    rivals.
-    """
-    return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 
 
 async def listens(path: Path) -> bool:

@@ -13,13 +13,7 @@ no other pod of the node meanwhile. So each wait here is bounded:
 
 import logging
 import time
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterable,
-    Sequence,
-)
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
 
 from agent.claims import release, values
 from agent.claims.events import (
@@ -39,9 +33,9 @@ from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.list_and_watch import Context, ListAndWatchServicer
 from agent.plugin.mounts import Mounts
+from agent.pods.informer import PodInformer
 from agent.pods.reconciler import FindStrayProcesses, LookNow
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from scheduler_core.wire.pods import NpuPod
 from service import clock
 
 log = logging.getLogger(__name__)
@@ -53,23 +47,6 @@ CLAIM_WAIT_S = 1.0
 WriteJournal = Callable[[], Awaitable[None]]
 
 
-class Pods(Protocol):
-    """Source of the pods of this node; a pod's claim is in its annotations."""
-
-    def hurry(self) -> None:
-        """Connect the pod watch again at once, if it is interrupted."""
-
-    def unseen_s(self) -> float:
-        """Return for how many seconds the pod watch has been down; 0 while it runs."""
-
-    async def of_kubelet(self, resource: str) -> Iterable[NpuPod]:
-        """Return the pods that ask for `resource`, as the kubelet's own API lists them.
-
-        The result is empty if the kubelet does not answer. The wait for it is bounded
-        by `agent.api_client.KUBELET_PODS_S`.
-        """
-
-
 class Servicer(ListAndWatchServicer):
     """Servicer of the device plugin that gives out whole chips of one product line."""
 
@@ -78,7 +55,7 @@ class Servicer(ListAndWatchServicer):
         store: LedgerStore,
         *,
         activity: AllocateActivity,
-        pods: Pods,
+        pods: PodInformer,
         find_stray_processes: FindStrayProcesses,
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],

@@ -38,11 +38,6 @@ def rows_of(reading: Reading) -> tuple[Product, ...]:
     return tuple(row for row in rows if row is not None)
 
 
-def parents_of(reading: Reading) -> tuple[int, ...]:
-    """Return the chips that are cut into virtual devices, by ascending number."""
-    return tuple(sorted({device.chip for device in reading.virtual}))
-
-
 class VirtualServicer(ListAndWatchServicer):
     """Servicer of the device plugin that gives out virtual devices of one kind."""
 

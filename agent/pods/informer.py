@@ -168,7 +168,7 @@ class PodInformer:
         """Ask the kubelet for its pods, and return those that ask for `resource`.
 
         The result is empty if the setting `kubelet_url` is empty, or if the kubelet
-        does not answer.
+        does not answer within `agent.api_client.KUBELET_PODS_S`.
         """
         try:
             return await self._api.kubelet_pods(self._node, resource)

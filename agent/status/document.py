@@ -19,21 +19,6 @@ from service import clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeView:
-    """State of the agent and of its node, as input of the status document."""
-
-    node: str
-    version: str
-    mode: str
-    #: A sentence about what the agent waits for; None when it is ready.
-    waiting_for: str | None
-    #: {key of the document: sentence}, as `agent.observe.problems` tells them.
-    problems: Mapping[str, str | None]
-    #: Unix milliseconds of the last reading if no chip can be read now.
-    stale_since_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """State of one product line, as input of the status document."""
 
@@ -46,28 +31,38 @@ class View:
     stray_processes: Mapping[int, tuple[Occupant, ...]] = field(default_factory=dict)
 
 
-def document(node: NodeView, *views: View) -> dict[str, Any]:
+def document(
+    *views: View,
+    node: str,
+    version: str,
+    mode: str,
+    waiting_for: str | None,
+    problems: Mapping[str, str | None],
+    stale_since_ms: int | None = None,
+) -> dict[str, Any]:
     """Return the status document of a node as values ready for JSON.
 
     Args:
-        node: State of the agent and of its node.
         views: States of the node's product lines; none before chips are served. With
             several, the entry of each chip has the chip's name beside its number.
+        waiting_for: A sentence about what the agent waits for; None when it is ready.
+        problems: {key of the document: sentence}, as `agent.observe.problems` tells.
+        stale_since_ms: Unix milliseconds of the last reading if no chip can be read.
     """
     changes = sorted(
         (change for view in views for change in view.changes),
         key=lambda change: change.at_ms,
     )
     return {
-        "node": node.node,
-        "version": node.version,
-        "mode": node.mode,
+        "node": node,
+        "version": version,
+        "mode": mode,
         "product": ", ".join(line.reading.product.key for line in views),
-        "waitingFor": node.waiting_for,
-        **node.problems,
+        "waitingFor": waiting_for,
+        **problems,
         "staleSince": None
-        if node.stale_since_ms is None
-        else clock.rfc3339(node.stale_since_ms / 1000),
+        if stale_since_ms is None
+        else clock.rfc3339(stale_since_ms / 1000),
         "chips": [
             {"name": annotations.chip_name(chip["chip"], line.reading.product), **chip}
             if len(views) > 1

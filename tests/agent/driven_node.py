@@ -169,7 +169,7 @@ class Line:
         self.servicer = Servicer(
             self.store,
             activity=self.kubelet.activity,
-            pods=_Pods(),
+            pods=cast("Any", _Pods()),
             find_stray_processes=node.find_in_pods,
             write_journal=_write_nothing,
             observe_allocate_s=lambda _seconds: None,

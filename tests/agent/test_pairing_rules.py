@@ -82,7 +82,7 @@ def test_if_none_is_free_an_equal_claim_is_served_and_else_the_refusal_says_why(
 def test_without_a_claim_it_waits_first_and_then_refuses() -> None:
     now = current()
 
-    assert now.apply(AllocateAsked(ids(0), last_call=False)) == (AwaitClaim(1),)
+    assert now.apply(AllocateAsked(ids(0), last_call=False)) == (AwaitClaim(),)
     assert now.refusal(0)
 
 

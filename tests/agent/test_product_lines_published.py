@@ -29,7 +29,7 @@ from agent.report import content
 from agent.report.content import NodeReport
 from agent.settings import Settings
 from agent.status import document as status_document
-from agent.status.document import NodeView, View
+from agent.status.document import View
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.faults import UpgradeReason, parse_separated
 from service.settings import load
@@ -271,10 +271,14 @@ def test_a_person_reads_the_names_of_chips_where_numbers_are_not_enough() -> Non
         for line in READING.lines
     ]
     no_problems = Announced().problems.status()
-    node = NodeView(
-        node=NODE, version="1", mode="scheduled", waiting_for=None, problems=no_problems
+    document = status_document.document(
+        *views,
+        node=NODE,
+        version="1",
+        mode="scheduled",
+        waiting_for=None,
+        problems=no_problems,
     )
-    document = status_document.document(node, *views)
     text = status_document.text(document)
 
     assert [chip["chip"] for chip in document["chips"]] == list(range(10))

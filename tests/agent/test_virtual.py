@@ -121,4 +121,4 @@ def test_the_id_of_a_part_names_kind_number_and_parent() -> None:
         "Ascend910-16c-102-6",
     ]
     assert [row.resource for row in vnpu.rows_of(reading)] == [HALF, QUARTER]
-    assert vnpu.parents_of(reading) == (6, 7)
+    assert {part.chip for part in reading.virtual} == {6, 7}

@@ -110,7 +110,11 @@ class Worker:
         began_s = time.monotonic()
         has_events = self._pass_events(chip_reader)
         is_asked, self._is_asked = self._is_asked, False
-        survey = self._survey(chip_reader, is_asked=is_asked, is_between=is_between)
+        survey: Survey | str
+        try:
+            survey = chip_reader.read_chips(is_asked=is_asked, is_between=is_between)
+        except CallError as error:
+            survey = str(error)
         self._first_look_s = min(self._first_look_s, time.monotonic())
         self._subscribe_in_time(chip_reader, survey)
         if has_events or survey != self._sent or is_asked:
@@ -166,7 +170,11 @@ class Worker:
         for them before it subscribes. Until then, and if the subscription fails, chips
         are polled each second.
         """
-        is_first = not self._has_tried_to_subscribe and _is_complete(survey)
+        is_first = not self._has_tried_to_subscribe and (
+            isinstance(survey, Survey)
+            and bool(survey.chips)
+            and not survey.unidentified
+        )
         now = time.monotonic()
         if self._library is None or not (is_first or now >= self._subscribe_s):
             return
@@ -180,15 +188,6 @@ class Worker:
                 self._subscribe_s = now + SUBSCRIBE_EACH_S
             return
         chip_reader.use_events()
-
-    @staticmethod
-    def _survey(
-        chip_reader: ChipReader, *, is_asked: bool, is_between: bool
-    ) -> Survey | str:
-        try:
-            return chip_reader.read_chips(is_asked=is_asked, is_between=is_between)
-        except CallError as error:
-            return str(error)
 
     def _must_skip(self, call: Call) -> bool:
         since_s = time.monotonic() - self._first_look_s
@@ -244,13 +243,6 @@ class Worker:
         if isinstance(survey, Survey):
             message = {"survey": asdict(survey)}
         self._sock.sendall(frames.encode(message))
-
-
-def _is_complete(survey: Survey | str) -> bool:
-    """Whether a survey has chips, and none that could not be identified."""
-    if isinstance(survey, str):
-        return False
-    return bool(survey.chips) and not survey.unidentified
 
 
 def _receive(sock: socket.socket) -> dict[str, Any]:

@@ -98,11 +98,6 @@ class DcmiDriver:
         #: {killed worker that may not have ended: call in which it was lost}
         self._unended: dict[Worker, Call | None] = {}
 
-    @property
-    def worker_pid(self) -> int | None:
-        """Process id of the worker; None if there is no worker now."""
-        return self._worker.pid if self._worker else None
-
     async def read(self) -> Reading:
         """Return the worker's oldest unread reading; if all are read, the latest again.
 

@@ -13,8 +13,7 @@ Source:
 import ctypes
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
@@ -220,9 +219,13 @@ class Library:
         result = ctypes.byref(info)
         try:
             call = self._ask("dcmi_get_device_chip_info_v2", card, device, result)
-        except CallError as error:
-            with _first_failure(error):
+        except CallError as first:
+            try:
                 call = self._ask("dcmi_get_device_chip_info", card, device, result)
+            except CallError:
+                if first.code not in ABSENT:
+                    raise first from None
+                raise
         return _text(info.chip_name), _within(call, info.aicore_cnt, _MOST_AI_CORES)
 
     def board_id(self, card: int, device: int) -> int:
@@ -415,17 +418,6 @@ class _noted:  # noqa: N801  # reads like a function, and costs less than a gene
 
     def __exit__(self, *_: object) -> None:
         self._progress.end()
-
-
-@contextmanager
-def _first_failure(first: CallError | None) -> Iterator[None]:
-    """Raise the first of two failures, unless it says only that something is absent."""
-    try:
-        yield
-    except CallError:
-        if first is not None and first.code not in ABSENT:
-            raise first from None
-        raise
 
 
 def _load(path: str) -> ctypes.CDLL:

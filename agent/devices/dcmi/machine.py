@@ -173,11 +173,6 @@ class Facts:
     product_type: str | None
     superpod: SuperPodPlace | None = None
 
-    @property
-    def is_in_superpod(self) -> bool:
-        """Whether the server is part of a SuperPoD."""
-        return self.superpod is not None and _is_id(self.superpod.super_pod_id)
-
 
 def facts_of(line: Iterable[Identity]) -> Facts:
     """Return the facts of a product line: of the first chip that has told each.
@@ -275,10 +270,12 @@ def _key(facts: Facts, highest: int) -> str:
     """
     if facts.board_id in _A3_BOARDS:
         size = 16 if highest >= 8 else 8
-        return f"atlas-a3-{size}" + ("-superpod" if facts.is_in_superpod else "")
+        place = facts.superpod
+        is_in_superpod = place is not None and _is_id(place.super_pod_id)
+        return f"atlas-a3-{size}" + ("-superpod" if is_in_superpod else "")
     for pattern, key in (
         (_A5, "npu-flat-16" if highest >= 8 else "npu-flat-8"),
-        (_310P, _key_of_310p(facts)),
+        (_310P, _DUO_ROW if _DUO in (facts.product_type or "") else "atlas-310p"),
         (_310, "atlas-300i-chip"),
         (_910B, _key_of_910b(facts, highest)),
         (_910, _key_of_910(facts, highest)),
@@ -291,10 +288,6 @@ def _key(facts: Facts, highest: int) -> str:
 def _is_910(facts: Facts) -> bool:
     """Whether a line is of the first generation, for which product types differ."""
     return bool(_910.match(facts.name)) and not _910B.match(facts.name)
-
-
-def _key_of_310p(facts: Facts) -> str:
-    return _DUO_ROW if _DUO in (facts.product_type or "") else "atlas-310p"
 
 
 def _key_of_910b(facts: Facts, highest: int) -> str:

@@ -122,16 +122,14 @@ class ChipReader:
             now_s: Returns the time of a monotonic clock. Unit: seconds.
             nodes: Folder where the kernel describes NUMA nodes.
             has_events: Whether the library calls back when a fault begins or ends.
-            known: Chips that were identified earlier, of which the ids are used.
+            known: Place and ids alone of chips that were identified earlier.
         """
         self._library = library
         self._now_s = now_s
         self._nodes = nodes
         self._look_each_s = QUIET_LOOK_EACH_S if has_events else LOOK_EACH_S
         #: {(card, device): the chip there}, of those that were identified
-        self._chips: dict[Place, _Chip] = {
-            (chip.card, chip.device): _Chip(chip.ids) for chip in known
-        }
+        self._chips: dict[Place, _Chip] = {chip.place: _Chip(chip) for chip in known}
         #: whether no chip was known at first, and not all have been asked since
         self._begins = not self._chips
         self._unidentified: tuple[tuple[int, int, str], ...] = (

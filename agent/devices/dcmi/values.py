@@ -73,16 +73,6 @@ class Identity:
         """Card, and device on that card."""
         return self.card, self.device
 
-    @property
-    def ids(self) -> "Identity":
-        """The chip's place and numbers alone."""
-        return Identity(
-            card=self.card,
-            device=self.device,
-            physical_id=self.physical_id,
-            logic_id=self.logic_id,
-        )
-
     def or_known(self, known: "Identity") -> "Identity":
         """Return these facts; those that were not told are the ones in `known`."""
         missing = {

@@ -131,7 +131,7 @@ def test_while_one_waits_to_be_found_anew_no_init_container_of_its_pod_asks() ->
 
     (answer,) = now.apply(AllocateAsked(ids(7), last_call=False))  # somebody's
 
-    assert answer == AwaitClaim(1)
+    assert answer == AwaitClaim()
 
 
 def test_who_was_taken_for_one_made_anew_but_was_just_admitted_has_them() -> None:

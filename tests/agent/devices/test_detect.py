@@ -16,8 +16,9 @@ def wish(kind: str, library: Path | None = None) -> Settings:
 
 
 async def chosen(told: Settings, folder: Path) -> tuple[type, str, str]:
-    choice = await choose_driver(told, {"LD_LIBRARY_PATH": str(folder)})
-    return type(choice.driver), choice.kind, choice.reason.partition(", ")[0]
+    found = await choose_driver(told, {"LD_LIBRARY_PATH": str(folder)})
+    driver, kind, reason = found
+    return type(driver), kind, reason.partition(", ")[0]
 
 
 async def test_auto_takes_the_library_where_there_is_one(tmp_path: Path) -> None:

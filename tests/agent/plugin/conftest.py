@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import grpc
 import pytest
@@ -74,7 +74,7 @@ class Surroundings:
         return Servicer(
             self.store,
             activity=AllocateActivity(loop_s),
-            pods=self.sight,
+            pods=cast("Any", self.sight),
             find_stray_processes=self.find_stray_processes,
             write_journal=self.write_journal,
             observe_allocate_s=self.allocate_s.append,

@@ -154,7 +154,7 @@ def test_it_is_thought_of_only_when_no_claim_has_come() -> None:
     waits = now.apply(AllocateAsked(ids(6), last_call=False))
     now.update(pod("next", [3], 9))
 
-    assert waits == (AwaitClaim(1),)
+    assert waits == (AwaitClaim(),)
     assert now.mounts(6) == (3,)
 
 

@@ -17,7 +17,7 @@ from agent.devices.simulated import file
 from agent.health.conditions import Health, ReadingTaken, step
 from agent.health.findings import Change
 from agent.status import document, socket
-from agent.status.document import NodeView, View
+from agent.status.document import View
 from tests.agent.announcing import Announced
 from tests.agent.node import current, pod
 from tests.support.servers import short_folder
@@ -55,24 +55,24 @@ def node(
     waiting_for: str | None = None,
     stale_since_ms: int | None = None,
     **problems: str,
-) -> NodeView:
+) -> dict[str, Any]:
     """The agent beside it, with problems by their keys in the document."""
-    return NodeView(
-        node="node-1",
-        version="1.2.3",
-        mode="scheduled",
-        waiting_for=waiting_for,
-        problems={**Announced().problems.status(), **problems},
-        stale_since_ms=stale_since_ms,
-    )
+    return {
+        "node": "node-1",
+        "version": "1.2.3",
+        "mode": "scheduled",
+        "waiting_for": waiting_for,
+        "problems": {**Announced().problems.status(), **problems},
+        "stale_since_ms": stale_since_ms,
+    }
 
 
 def test_an_agent_that_serves_no_chips_yet_says_for_what_it_waits() -> None:
     waiting = document.document(
-        node(waiting_for="driver: no file", driverProblem="no file")
+        **node(waiting_for="driver: no file", driverProblem="no file")
     )
 
-    assert waiting.keys() == document.document(node(), view()).keys()
+    assert waiting.keys() == document.document(view(), **node()).keys()
     assert document.text(waiting) == (
         "node-1: waiting: driver: no file\n"
         "scheduled, agent 1.2.3\n"
@@ -82,7 +82,7 @@ def test_an_agent_that_serves_no_chips_yet_says_for_what_it_waits() -> None:
 
 
 def test_a_person_reads_who_has_what() -> None:
-    assert document.text(document.document(node(), view())) == (
+    assert document.text(document.document(view(), **node())) == (
         "node-1: ready\n"
         "atlas-800-training, scheduled, agent 1.2.3\n"
         "\n"
@@ -109,7 +109,7 @@ def test_pods_that_have_chips_through_another_plugin_are_named() -> None:
     shown = view()
     theirs = "default/theirs (huawei.com/Ascend910B4)"
     ledger = replace(shown.ledger, foreign={1: theirs, 2: theirs, 7: theirs})
-    status = document.document(node(), replace(shown, ledger=ledger))
+    status = document.document(replace(shown, ledger=ledger), **node())
     lines = document.text(status).splitlines()[4:12]
 
     assert [re.split(" {2,}", line)[2] for line in lines] == [
@@ -127,7 +127,7 @@ def test_what_is_waited_for_comes_first() -> None:
         driverProblem="no answer within 5 s",
         stale_since_ms=1_700_000_000_000,
     )
-    status = document.document(waiting, view())
+    status = document.document(view(), **waiting)
 
     assert status["staleSince"] == "2023-11-14T22:13:20Z"
     assert document.text(status).splitlines()[:3] == [
@@ -144,7 +144,7 @@ def test_chips_that_cannot_be_read_are_told_with_the_reason() -> None:
     unread = (Unread(chip=2, reason="timed out (-8006)"),)
     reading = replace(BAD, chips=(0, 1, 2, 3, 4, 5, 6), unread=unread)
     status = document.document(
-        node(driverProblem="chip 2: timed out"), replace(view(), reading=reading)
+        replace(view(), reading=reading), **node(driverProblem="chip 2: timed out")
     )
     lines = document.text(status).splitlines()
 
@@ -158,31 +158,31 @@ def test_chips_that_cannot_be_read_are_told_with_the_reason() -> None:
 
 
 def test_what_of_the_fault_configuration_is_not_used_is_named() -> None:
-    status = document.document(node(faultConfigProblem="all but x: wrong"), view())
+    status = document.document(view(), **node(faultConfigProblem="all but x: wrong"))
 
     assert status["faultConfigProblem"] == "all but x: wrong"
     assert document.text(status).splitlines()[2] == "all but x: wrong"
-    assert document.document(node(), view())["faultConfigProblem"] is None
+    assert document.document(view(), **node())["faultConfigProblem"] is None
 
 
 def test_d1_a_label_that_contradicts_the_chips_is_named() -> None:
-    status = document.document(node(labelProblem="label: wrong"), view())
+    status = document.document(view(), **node(labelProblem="label: wrong"))
 
     assert status["labelProblem"] == "label: wrong"
     assert document.text(status).splitlines()[2] == "label: wrong"
-    assert document.document(node(), view())["labelProblem"] is None
+    assert document.document(view(), **node())["labelProblem"] is None
 
 
 def test_d27_pod_resources_that_do_not_answer_are_named() -> None:
-    status = document.document(node(podResourcesProblem="no answer"), view())
+    status = document.document(view(), **node(podResourcesProblem="no answer"))
 
     assert status["podResourcesProblem"] == "no answer"
     assert document.text(status).splitlines()[2] == "no answer"
-    assert document.document(node(), view())["podResourcesProblem"] is None
+    assert document.document(view(), **node())["podResourcesProblem"] is None
 
 
 def test_a_program_reads_the_same() -> None:
-    found = document.document(node(), view())
+    found = document.document(view(), **node())
 
     assert found["chips"][3] == {
         "chip": 3,
@@ -214,7 +214,7 @@ def test_a_pod_that_has_gone_is_named_beside_the_process_that_it_has_left() -> N
         now, ledger=replace(now.ledger, pods={}, busy=0b1), stray_processes={}
     )
 
-    lines = document.text(document.document(node(), now)).splitlines()
+    lines = document.text(document.document(now, **node())).splitlines()
 
     assert lines[4].split("  ")[-2].strip() == "default/train/main (gone)"
 
@@ -226,7 +226,7 @@ def path() -> Iterator[Path]:
 
 
 def tell() -> dict[str, Any]:
-    return document.document(node(), view())
+    return document.document(view(), **node())
 
 
 def mode_of(path: Path) -> int:

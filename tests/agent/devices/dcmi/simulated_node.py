@@ -11,7 +11,7 @@ from agent.devices.dcmi.library import CallError, Library
 from agent.devices.dcmi.memory import Known
 from agent.devices.dcmi.reader import ChipReader
 from agent.devices.dcmi.rows import IncompleteError
-from agent.devices.dcmi.values import SuperPodPlace
+from agent.devices.dcmi.values import Identity, SuperPodPlace
 from agent.devices.reading import Reading
 from agent.health.conditions import Condition, Health, ReadingTaken, step
 from tests.agent.devices.scripted_library import ScriptedLibrary
@@ -93,7 +93,15 @@ class SimulatedNode:
             cast("Library", self.library),
             now_s=lambda: self.now,
             nodes=Path("/none"),
-            known=self.conversion.known.identities,
+            known=[
+                Identity(
+                    card=chip.card,
+                    device=chip.device,
+                    physical_id=chip.physical_id,
+                    logic_id=chip.logic_id,
+                )
+                for chip in self.conversion.known.identities
+            ],
         )
 
     def pass_s(self, seconds: float) -> None:

@@ -116,8 +116,8 @@ async def test_a_library_that_hangs_at_its_very_beginning_is_named(
 async def test_a_worker_that_is_killed_is_replaced(
     machine: FakeMachine, driver: DcmiDriver
 ) -> None:
-    assert driver.worker_pid is not None
-    os.kill(driver.worker_pid, signal.SIGKILL)
+    assert driver._worker is not None
+    os.kill(driver._worker.pid, signal.SIGKILL)
     said = await problem_with(driver, "SIGKILL")
     seen = await reading_with(driver, lambda _: True)
 
@@ -133,8 +133,8 @@ async def test_a_chip_that_was_cut_does_not_look_whole_for_a_call_that_fails(
     async with driver_on(machine) as driver:
         before = await driver.read()
         machine.tell("answer dcmi_get_device_info -1 -1 -8006")
-        assert driver.worker_pid is not None
-        os.kill(driver.worker_pid, signal.SIGKILL)
+        assert driver._worker is not None
+        os.kill(driver._worker.pid, signal.SIGKILL)
         await problem_with(driver, "SIGKILL")
         after = await reading_with(driver, lambda _: True)
 
@@ -147,9 +147,9 @@ async def test_no_worker_is_left_when_the_driver_is_closed(
 ) -> None:
     async with driver_on(machine) as driver:
         await driver.read()
-        pid = driver.worker_pid
+        assert driver._worker is not None
+        pid = driver._worker.pid
         machine.tell("hang dcmi_get_device_health 2 0")
-    assert pid is not None
 
     await until_gone(pid)
 
@@ -165,7 +165,7 @@ from agent.devices.dcmi.values import Identity
 async def main():
     driver = DcmiDriver(Path(sys.argv[1]), Conversion(), call_s=600, wall_ms=int)
     await driver.read()
-    print(driver.worker_pid, flush=True)
+    print(driver._worker.pid, flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -193,8 +193,9 @@ async def test_the_worker_is_small(build: Build) -> None:
     machine = build(fake_machine.superpod_a3)
     async with driver_on(machine) as driver:
         await driver.read()
+        assert driver._worker is not None
         status = await asyncio.to_thread(
-            Path(f"/proc/{driver.worker_pid}/status").read_text
+            Path(f"/proc/{driver._worker.pid}/status").read_text
         )
 
     (resident,) = [
