@@ -101,7 +101,7 @@ async def _run(settings: Settings, parts: ProcessParts) -> tuple[str, tuple[Hold
             lock_kubelet_dir(settings.kubelet_dir, partial(_wait, problems))
         )
         problems.tell(Subject.DIRECTORY, "")
-        announcer = Announcer(metrics, api.recorder, problems)
+        announcer = Announcer(metrics, problems)
         agents: list[Agent] = []
         await stack.enter_async_context(
             serve_status(

@@ -189,6 +189,9 @@ class ProductLine:
                 Need.ANNOTATIONS,
                 of=self.product.resource,
             ),
+            on_pod=lambda pod, problem: services.announcer.problems.tell(
+                Subject.POD_ANNOTATIONS, problem, of=pod
+            ),
             addresses=lambda: addresses(self.chip_monitor.reading),
         )
         self._pods = services.pods.add_line(

@@ -19,7 +19,7 @@ from agent.health.conditions import Condition, Health, Transition
 from agent.health.separation import Edited
 from agent.observe.metrics import Metrics
 from agent.observe.problems import Need, Problems, Subject
-from kube.events import Recorder, Regarding
+from kube.events import Regarding
 from kube.reflector import ListWatch
 from scheduler_core.wire import annotations
 from scheduler_core.wire.faults import UpgradeReason
@@ -61,13 +61,10 @@ _EVENTS: Mapping[Condition, tuple[str, tuple[str, str], tuple[str, str]]] = {
 class Announcer:
     """Writer of the log lines, metrics and Kubernetes events of one agent."""
 
-    def __init__(
-        self, metrics: Metrics, recorder: Recorder, problems: Problems
-    ) -> None:
+    def __init__(self, metrics: Metrics, problems: Problems) -> None:
         self.problems = problems
         self._record = problems.record
         self._metrics = metrics
-        self._recorder = recorder
         #: ledger stores, one for each product line
         self._stores: list[LedgerStore] = []
         #: {resource: health of its chips}
@@ -137,10 +134,10 @@ class Announcer:
             self._tell_pod(pod, note.reason, note.text, "Warning")
 
     def _tell_pod(self, pod: NpuPod, reason: str, message: str, kind: str) -> None:
-        regarding = Regarding(
+        about = Regarding(
             kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
         )
-        self._recorder.record(regarding, reason=reason, message=message, type=kind)
+        self._record(reason, message, kind, about)
 
     def pod_chip_changed(
         self, pod: NpuPod, chip: int, condition: Condition, why: str

@@ -128,6 +128,21 @@ class Subject(Enum):
         gauge=("api_server_refused",),
         is_joint=True,
     )
+    #: Of one pod: the events are the pod's. Of all pods it is a `Need`.
+    POD_ANNOTATIONS = _lasting(
+        text="the API server does not take a pod's annotations, so nobody can read "
+        "which chips it has; exempt the agent's account from the policy or webhook "
+        "that the answer names, or shorten the pod's annotations: {problem}",
+        events=("NpuNotAnnotated", ""),
+        status="apiAccessProblem",
+        gauge=("api_server_refused",),
+    )
+    #: Of a `Need`: the node is served all the same, and all else is told.
+    EVENTS = _lasting(
+        log=("events not written", "events written again"),
+        status="eventsProblem",
+        gauge=("api_server_unanswered",),
+    )
     #: Neither API server nor kubelet has listed the node's pods.
     PODS = Row(text="the pods of this node are not known yet", ready="{text}")
     #: Of one resource.
@@ -225,7 +240,8 @@ class Subject(Enum):
 class Need(Enum):
     """What the agent needs from the API server: (right to it, loss without it).
 
-    The watches come first; a metric calls each by its name in lower case.
+    The watches come first; a metric calls each by its name in lower case. All but
+    `EVENTS` decide readiness.
     """
 
     PODS = ("list and watch pods", "no claim is seen")
@@ -244,8 +260,10 @@ class Need(Enum):
     EVENTS = ("create and patch events", "events are not written")
 
 
+#: A thing that has a problem; events of a `Regarding` are its own, and not the Node's.
+_Thing = str | int | Regarding
 #: (subject, thing that has it, or "")
-_Key = tuple[Subject, str | int]
+_Key = tuple[Subject, _Thing]
 
 
 class Problems:
@@ -259,7 +277,7 @@ class Problems:
         self._recorder = recorder
         # as the kubelet does: kubectl finds events by the name in the uid's place
         self._node = Regarding(kind="Node", name=node, uid=node)
-        #: {key: its problem, "" without one}
+        #: {key: its problem}
         self._problems: dict[_Key, str] = {}
         #: {the same: (since when it has had a problem, the newest)}; seconds, loop time
         self._since: dict[_Key, tuple[float, str]] = {}
@@ -279,7 +297,7 @@ class Problems:
         self._checks.append(check)
 
     def tell(
-        self, subject: Subject, problem: str, *, of: str | int = "", end: str = ""
+        self, subject: Subject, problem: str, *, of: _Thing = "", end: str = ""
     ) -> None:
         """Take in whether there is a problem, and tell of it if that is news.
 
@@ -294,6 +312,8 @@ class Problems:
             return
         if problem != self._problems.get(key, ""):
             self._problems[key] = problem
+            if not problem:
+                del self._problems[key]
             self._set_gauges()
         if row.is_joint:
             key, problem = (subject, ""), dict(self._present()).get(subject, "")
@@ -309,7 +329,7 @@ class Problems:
             text = row.end_of_one if has_more else ""
             self._tell(row, 1, (text or row.end).format(of=of, end=end), of)
 
-    def _is_new(self, subject: Subject, problem: str, of: str | int) -> bool:
+    def _is_new(self, subject: Subject, problem: str, of: _Thing) -> bool:
         """Whether a problem has not lasted for as long as its row says; note it."""
         after_s, key = subject.value.after_s, (subject, of)
         if not problem:
@@ -324,7 +344,7 @@ class Problems:
             loop.call_later(after_s, self._tell_lasting, subject, of, since_s)
         return now_s + clock.EARLY_S - since_s < after_s
 
-    def _tell_lasting(self, subject: Subject, of: str | int, since_s: float) -> None:
+    def _tell_lasting(self, subject: Subject, of: _Thing, since_s: float) -> None:
         """Tell of a problem that has lasted for as long as its row says, if it has."""
         began_s, problem = self._since.get((subject, of), (0.0, ""))
         if problem and began_s == since_s:
@@ -341,14 +361,17 @@ class Problems:
         right, loss = need.value
         is_refused = isinstance(error, ApiError) and error.status in REFUSED
         # after a conflict the caller reads again: that is an answer
-        is_silent = error is not None and not isinstance(error, ConflictError)
+        is_lost = error is not None and not isinstance(error, ConflictError)
+        lost = f"{loss} ({error})" if is_lost else ""
+        if need is Need.EVENTS:
+            self.tell(Subject.EVENTS, lost)
+            return
         key = f"{need.name} {of}"
-        silent = f"{loss} ({error})" if is_silent and not is_refused else ""
-        self.tell(Subject.API_SERVER, silent, of=key)
+        self.tell(Subject.API_SERVER, "" if is_refused else lost, of=key)
         refused = f"{loss} without the right to {right} ({error})" if is_refused else ""
         self.tell(Subject.API_ACCESS, refused, of=key)
 
-    def _tell(self, row: Row, side: int, text: str, of: str | int) -> None:
+    def _tell(self, row: Row, side: int, text: str, of: _Thing) -> None:
         """Log, and emit an event; `side` is 0 for the begin and 1 for the end."""
         if row.log[side]:
             level = logging.INFO if side else row.level
@@ -356,11 +379,19 @@ class Problems:
             extra = {key: value for key, value in extra.items() if key and value != ""}
             log.log(level, row.log[side], extra=extra)
         if row.events[side]:
-            self.record(row.events[side], text, "Normal" if side else "Warning")
+            about = of if isinstance(of, Regarding) else None
+            self.record(row.events[side], text, "Normal" if side else "Warning", about)
 
-    def record(self, reason: str, message: str, kind: str = "Warning") -> None:
-        """Emit an event on the Node; `kind` is the event's type."""
-        self._recorder.record(self._node, reason=reason, message=message, type=kind)
+    def record(
+        self,
+        reason: str,
+        message: str,
+        kind: str = "Warning",
+        about: Regarding | None = None,
+    ) -> None:
+        """Emit an event of this type on an object; on the Node if that is None."""
+        about = about or self._node
+        self._recorder.record(about, reason=reason, message=message, type=kind)
 
     def begin_anew(self, reason: str) -> None:
         """Announce that the agent begins anew; forget problems and checks of its parts.
@@ -372,7 +403,7 @@ class Problems:
             reason: What has contradicted the rows of the product table before.
         """
         # one that was not told yet may be of a part that will not be there to end it
-        lasting = {key for key, problem in self._problems.items() if problem}
+        lasting = self._problems.keys()
         self._since = {key: s for key, s in self._since.items() if key in lasting}
         self._problems.clear()
         self._checks.clear()
@@ -414,9 +445,8 @@ class Problems:
         """Return each problem; those of a joint row as one."""
         found: dict[_Key, list[str]] = {}
         for (subject, of), problem in self._problems.items():
-            if problem:
-                key = subject, "" if subject.value.is_joint else of
-                found.setdefault(key, []).append(problem)
+            key = subject, "" if subject.value.is_joint else of
+            found.setdefault(key, []).append(problem)
         return [(subject, "; ".join(texts)) for (subject, _), texts in found.items()]
 
     def _set_gauges(self) -> None:

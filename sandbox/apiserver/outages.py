@@ -62,9 +62,9 @@ _ON_WATCHES = frozenset(
         What.LOST,
     }
 )
-#: {status: message}
+#: {status: message}; as the API server has it where clients tell refusals apart
 _MESSAGES = {
-    403: "forbidden: RBAC does not let the user do this",
+    403: 'forbidden: User "{user}" cannot {verb} resource "{resource}" in API group ""',
     409: "Operation cannot be fulfilled: the object has been modified; apply your "
     "changes to the latest version and try again",
     410: "too old resource version: it is no longer in the history",
@@ -194,11 +194,11 @@ class Troubles:
                 case What.SLOW:
                     await asyncio.sleep(trouble.delay_s)
                 case What.REFUSED:
-                    return _refusal(trouble)
+                    return _refusal(trouble, asked)
                 case What.STALE if asked.verb == "list":
                     http = _at(http, active.revision)
                 case What.DONE_AND_BROKEN:
-                    ends.append(lambda _: _refusal(Trouble(what=What.REFUSED)))
+                    ends.append(lambda _: _refusal(Trouble(what=What.REFUSED), asked))
                 case What.CUT | What.CRASH:
                     ends.append(partial(_cut, http, trouble))
                 case _:
@@ -224,7 +224,7 @@ class Troubles:
                 case What.NO_BOOKMARKS | What.LOST:
                     lines = _bookmarks(lines, wanted=trouble.what is What.LOST)
                 case What.ERROR_EVENT:
-                    error = _error(trouble.status).document
+                    error = _error(trouble.status, asked).document
                     await stream.write(watches.frame_of("ERROR", error))
                     await stream.write_eof()
                     raise ConnectionResetError
@@ -248,16 +248,18 @@ def _asked(http: web.Request) -> Call | None:
     return call_of(http, request)
 
 
-def _refusal(trouble: Trouble) -> web.Response:
-    error = _error(trouble.status)
+def _refusal(trouble: Trouble, asked: Call) -> web.Response:
+    error = _error(trouble.status, asked)
     wait_s = trouble.retry_after_s
     headers = {"Retry-After": str(wait_s)} if wait_s else {}
     return web.json_response(error.document, status=error.code, headers=headers)
 
 
-def _error(status: int) -> statuses.StatusError:
-    reason = _REASONS.get(status)
-    return statuses.StatusError(status, _MESSAGES[status], reason=reason)
+def _error(status: int, asked: Call) -> statuses.StatusError:
+    text = _MESSAGES[status].format(
+        user=asked.user, verb=asked.verb, resource=asked.resource
+    )
+    return statuses.StatusError(status, text, reason=_REASONS.get(status))
 
 
 def _bookmarks(lines: bytes, *, wanted: bool) -> bytes:

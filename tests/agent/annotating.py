@@ -19,9 +19,13 @@ class FakeApi:
 
     def __init__(self, *pods: NpuPod) -> None:
         self.pods = {each.uid: each for each in pods}
+        #: those that were taken, and the pods of all
         self.patches: list[Patch] = []
+        self.asked: list[str] = []
         self.is_down = False
         self.refused: set[str] = set()
+        #: {pod: what its patches are answered}
+        self.errors: dict[str, KubeError] = {}
         #: how long a patch takes
         self.answer_s = 0.0
         #: (pod before a patch, pod with it) → what a webhook makes of it
@@ -30,9 +34,12 @@ class FakeApi:
         self.on_patched: Callable[[NpuPod], None] = lambda _pod: None
 
     async def send(self, patch: Patch) -> NpuPod | None:
+        self.asked.append(patch.name)
         await asyncio.sleep(self.answer_s)
         if patch.name in self.refused:
             raise KubeError(f"a webhook denies the patch of {patch.name}")
+        if patch.name in self.errors:
+            raise self.errors[patch.name]
         if self.is_down:
             raise KubeError("API server: connection refused")
         pod = self.pods.get(patch.uid)

@@ -19,7 +19,7 @@ class Announced:
         self.metrics = Metrics(self.registry)
         self._recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
         self.problems = Problems(self.metrics, self._recorder, node=NODE)
-        self.announcer = Announcer(self.metrics, self._recorder, self.problems)
+        self.announcer = Announcer(self.metrics, self.problems)
 
     @property
     def events(self) -> list[tuple[str, str]]:

@@ -17,9 +17,10 @@ from agent.observe.problems import Need as ApiNeed
 from agent.observe.problems import Row, Subject
 from agent.status.socket import NAME
 from sandbox.apiserver.outages import READS, WRITES, Trouble, What
-from tests.agent.site import NODE, Site, page_of, running_site
+from scheduler_core.wire.annotations import ASCEND_REAL, PREDICATE_TIME, SERVED
+from tests.agent.site import NODE, RESOURCE, Site, page_of, running_site
 from tests.agent.test_pod_resources_silent import Relay
-from tests.support.objects import NODES
+from tests.support.objects import NODES, PODS
 from tests.support.until import until
 
 # fifteen seconds of silence are waited for, many times
@@ -247,6 +248,11 @@ async def test_a_part_of_its_needs_that_is_not_met_is_told_in_each_way(
 ) -> None:
     verbs, resource, status, needs = PARTS[part]
     row = (Subject.API_ACCESS if status == 403 else Subject.API_SERVER).value
+
+    def text_of(need: ApiNeed, said: dict[str, Any]) -> str:
+        is_event = need is ApiNeed.EVENTS
+        return said["eventsProblem" if is_event else row.status] or ""
+
     async with serving() as node:
         site = node.site
         await site.stop_agent()
@@ -269,14 +275,11 @@ async def test_a_part_of_its_needs_that_is_not_met_is_told_in_each_way(
             await site.until_phase("during", "Running")
         found = await until(
             node.status,
-            lambda said: all(
-                need.value[1] in (said[row.status] or "") for need in needs
-            ),
+            lambda said: all(need.value[1] in text_of(need, said) for need in needs),
             within_s=90.0,
         )
         page = await node.readiness()
         gauge = await node.metric(row.gauge[0])
-        others = [need for need in ApiNeed if need not in needs]
         mend()
         await node.until_ready()
         after = await node.status()
@@ -285,14 +288,77 @@ async def test_a_part_of_its_needs_that_is_not_met_is_told_in_each_way(
             for reason in row.events
         ]
 
-    text = found[row.status]
-    assert page == found["waitingFor"]
-    assert [need for need in others if f"{need.value[1]} " in text] == []
-    assert str(status) in text
-    assert [need.value[0] in text for need in needs] == [status == 403] * len(needs)
+    told = [need for need in ApiNeed if f"{need.value[1]} " in text_of(need, found)]
+    assert (page, told) == (found["waitingFor"], needs)
+    assert all(str(status) in text_of(need, found) for need in needs)
+    assert [need.value[0] in text_of(need, found) for need in needs] == (
+        [status == 403] * len(needs)
+    )
     assert gauge == "1.0"
     assert (after["waitingFor"], after[row.status]) == (None, None)
     assert [[event.get("count", 1) for event in found_] for found_ in events] == [
         [1],
         [1],
     ]
+
+
+async def test_events_that_fail_alone_are_told_and_the_agent_is_ready() -> None:
+    """A webhook of events that was away made the agent not ready."""
+    async with serving() as node:
+        mend = node.site.troubles.begin(
+            Trouble(what=What.REFUSED, verbs=WRITES, resource="events", status=500)
+        )
+        await node.site.separate("Ascend910-7")  # it is told by an event
+        found = await until(
+            node.status, lambda said: said["eventsProblem"], within_s=60.0
+        )
+        ready = await node.readiness()
+        gauge = await node.metric("api_server_unanswered")
+        mend()
+        after = await until(
+            node.status, lambda said: not said["eventsProblem"], within_s=60.0
+        )
+        await until(lambda: node.site.events("NpuSeparated"), within_s=60.0)
+
+    assert (ready, gauge, found["waitingFor"]) == ("ok", "1.0", None)
+    assert found["eventsProblem"].startswith("events are not written (POST ")
+    assert (found["apiServerProblem"], after["waitingFor"]) == (None, None)
+
+
+#: Bytes of annotations with which a pod can be bound, and not annotated any more.
+FILLED = 256 * 1024 - 150
+
+
+async def test_a_pod_whose_annotations_are_refused_is_told_and_the_agent_is_ready() -> (
+    None
+):
+    """Anybody who could make a pod could make the agent of its node not ready."""
+    async with serving() as node:
+        site, row = node.site, Subject.POD_ANNOTATIONS.value
+        large = site.pod("large", 2)
+        large["metadata"]["annotations"] = {"filler": "x" * FILLED}
+        claim = {RESOURCE: "Ascend910-6,Ascend910-7"}
+        await site.bind_to(large, claim)
+        await site.until_phase("large", "Running")
+        (event,) = await until(lambda: site.events(row.events[0]), within_s=60.0)
+        ready, found = await node.readiness(), await node.status()
+        gauge = await node.metric(row.gauge[0])
+        assert await site.bind("after", 2)
+        await site.until_phase("after", "Running")
+        written = await site.until(
+            lambda: site.api.get(f"{PODS}/after"),
+            lambda made: ASCEND_REAL in made["metadata"]["annotations"],
+        )
+        await site.api.delete(f"{PODS}/large")
+        after = await until(
+            node.status, lambda said: not said["apiAccessProblem"], within_s=60.0
+        )
+        mended = await node.metric(row.gauge[0])
+
+    about = event["involvedObject"]
+    assert (about["kind"], about["name"]) == ("Pod", "large")
+    assert "metadata.annotations: Too long" in event["message"]
+    assert found["apiAccessProblem"] == event["message"]
+    assert (ready, found["waitingFor"], gauge) == ("ok", None, "1.0")
+    assert written["metadata"]["annotations"][PREDICATE_TIME] == str(SERVED)
+    assert (after["waitingFor"], mended) == (None, "0.0")

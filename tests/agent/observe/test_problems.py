@@ -9,6 +9,7 @@ import pytest
 
 from agent.observe.problems import STAYS_S, UNANSWERED_S, Need, Row, Subject
 from kube.errors import KubeError, UnreachableError, api_error
+from kube.events import Regarding
 from tests.agent.announcing import Announced
 
 #: What has a problem, where a node has several such things.
@@ -260,6 +261,9 @@ async def test_a_problem_that_outlasts_a_beginning_is_told_on_at_once_and_not_ag
 
 
 SILENT, REFUSED = Subject.API_SERVER, Subject.API_ACCESS
+#: Its sentence is not that of readiness.
+EVENTS = Subject.EVENTS
+VITAL = [need for need in Need if need is not Need.EVENTS]
 #: {answer of the API server, None for none: row that tells of it}
 ANSWERS: dict[int | None, Subject | None] = {
     None: SILENT,
@@ -291,19 +295,23 @@ async def test_each_need_of_the_api_server_is_judged_by_itself(
             world.problems.tell_need(other, None)
         await asyncio.sleep(UNANSWERED_S)
     told = ANSWERS[status]
-    shown = {row: world.shown(row) for row in (SILENT, REFUSED)}
-    said = world.problems.why_not_ready() or ""
+    if told is not None and need is Need.EVENTS:
+        told = EVENTS
+    shown = {row: world.shown(row) for row in (SILENT, REFUSED, EVENTS)}
+    statuses = world.problems.status()
+    said = (statuses[told.value.status] if told else "") or ""
+    is_ready = world.problems.why_not_ready() is None
     world.problems.tell_need(need, None)
 
-    events = [row.value.events[0] for row in (SILENT, REFUSED) if row is told]
-    assert [row for row in shown if shown[row][1:] == [True, True, events]] == [
-        row for row in shown if row is told
-    ]
+    assert [row for row in shown if shown[row] == ways(row.value)] == (
+        [told] if told else []
+    )
+    assert is_ready == (told in {None, EVENTS})
     right, loss = need.value
     assert (f"{loss} " in said) == (told is not None)
     assert (right in said) == (told is REFUSED)
     assert (str(failure(status)) in said) == (told is not None)
-    assert [world.shown(row)[:3] for row in shown] == [[False] * 3] * 2
+    assert [world.shown(row)[:3] for row in shown] == [[False] * 3] * 3
 
 
 async def test_needs_of_one_kind_are_told_by_one_event_and_one_sentence() -> None:
@@ -313,19 +321,38 @@ async def test_needs_of_one_kind_are_told_by_one_event_and_one_sentence() -> Non
             world.problems.tell_need(need, error)
         await asyncio.sleep(UNANSWERED_S)
     said = world.problems.why_not_ready() or ""
-    *most, last = Need
+    *most, last = VITAL
     for need in most:
         world.problems.tell_need(need, None)
     rest = world.problems.status()["apiServerProblem"]
     ended = len(world.events)
     world.problems.tell_need(last, None)
 
-    assert [f"{need.value[1]} ({error})" in said for need in Need] == [True] * len(Need)
+    assert [need for need in Need if f"{need.value[1]} ({error})" in said] == VITAL
     assert rest == sentence(SILENT, f"{last.value[1]} ({error})")
     assert (ended, [reason for reason, _ in world.events]) == (
         1,
         [*SILENT.value.events],
     )
+
+
+async def test_a_pod_is_told_by_an_event_of_its_own_and_the_node_stays_ready() -> None:
+    world, subject = World(), Subject.POD_ANNOTATIONS
+    pods = [Regarding(kind="Pod", name=n, namespace="a", uid=n) for n in ("b", "c")]
+    for pod in pods:
+        world.problems.tell(subject, f"PATCH {pod.name}: 422", of=pod)
+    await asyncio.sleep(UNANSWERED_S + 0.1)
+    both = world.shown(subject)
+    told = [(fact.regarding, fact.message) for fact in world._recorder._pending]
+    world.problems.tell(subject, "", of=pods[0])
+    one = world.problems.status()["apiAccessProblem"]
+    world.problems.tell(subject, "", of=pods[1])
+
+    assert both == [False, True, True, ["NpuNotAnnotated", "NpuNotAnnotated"]]
+    assert told == [(pod, sentence(subject, f"PATCH {pod.name}: 422")) for pod in pods]
+    assert one == sentence(subject, "PATCH c: 422")
+    assert world.shown(subject)[:3] == [False, False, False]
+    assert world.problems._problems == {}  # pods come and go for years
 
 
 async def test_a_need_of_two_things_is_met_when_both_have_it() -> None:
