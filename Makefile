@@ -35,7 +35,7 @@ demo: $(VENV)/run.stamp ## the main job, told step by step on an embedded cluste
 sandbox: $(VENV)/run.stamp ## the same cluster, left running for you to try; ARGS="--nodes 5", ARGS=--help
 	@$(BIN)/ascend-sandbox up $(ARGS) || [ $$? -eq 130 ] # Ctrl-C is how it ends
 
-scenarios: $(VENV)/run.stamp ## the scenarios that ship, and one of every fault: three minutes
+scenarios: $(VENV)/run.stamp ## the scenarios that ship, and one of every fault: five minutes
 	@set -e; for file in $(wildcard docs/examples/scenarios/*.yaml) tests/sandbox/scenario/tour.yaml; do $(BIN)/ascend-sandbox run $$file; done
 
 test: check tests ## format, lint, types, contracts, stubs, and all tests without a real cluster

@@ -27,6 +27,7 @@ from sandbox.world import (  # after the signal
     NotReadyError,
     PortTakenError,
     ProgramDiedError,
+    rescheduling,
     running,
 )
 from service.console import fit_stdout  # after the signal
@@ -139,7 +140,7 @@ async def _demo(_: Options, terminal: Terminal) -> int:
 
 
 async def _run(scenario: scenario_file.Scenario, terminal: Terminal) -> int:
-    async with running(scenario.nodes) as world:
+    async with running(scenario.nodes, rescheduling(scenario.rescheduling)) as world:
         if not await run.play(scenario, world, terminal):
             return _FAILED
     terminal.good("passed")

@@ -9,6 +9,10 @@ from sandbox.inspect.observer import NotSeenError
 from sandbox.world import RESOURCE, World
 
 _ENDED = {"Succeeded", "Failed"}
+#: An eviction is no failure of a Job.
+_SURVIVAL: Object = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+}
 #: A ConfigMap follows Allocate within a second; a busy machine may take its time.
 _FOLLOWING_S = 6.0
 
@@ -47,25 +51,32 @@ def manifest(
     }
 
 
-def job(name: str, count: int, chips: int) -> Object:
+def job(name: str, count: int, chips: int, fault_scheduling: str = "") -> Object:
     """Return an Indexed Job.
 
     Args:
         name: Of the Job.
         count: Pods.
         chips: Of each pod.
+        fault_scheduling: Label of its pods, for a Job that is to survive their
+            eviction; "" for none.
     """
     pod = manifest(name, chips)["spec"] | {"restartPolicy": "Never"}
+    template: Object = {"spec": pod}
+    spec: Object = {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": count,
+        "template": template,
+    }
+    if fault_scheduling:
+        template["metadata"] = {"labels": {"fault-scheduling": fault_scheduling}}
+        spec |= {"podReplacementPolicy": "Failed", "podFailurePolicy": _SURVIVAL}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": observer.NAMESPACE},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": count,
-            "parallelism": count,
-            "template": {"spec": pod},
-        },
+        "spec": spec,
     }
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from sandbox.faults import kinds
 from sandbox.faults.kinds import Fault
@@ -33,6 +34,10 @@ from service import yaml_files
 from service.yaml_files import YamlError
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed")
+#: Settings of the extender besides its usual one, which YAML takes for a boolean.
+RESCHEDULING = ("report", "evict")
+#: How the pods of a job go because of a fault.
+FAULT_SCHEDULING = ("grace", "force")
 #: More agents than this are no laptop's scenario.
 NODES_MOST = 16
 PODS_MOST = 200
@@ -45,6 +50,8 @@ _NAME = matching(
     "small letters, digits and -, at most 42",
 )
 _TEXT = matching(bool, "a text")
+#: Key of a job: the label of its pods.
+_SWITCH = "fault-scheduling"
 
 #: {keys and positions of a part: its line}
 Lines = Mapping[tuple[object, ...], int]
@@ -74,6 +81,8 @@ class CreateJob:
     name: str
     pods: int
     chips: int
+    #: label of its pods; "" for none
+    fault_scheduling: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +118,7 @@ class Expect:
     count: int | None = None
     message: str | None = None
     agreed: bool = False
+    #: of the pods, or of what is expected of a node
     node: str | None = None
     allocatable: int | None = None
     free: int | None = None
@@ -135,6 +145,8 @@ class Scenario:
     title: str
     nodes: tuple[str, ...]
     steps: tuple[Step, ...]
+    #: as the extender's setting
+    rescheduling: str = "off"
 
 
 def read(text: str) -> Scenario:
@@ -163,9 +175,10 @@ def _line_of(keys: Keys, lines: Lines) -> int:
 
 
 def _read_scenario(part: Part, lines: Lines) -> Scenario:
-    fields = part.fields("title", "nodes", "steps")
+    fields = part.fields("title", "nodes", "rescheduling", "steps")
     nodes = fields.get("nodes", _read_nodes, ("node-1",))
     title = fields.get("title", _TEXT, "A scenario")
+    rescheduling = fields.get("rescheduling", _one_of(RESCHEDULING), "off")
     actions = _actions(nodes)
 
     def read_step(part: Part) -> Step:
@@ -183,7 +196,11 @@ def _read_scenario(part: Part, lines: Lines) -> Scenario:
     steps = fields.need("steps", listing(read_step))
     if fields.values["steps"] == []:
         raise fields.at("steps").wrong("a list of steps")
-    return Scenario(title=title, nodes=nodes, steps=steps)
+    return Scenario(title=title, nodes=nodes, steps=steps, rescheduling=rescheduling)
+
+
+def _one_of(words: Sequence[str]) -> Parser[str]:
+    return word({each: each for each in words})
 
 
 def _read_nodes(part: Part) -> tuple[str, ...]:
@@ -207,10 +224,11 @@ def _actions(nodes: Sequence[str]) -> Mapping[str, Parser[Action]]:
             node=optional(node, ""),
         ),
         "job": record(
-            CreateJob,
+            _create_job,
             name=required(_NAME),
             pods=required(whole(1, PODS_MOST)),
             chips=required(whole(1, 64)),
+            **{_SWITCH: optional(_one_of(FAULT_SCHEDULING), "")},
         ),
         "delete": _read_delete,
         "fault": kinds.fault(nodes),
@@ -224,6 +242,10 @@ def _create(*, name: str, chips: int, count: int | None, node: str) -> Create:
     numbers = range(1, (count or 0) + 1)
     names = (name,) if count is None else tuple(f"{name}-{n}" for n in numbers)
     return Create(names=names, chips=chips, node=node)
+
+
+def _create_job(**given: Any) -> CreateJob:
+    return CreateJob(fault_scheduling=given.pop(_SWITCH), **given)
 
 
 def _read_delete(part: Part) -> Delete:
@@ -247,7 +269,7 @@ def _read_expect(part: Part, node: Parser[str]) -> Expect:
     parser = record(
         lambda *, within, **values: Expect(within_s=within, **values),
         pods=optional(_TEXT),
-        phase=optional(word({phase: phase for phase in PHASES})),
+        phase=optional(_one_of(PHASES)),
         count=optional(whole(0, PODS_MOST)),
         message=optional(_TEXT),
         agreed=optional(

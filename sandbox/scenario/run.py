@@ -74,7 +74,8 @@ async def _act(
             made = (pods.manifest(name, chips, node=node) for name in names)
             await pods.create(world, *made)
         case CreateJob(name=name, pods=count, chips=chips):
-            await world.api.create(observer.JOBS, pods.job(name, count, chips))
+            job = pods.job(name, count, chips, action.fault_scheduling)
+            await world.api.create(observer.JOBS, job)
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
         case Delete():
@@ -139,6 +140,7 @@ def _of_pods(cluster: Cluster, pattern: str, expected: Expect) -> Iterator[str]:
     if len(right) == wanted and (found or expected.count == 0):
         return
     what = " ".join(filter(None, [expected.phase, "pods", repr(pattern)]))
+    what += f" on {expected.node}" if expected.node else ""
     if expected.message:
         what += f" that say {expected.message!r}"
     number = "all" if expected.count is None else str(expected.count)
@@ -149,10 +151,12 @@ def _of_pods(cluster: Cluster, pattern: str, expected: Expect) -> Iterator[str]:
 def _is_right(pod: PodFacts, expected: Expect) -> bool:
     is_settled = pod.phase != "Running" or pod.is_confirmed
     has_phase = expected.phase in (None, pod.phase) and is_settled
-    return has_phase and (expected.message or "") in pod.message
+    has_node = expected.node in (None, pod.node)
+    return has_phase and has_node and (expected.message or "") in pod.message
 
 
 def _shown(pod: PodFacts) -> str:
     said = f" ({pod.message})" if pod.message else ""
     unconfirmed = "" if pod.phase != "Running" or pod.is_confirmed else ", unconfirmed"
-    return f"{pod.name} {pod.phase}{unconfirmed}{said}"
+    where = f" on {pod.node}" if pod.node else ""
+    return f"{pod.name} {pod.phase}{where}{unconfirmed}{said}"

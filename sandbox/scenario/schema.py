@@ -8,7 +8,13 @@ import sys
 from typing import Any
 
 from sandbox.faults.kinds import FAULTS, FaultKind, Kind
-from sandbox.scenario.parse import NODES_MOST, PHASES, PODS_MOST
+from sandbox.scenario.parse import (
+    FAULT_SCHEDULING,
+    NODES_MOST,
+    PHASES,
+    PODS_MOST,
+    RESCHEDULING,
+)
 from service.openapi import DIALECT, closed_object
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -54,6 +60,7 @@ def document() -> dict[str, Any]:
             name=_NAME,
             pods=_whole(1, PODS_MOST),
             chips=_whole(1, 64),
+            **{"fault-scheduling": {"enum": list(FAULT_SCHEDULING)}},
         ),
         "delete": {
             "anyOf": [
@@ -93,6 +100,7 @@ def document() -> dict[str, Any]:
             "steps",
             title=_TEXT,
             nodes={"anyOf": [_whole(1, NODES_MOST), nodes]},
+            rescheduling={"enum": list(RESCHEDULING)},
             steps={"type": "array", "minItems": 1, "items": {"anyOf": items}},
         ),
     }

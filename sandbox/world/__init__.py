@@ -15,7 +15,13 @@ from sandbox.world.directories import CHIP_COUNT, RESOURCE, ControlPlane, Node, 
 from sandbox.world.machines import Cards, Machine, MachineError
 from sandbox.world.programs import EXTENDER, Crew, ProgramDiedError, agent_of
 from sandbox.world.readiness import NotReadyError
-from sandbox.world.world import Commands, PortTakenError, World, running
+from sandbox.world.world import (
+    Commands,
+    PortTakenError,
+    World,
+    rescheduling,
+    running,
+)
 
 __all__ = [
     "CHIP_COUNT",
@@ -34,5 +40,6 @@ __all__ = [
     "ProgramDiedError",
     "World",
     "agent_of",
+    "rescheduling",
     "running",
 ]

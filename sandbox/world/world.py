@@ -88,6 +88,15 @@ class Commands:
     extender: Callable[[ExtenderPlace], Sequence[str]] = extender_command
 
 
+def rescheduling(mode: str) -> Commands:
+    """Return our own programs, the extender with this `--rescheduling`."""
+
+    def command(place: ExtenderPlace) -> Sequence[str]:
+        return (*extender_command(place), "--rescheduling", mode)
+
+    return Commands(extender=command)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """A cluster that is up.

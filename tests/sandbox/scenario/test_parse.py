@@ -46,32 +46,36 @@ def test_a_scenario_is_read() -> None:
     text = """\
 title: One
 nodes: [a, b]
+rescheduling: evict
 steps:
   - pods: {name: p, chips: 2, count: 2, node: b}
   - fault: {name: api-down, for: 2s}
   - wait: 1s
-  - expect: {pods: "p-*", phase: Running, count: 2, within: 20s}
+  - expect: {pods: "p-*", node: b, phase: Running, count: 2, within: 20s}
 """
 
     assert read(text) == Scenario(
         title="One",
         nodes=("a", "b"),
+        rescheduling="evict",
         steps=(
             Step(
-                line=4,
+                line=5,
                 text="pods: name p, chips 2, count 2, node b",
                 action=Create(names=("p-1", "p-2"), chips=2, node="b"),
             ),
             Step(
-                line=5,
+                line=6,
                 text="fault: name api-down, for 2s",
                 action=Fault(kind=KINDS["api-down"], values={}, for_s=2.0),
             ),
-            Step(line=6, text="wait: 1s", action=Wait(seconds=1.0)),
+            Step(line=7, text="wait: 1s", action=Wait(seconds=1.0)),
             Step(
-                line=7,
-                text="expect: pods p-*, phase Running, count 2, within 20s",
-                action=Expect(pods="p-*", phase="Running", count=2, within_s=20.0),
+                line=8,
+                text="expect: pods p-*, node b, phase Running, count 2, within 20s",
+                action=Expect(
+                    pods="p-*", node="b", phase="Running", count=2, within_s=20.0
+                ),
             ),
         ),
     )
@@ -102,6 +106,7 @@ def test_jobs_come_and_go_and_pods_go_by_force() -> None:
     scenario = read(
         _steps(
             "job: {name: train, pods: 2, chips: 4}",
+            "job: {name: moves, pods: 2, chips: 4, fault-scheduling: grace}",
             "delete: train-*",
             "delete: {pods: train-1-*, force: true}",
             "delete: {jobs: train}",
@@ -110,6 +115,7 @@ def test_jobs_come_and_go_and_pods_go_by_force() -> None:
 
     assert [step.action for step in scenario.steps] == [
         CreateJob(name="train", pods=2, chips=4),
+        CreateJob(name="moves", pods=2, chips=4, fault_scheduling="grace"),
         Delete(pattern="train-*"),
         Delete(pattern="train-1-*", is_forced=True),
         Delete(pattern="train", of_jobs=True),
@@ -131,6 +137,13 @@ def test_jobs_come_and_go_and_pods_go_by_force() -> None:
         (
             "job: {name: a, pods: 0, chips: 1}",
             "steps[0].job.pods: expected a whole number from 1 to 200, found 0",
+        ),
+        (
+            "job: {name: a, pods: 1, chips: 1, fault-scheduling: later}",
+            (
+                "steps[0].job.fault-scheduling: expected one of grace, force, "
+                "found 'later'"
+            ),
         ),
     ],
 )
