@@ -129,7 +129,7 @@ async def _play(play: Play, terminal: Terminal) -> int:
 
 async def _demo(_: Options, terminal: Terminal) -> int:
     begin = asyncio.get_running_loop().time()
-    async with running(story.NODES) as world:
+    async with running(story.NODES, rescheduling("evict")) as world:
         failed = await story.tell(world, terminal)
     if failed is not None:
         return _FAILED

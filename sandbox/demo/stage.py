@@ -25,6 +25,8 @@ class Tally:
     double_allocations: int = 0
     #: from the edit of a driver's file to the ConfigMap. Unit: seconds
     event_to_config_map_s: list[float] = field(default_factory=list)
+    #: from there to the job of which a chip broke, with all its pods. Unit: seconds
+    event_to_job_s: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

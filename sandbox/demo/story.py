@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sandbox.apiclient import FAILURES
 from sandbox.demo.kubectl import KubectlError
 from sandbox.demo.stage import Stage, Tally
-from sandbox.demo.steps import faults, killing, overview, pending, race
+from sandbox.demo.steps import killing, moving, overview, pending, race
 from sandbox.inspect.checks import Problems
 from sandbox.inspect.observer import NotSeenError, watch_choices
 from sandbox.inspect.terminal import Style, Terminal
@@ -32,7 +32,10 @@ STEPS = (
         title="A race: eight pods of one chip and two of two, at the same moment",
         play=race.play,
     ),
-    Step(title="A chip breaks and recovers", play=faults.play),
+    Step(
+        title="A chip breaks under a job of two pods: it moves, and goes on",
+        play=moving.play,
+    ),
     Step(title="An agent is killed in the middle of an Allocate", play=killing.play),
     Step(title="A pod that fits nowhere is told why", play=pending.play),
     Step(title="The sum", play=overview.add_up),

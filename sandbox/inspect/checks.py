@@ -6,6 +6,7 @@ Pure, and ignorant of how the product decides: only of what must hold.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sandbox.inspect.facts import Chips, Choices, Cluster, Mount, NodeFacts, PodFacts
 from sandbox.world import CHIP_COUNT
@@ -16,6 +17,13 @@ RING_SIZE = 4
 _ALL = tuple(range(CHIP_COUNT))
 
 Problems = tuple[str, ...]
+
+
+class Place(NamedTuple):
+    """Where a pod is, and with which chips."""
+
+    node: str
+    chips: Chips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +225,19 @@ def unhealthy(node: NodeFacts, chips: Chips) -> Problems:
     )
 
 
-def avoided(pod: PodFacts, mounted: Chips, broken: Chips) -> Problems:
-    """Check that a pod has none of the broken chips, by any account."""
-    bad = sorted({*pod.claimed, *pod.real, *mounted} & set(broken))
-    return (f"{pod.name} got the broken chip {_text(bad)}",) if bad else ()
+def placed(found: Mapping[str, Place], kept: Mapping[str, Place]) -> Problems:
+    """Check that each pod has the node and the chips that were kept for it.
+
+    Args:
+        found: {pod by its number: where it is}.
+        kept: {pod by its number: where it should be}.
+    """
+    return tuple(
+        f"{name} should have {_text(place.chips)} of {place.node}, has "
+        + (f"{_text(has.chips)} of {has.node}" if has else "none")
+        for name, place in sorted(kept.items())
+        if (has := found.get(name)) != place
+    )
 
 
 def stays_pending(pod: PodFacts) -> Problems:

@@ -134,6 +134,16 @@ async def remove(world: World, names: Iterable[str]) -> None:
     gone = set(names)
     for name in sorted(gone):
         await world.api.delete(f"{observer.PODS}/{name}")
+    await until_gone(world, gone)
+
+
+async def until_gone(world: World, names: Iterable[str]) -> None:
+    """Wait until deleted pods are gone, and all their chips free by all accounts.
+
+    Raises:
+        NotSeenError: something of them is left.
+    """
+    gone = set(names)
 
     async def is_over() -> bool:
         seen = await observer.cluster(world)

@@ -242,7 +242,7 @@ async def test_the_whole_story_checks_out(place: Path) -> None:
         "1  The nodes register",
         "2  Pods of 1, 2, 4 and 8 chips are placed",
         "3  A race: eight pods of one chip and two of two, at the same moment",
-        "4  A chip breaks and recovers",
+        "4  A chip breaks under a job of two pods: it moves, and goes on",
         "5  An agent is killed in the middle of an Allocate",
         "6  A pod that fits nowhere is told why",
         "7  The sum",

@@ -36,6 +36,14 @@ def test_a_broken_chip_still_shows_its_owner() -> None:
     assert [span.text.strip() for span in cells if span.style is Style.BAD] == ["✗ a"]
 
 
+def test_a_pod_is_called_as_one_likes() -> None:
+    job = mount("train-0-x7k2p", 0, on="node-1")
+
+    _, row, _ = drawn(picture.nodes(cluster(EMPTY, job), lambda _: "train-0"))
+
+    assert row.startswith("node-1  [train-0 ")
+
+
 def test_a_long_name_widens_every_column() -> None:
     long = mount("quite-a-long-name", 0, on="node-1")
 

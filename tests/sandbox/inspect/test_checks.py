@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from sandbox.inspect import checks
-from sandbox.inspect.checks import Pairing
+from sandbox.inspect.checks import Pairing, Place
 from tests.sandbox.facts import ALL, choice, cluster, mount, node, pod
 
 
@@ -181,9 +181,14 @@ def test_a_chip_that_recovers_is_still_out_of_service() -> None:
     assert checks.unhealthy(recovering, (3,)) == ()
 
 
-def test_a_broken_chip_is_avoided_by_every_account() -> None:
-    assert checks.avoided(pod("a", 1), (1,), (0,)) == ()
-    assert checks.avoided(pod("a", 1), (0,), (0,)) == ("a got the broken chip 0",)
+def test_a_pod_without_its_kept_place_is_told() -> None:
+    kept = {"a": Place("n1", (0, 1)), "b": Place("n2", (2,))}
+
+    assert checks.placed(kept, kept) == ()
+    assert checks.placed({"b": Place("n1", (2,))}, kept) == (
+        "a should have 0,1 of n1, has none",
+        "b should have 2 of n2, has 2 of n1",
+    )
 
 
 def test_a_pending_pod_has_nothing() -> None:
