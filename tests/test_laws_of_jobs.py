@@ -311,6 +311,7 @@ def test_a_life_is_read_from_the_events_of_a_pod() -> None:
     claim = {"annotations": {PRODUCT.resource: "Ascend910-0,Ascend910-1"}}
     bound["metadata"] = new["metadata"] | claim
     leaving = bound | {"metadata": bound["metadata"] | {"deletionTimestamp": "now"}}
+    leaving["status"] = {"conditions": [{"type": "DisruptionTarget"}]}
     history = told(owner, new, bound, leaving)
     gone = Told(at_s=9.0, item=leaving, is_gone=True)
 
@@ -318,6 +319,7 @@ def test_a_life_is_read_from_the_events_of_a_pod() -> None:
 
     assert found == Life(
         name="train-0",
+        uid=new["metadata"]["uid"],
         job="Job train",
         generation=f"{owner['metadata']['uid']}#0",
         rank="0",
@@ -329,6 +331,7 @@ def test_a_life_is_read_from_the_events_of_a_pod() -> None:
         bound_s=2.0,
         node="n0",
         chips=frozenset({"Ascend910-0", "Ascend910-1"}),
+        is_disrupted=True,
         leaves_s=3.0,
         ended_s=9.0,
     )
@@ -463,3 +466,45 @@ def test_pods_of_two_replica_sets_are_of_one_deployment() -> None:
     assert {each.job for each in found} == {"Deployment serve"}
     assert len({each.generation for each in found}) == 1
     assert {(each.rank, each.size, each.least) for each in found} == {("", 3, 2)}
+
+
+def kept_at(node: str, *chips: int) -> laws.Place:
+    names = (f"{PRODUCT.chip_prefix}{chip}" for chip in chips)
+    return laws.Place(node, frozenset(names))
+
+
+def moved(node: str, *chips: int, **of_first: Any) -> list[Life]:
+    """A pod that was evicted, one of another rank, and the next of its rank."""
+    here, there = kept_at("n0", 0).chips, kept_at(node, *chips).chips
+    gone: dict[str, Any] = {"uid": "a", "leaves_s": 5.0, "ended_s": 6.0}
+    return [
+        life("0", 1.0, "n0", chips=here, **gone | of_first),
+        life("1", 7.0, "n1", chips=here, uid="b", created_s=6.5),
+        life("0", 8.0, node, chips=there, uid="c", created_s=7.0),
+    ]
+
+
+def test_a_pod_that_is_bound_on_its_kept_place_breaks_no_law() -> None:
+    pods = moved("n2", 0, 1, is_disrupted=True)
+
+    assert list(laws.moved_elsewhere(pods, {"a": kept_at("n2", 0, 1)})) == []
+    assert list(laws.ended_as_failed(pods, {"a": kept_at("n2", 0, 1)})) == []
+
+
+def test_a_pod_that_is_bound_elsewhere_than_kept_is_told() -> None:
+    kept = {"a": kept_at("n2", 0, 1)}
+    text = "train-0 was bound to {}, and Ascend910-0, Ascend910-1 of n2 were kept"
+
+    assert list(laws.moved_elsewhere(moved("n3", 0, 1), kept)) == [text.format("n3")]
+    assert list(laws.moved_elsewhere(moved("n2", 0, 2), kept)) == [text.format("n2")]
+
+
+def test_a_pod_that_ends_without_the_condition_is_told() -> None:
+    kept = {"a": kept_at("n2", 0)}
+    stays: dict[str, Any] = {"leaves_s": NEVER, "ended_s": NEVER}
+
+    assert list(laws.ended_as_failed(moved("n2", 0), kept)) == [
+        "train-0 ended without DisruptionTarget"
+    ]
+    assert list(laws.ended_as_failed(moved("n2", 0, **stays), kept)) == []
+    assert list(laws.ended_as_failed(moved("n2", 0), {})) == []

@@ -111,6 +111,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/e2e/test_hybrid_preemption.py",
             "tests/e2e/test_hybrid_self_maintain.py",
         ),
+        controllers=("tests/e2e/stories/test_moves.py",),
         long=(
             "tests/agent/devices/dcmi/test_hangs.py",
             "tests/agent/devices/dcmi/test_changed_under_agent.py",

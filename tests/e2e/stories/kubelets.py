@@ -106,7 +106,7 @@ class Kubelets:
         if pod["metadata"]["name"].startswith(self._held):
             self._starting.append(pod)
             return
-        with _gone():
+        with gone():
             await self._tell(pod, "Running", _container({"running": {}}), ready="True")
 
     async def _end_later(self, pod: Object) -> None:
@@ -116,7 +116,7 @@ class Kubelets:
 
     async def _end(self, pod: Object) -> None:
         meta = pod["metadata"]
-        with _gone():
+        with gone():
             # A Job waits for what its pods ended with.
             await self._tell(pod, "Failed", _ended(137))
             await self._api.delete(f"{PODS}/{meta['name']}", uid=meta["uid"], grace_s=0)
@@ -151,7 +151,7 @@ def _container(state: Object, restarts: int = 0) -> Object:
 
 
 @contextlib.contextmanager
-def _gone() -> Iterator[None]:
+def gone() -> Iterator[None]:
     """Let a request fail because its pod is gone, or another has its name."""
     try:
         yield

@@ -6,6 +6,7 @@ Pure. Each pod of these jobs takes a whole node, so a node is free if no pod has
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tests.e2e.stories.lives import NEVER, Life
 
@@ -14,6 +15,13 @@ WITHIN_S = 10.0
 
 #: {node: its labels, and what it offers}
 Nodes = Mapping[str, Mapping[str, str]]
+
+
+class Place(NamedTuple):
+    """Where a pod is, and with which chips."""
+
+    node: str
+    chips: frozenset[str]
 
 
 def broken(
@@ -108,6 +116,42 @@ def late(
                 names = ", ".join(each.name for each in waiting)
                 yield f"{waiting[0].job} had room from {begun_s:.1f} s: {names}"
                 break
+
+
+def moved_elsewhere(lives: Sequence[Life], kept: Mapping[str, Place]) -> Iterator[str]:
+    """Yield pods that were bound elsewhere than where was kept for them.
+
+    Args:
+        lives: Of all pods with NPUs, in the order of their creation.
+        kept: {UID of a pod that was evicted after a fault: place of the next pod of
+            its rank}.
+    """
+    for number, life in enumerate(lives):
+        place = kept.get(life.uid)
+        if place is None:
+            continue
+        for other in lives[number + 1 :]:
+            is_next = (other.job, other.rank) == (life.job, life.rank)
+            if is_next and other.bound_s != NEVER:
+                if (other.node, other.chips) != place:
+                    yield (
+                        f"{other.name} was bound to {other.node}, and "
+                        f"{', '.join(sorted(place.chips))} of {place.node} were kept"
+                    )
+                break
+
+
+def ended_as_failed(lives: Iterable[Life], kept: Mapping[str, Place]) -> Iterator[str]:
+    """Yield pods that were ended after a fault without the condition for that.
+
+    Args:
+        lives: Of all pods with NPUs.
+        kept: As in `moved_elsewhere`.
+    """
+    for life in lives:
+        has_gone = min(life.leaves_s, life.ended_s) != NEVER
+        if life.uid in kept and has_gone and not life.is_disrupted:
+            yield f"{life.name} ended without DisruptionTarget"
 
 
 def _changes(lives: Iterable[Life], now_s: float) -> set[float]:

@@ -38,6 +38,7 @@ class Life:
     """What became of one pod; each time is `NEVER` until it is so."""
 
     name: str
+    uid: str = ""
     #: kind and name of the job; a group of a LeaderWorkerSet is one
     job: str
     #: pods of one making of the job have it in common
@@ -62,6 +63,8 @@ class Life:
     bound_s: float = NEVER
     node: str = ""
     chips: frozenset[str] = frozenset()
+    #: whether a condition said, before it was gone, that it is no failure of its own
+    is_disrupted: bool = False
     #: when it was deleted
     leaves_s: float = NEVER
     #: when it was gone, or its containers had ended for good
@@ -116,6 +119,7 @@ def _begin(told: Told, objects: Mapping[str, Object]) -> Life | None:
     selector = told.item["spec"].get("nodeSelector") or {}
     return Life(
         name=told.item["metadata"]["name"],
+        uid=told.item["metadata"]["uid"],
         job=job.name,
         generation=job.key,
         rank=job.rank,
@@ -140,6 +144,9 @@ def _go_on(life: Life, told: Told) -> Life:
     claim = (pod["metadata"].get("annotations") or {}).get(life.selector[OFFERS])
     if claim:
         changes["chips"] = frozenset(claim.split(","))
+    conditions = pod["status"].get("conditions") or ()
+    if any(each["type"] == "DisruptionTarget" for each in conditions):
+        changes["is_disrupted"] = True
     if life.leaves_s == NEVER and "deletionTimestamp" in pod["metadata"]:
         changes["leaves_s"] = at_s
     has_ended = told.is_gone or pod["status"].get("phase") in _TERMINAL

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
@@ -283,14 +283,12 @@ class Story:
         await self.goes_on(3)
         await self.kubelets.end_all()
 
-    async def evicted_in_spite_of_a_budget(
-        self, name: str, labels: Mapping[str, str], pods: int
-    ) -> None:
-        """See a budget keep a pod from eviction, and nothing change; then evict it.
+    @contextlib.asynccontextmanager
+    async def budget(self, labels: Mapping[str, str], pods: int) -> AsyncIterator[None]:
+        """Have a budget that lets none of so many pods be evicted.
 
         Args:
-            name: Of the pod.
-            labels: Of all pods of its job.
+            labels: Of the pods.
             pods: How many these are.
         """
         spec = {"minAvailable": pods, "selector": {"matchLabels": labels}}
@@ -302,14 +300,27 @@ class Story:
 
         try:
             await self.until(is_counted, "the budget counts the pods")
+            yield
+        finally:
+            await self.api.delete(f"{_BUDGETS}/all")
+
+    async def evicted_in_spite_of_a_budget(
+        self, name: str, labels: Mapping[str, str], pods: int
+    ) -> None:
+        """See a budget keep a pod from eviction, and nothing change; then evict it.
+
+        Args:
+            name: Of the pod.
+            labels: Of all pods of its job.
+            pods: How many these are.
+        """
+        async with self.budget(labels, pods):
             before = self.pods()
             with pytest.raises(ApiStatusError) as refused:
                 await self.evict(name)
             assert refused.value.status == _TOO_MANY_REQUESTS
             await self.goes_on(3)
             assert self.pods() == before
-        finally:
-            await self.api.delete(f"{_BUDGETS}/all")
         await self.evict(name)
 
     async def evict(self, name: str) -> None:

@@ -1,10 +1,18 @@
 """Real controllers of jobs beside a bare control plane with our extender."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from sandbox.apiclient import ApiClient
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
@@ -48,16 +56,36 @@ class World:
     tasks: Sequence[asyncio.Task[None]]
 
 
+async def _serve(cluster: BareCluster) -> None:
+    """Start one extender, which evicts nobody, and the scheduler."""
+    await ours.serve(cluster, "--job-rules", "per-pod")
+
+
+async def _beat(api: ApiClient, servers: Mapping[str, Product]) -> None:
+    """Report for the nodes' agents for ever; no pod has chips, none is broken."""
+    while True:
+        await asyncio.sleep(_HEARTBEAT_S)
+        for name, product in servers.items():
+            await npu_nodes.set_report(api, name, product)
+
+
 @asynccontextmanager
 async def running(
     servers: Mapping[str, Product] = MappingProxyType(FOUR),
     makers: Sequence[Controller] = (controllers.LWS, controllers.JOBSET),
+    *,
+    serve: Callable[[BareCluster], Awaitable[None]] = _serve,
+    report: Callable[
+        [ApiClient, Mapping[str, Product]], Coroutine[Any, Any, None]
+    ] = _beat,
 ) -> AsyncIterator[World]:
     """Have nodes, each in one of two zones, with controllers.
 
     Args:
         servers: {node: what it is}. No two nodes of a zone are neighbours in it.
         makers: Controllers besides Kubernetes' own.
+        serve: Starts extender and scheduler.
+        report: Does the work of the nodes' agents for ever.
     """
     accounts = {each.account: ["system:serviceaccounts"] for each in makers}
     users: dict[str, list[str]] = {_MANAGER: [], **accounts}
@@ -72,11 +100,11 @@ async def running(
         await _start_manager(cluster)
         for each, its_hooks in zip(makers, hooks, strict=True):
             await controllers.start(cluster, each, its_hooks)
-        await ours.serve(cluster, "--job-rules", "per-pod")
+        await serve(cluster)
         kubelets = Kubelets(cluster.api)
         tasks = [
             asyncio.create_task(kubelets.follow()),
-            asyncio.create_task(_beat(cluster.api, servers)),
+            asyncio.create_task(report(cluster.api, servers)),
         ]
         try:
             yield World(
@@ -101,14 +129,6 @@ async def _make_node(
     body = {"metadata": {"labels": {ZONE: zone}}}
     node = await api.patch(f"{NODES}/{name}", body)
     return {**node["metadata"]["labels"], lives.OFFERS: product.resource}
-
-
-async def _beat(api: ApiClient, servers: Mapping[str, Product]) -> None:
-    """Report for the nodes' agents for ever."""
-    while True:
-        await asyncio.sleep(_HEARTBEAT_S)
-        for name, product in servers.items():
-            await npu_nodes.set_report(api, name, product)
 
 
 async def _are_established(api: ApiClient) -> bool:
