@@ -92,7 +92,7 @@ class Gang:
         size = self._needed_size
         if size is None:
             return 0
-        if due := self._due_count:
+        if self.run is not None and (due := self._due_count):
             return due
         others = len(self.others)
         finished = self._finished_roles
@@ -114,7 +114,7 @@ class Gang:
         A job that runs and was made larger waits for no more than it had: what is
         made again of it need not wait for pods that are perhaps never made.
         """
-        run = self._outgrown
+        run = None if self.run is None else self._outgrown
         return self.size if run is None else run.size
 
     @property
