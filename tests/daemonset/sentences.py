@@ -65,6 +65,7 @@ SPEAKING = (
     "extender/rescheduling/mover.py",
     "extender/rescheduling/rescheduler.py",
     "extender/rescheduling/stages.py",
+    "extender/rescheduling/successors.py",
     "extender/rescheduling/trial.py",
     "extender/rescheduling/returns.py",
     "extender/planning/placing.py",

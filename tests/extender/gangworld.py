@@ -416,3 +416,10 @@ def world(nodes: int) -> Iterator[GangWorld]:
         yield found
     finally:
         found.close()
+
+
+def rival(w: GangWorld, count: int = 2) -> list[str]:
+    """Let another job of whole nodes come."""
+    names = [f"rival-{number}" for number in range(count)]
+    w.add(*(sim_pod(name, job="rival", size=count, npus=8) for name in names))
+    return names

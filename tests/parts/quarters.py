@@ -117,6 +117,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/agent/devices/dcmi/test_changed_under_agent.py",
             "tests/agent/devices/dcmi/test_boot_order.py",
             "tests/agent/test_against_kubelet.py",
+            "tests/agent/pods/test_annotator.py",
             "tests/agent/test_crowded.py",
             "tests/extender/gang/test_size_machine.py",
             "tests/extender/test_random_elastic_jobs.py",
