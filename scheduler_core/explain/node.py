@@ -26,6 +26,7 @@ from scheduler_core.products.columns import (
     Product,
     distributed,
 )
+from scheduler_core.wire.annotations import chip_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ def _fact_steps(
         ("count", f"a pod may have {join_counts(row.counts)}", (Reason.ILLEGAL_COUNT,)),
         ("health", _describe_health(node), (Reason.CHIP_UNHEALTHY,)),
         ("network", _describe_network(node), (Reason.NETWORK_UNHEALTHY,)),
-        ("free", _list_chips(node.free_for(row), "none"), (Reason.TOO_FEW_FREE,)),
+        ("free", _list_chips(row, node.free_for(row)), (Reason.TOO_FEW_FREE,)),
         ("groups", _describe_groups(node, row), (Reason.GROUP_TOO_SMALL,)),
     ]
     if not (row.for_distributed and row.network_health):
@@ -191,15 +192,18 @@ def _describe_server(node: NodeState, row: Product) -> str:
 def _describe_health(node: NodeState) -> str:
     unhealthy = node.inventory & ~node.healthy
     chip_count = node.inventory.bit_count()
+    row, every = node.product, f"{chip_count} {node.product.noun}s"
     if not unhealthy:
-        return f"all {chip_count} chips"
+        return f"all {every}"
     healthy_count = chip_count - unhealthy.bit_count()
-    return f"{healthy_count} of {chip_count} chips, not {_list_chips(unhealthy)}"
+    return f"{healthy_count} of {every}, not {_list_chips(row, unhealthy)}"
 
 
 def _describe_network(node: NodeState) -> str:
     faulty = node.healthy & node.network_unhealthy
-    return f"faulty of {_list_chips(faulty)}" if faulty else "of every healthy chip"
+    if not faulty:
+        return "of every healthy chip"
+    return f"faulty of {_list_chips(node.product, faulty)}"
 
 
 def _describe_groups(node: NodeState, row: Product) -> str:
@@ -207,22 +211,23 @@ def _describe_groups(node: NodeState, row: Product) -> str:
         return "chips may lie anywhere on the node"
     free = node.free_for(row)
     free_by_group = [
-        _list_chips(free & group, "none")
-        for group in row.groups
-        if node.inventory & group
+        _list_chips(row, free & group) for group in row.groups if node.inventory & group
     ]
     return f"by {row.group_kind.value}: {' | '.join(free_by_group)}"
 
 
-def _list_chips(mask: int, nothing: str = "") -> str:
-    return ", ".join(map(str, ids_of(mask))) or nothing
+def _list_chips(row: Product, mask: int) -> str:
+    """Return the ids of chips, or the names of parts; "none" without any."""
+    is_of_parts = row.chip_row is not None
+    names = (chip_name(i, row) if is_of_parts else str(i) for i in ids_of(mask))
+    return ", ".join(names) or "none"
 
 
 def _choice_steps(node: NodeState, row: Product, count: int) -> Iterator[Step]:
     free = node.free_for(row)
     chosen = chips.choose(row, free, count)
     place = placement(row, node, free, chosen)
-    yield Step(about="choice", text=f"{_list_chips(chosen)}: {place.reason}")
+    yield Step(about="choice", text=f"{_list_chips(row, chosen)}: {place.reason}")
     rank = order.rank(row, node.healthy, free, count)
     if rank is not None:
         yield Step(about="rank", text=_RANKS[row.order].format(**rank._asdict()))

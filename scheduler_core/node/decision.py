@@ -88,13 +88,11 @@ def describe_choice(row: Product, free: int, chosen: int, healthy: int, of: int)
         of: Number of all chips of the node.
     """
     if row.group_preference:
-        return _add_health(_share(row, free, chosen), healthy, of)
-    return _add_health(_count_of(chosen.bit_count(), free.bit_count()), healthy, of)
-
-
-def _add_health(share: str, healthy: int, of: int) -> str:
+        share = _share(row, free, chosen)
+    else:
+        share = _count_of(chosen.bit_count(), free.bit_count())
     number = "all" if healthy == of else f"{healthy} of"
-    return f"{share}, on a node with {number} {of} chips healthy"
+    return f"{share}, on a node with {number} {of} {row.noun}s healthy"
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -60,7 +60,7 @@ def refusal(reason: Reason, product: Product, count: int) -> Refusal:
     if reason is Reason.GROUP_TOO_SMALL:
         text = _layout_text(product, count)
     elif reason is Reason.TOO_FEW_FREE and count == 1:
-        text = "no free chip"
+        text = "no free chip" if product.chip_row is None else "no free part"
     else:
         text = _TEXTS[reason].format(count=count, legal=join_counts(product.counts))
     return Refusal(reason=reason, text=text)

@@ -19,6 +19,7 @@ class GroupKind(Enum):
     CARD = "card"
     MODULE = "HiAM module"
     MESH = "mesh"
+    CHIP = "chip"
     NONE = "node"
 
     def whole(self, number: int) -> str:
@@ -111,6 +112,8 @@ class Product:
     order: Order = Order.GROUP
     #: whether a job of several pods must not get chips with a faulty network
     network_health: bool
+    #: row of the chips, in a row whose "chips" are parts of one kind; None elsewhere
+    chip_row: "Product | None" = None
     #: mask of ids without a chip of this row: those of the server's other product lines
     absent: int = 0
     #: whether this is the variant for jobs of several pods (`distributed`)
@@ -152,6 +155,11 @@ class Product:
         object.__setattr__(self, "group_loss", tuple(self._losses()))
         in_pairs = any(Way.PAIRS in ways for ways in self.ways.values())
         object.__setattr__(self, "in_pairs", in_pairs)
+
+    @property
+    def noun(self) -> str:
+        """Word for one of the row's chips in messages."""
+        return "chip" if self.chip_row is None else "part"
 
     def _losses(self) -> Iterator[int]:
         if not self.group_preference:

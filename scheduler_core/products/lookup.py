@@ -16,12 +16,12 @@ Source:
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
 from scheduler_core.products import table
-from scheduler_core.products.columns import JobRule, Product, Way
+from scheduler_core.products.columns import GroupKind, JobRule, Product, Way
 
 SCHEDULE_POLICY = "huawei.com/schedule_policy"
 #: chips of a logical SuperPoD
@@ -30,7 +30,32 @@ ACCELERATOR_TYPE = "accelerator-type"
 
 #: policies of MindCluster that no row serves yet
 _NOT_BUILT = frozenset({"chip8-node8-ra64-sp", "chip1-softShareDev", "multilevel"})
-_VIRTUAL = re.compile(r"huawei\.com/Ascend(910|310P)-[0-9]+c(\.[0-9a-z.]+)?")
+_VIRTUAL = re.compile(
+    r"huawei\.com/(?P<line>Ascend910|Ascend310P)-[0-9]+c(\.[0-9a-z.]+)?"
+)
+#: row of the largest server of a product line
+_LARGEST = {"Ascend910": "flat-16", "Ascend310P": "atlas-310p"}
+#: numbers that the driver keeps for the parts of one chip
+_PARTS_EACH = 16
+
+#: resources of parts that are cut beforehand: the kinds of a 310P, of a 910A, and of
+#: the 910B and A3
+STATIC_PARTS: tuple[str, ...] = (
+    *(f"huawei.com/Ascend310P-{kind}" for kind in ("1c", "2c", "2c.1cpu", "4c")),
+    *(
+        f"huawei.com/Ascend310P-{kind}"
+        for kind in ("4c.3cpu", "4c.3cpu.ndvpp", "4c.4cpu.dvpp")
+    ),
+    *(f"huawei.com/Ascend910-{kind}" for kind in ("2c", "4c", "8c", "16c")),
+    *(
+        f"huawei.com/Ascend910-{kind}"
+        for kind in (
+            *("5c.1cpu.8g", "5c.1cpu.16g", "6c.1cpu.16g", "10c.3cpu.16g"),
+            *("10c.3cpu.16g.ndvpp", "10c.4cpu.16g.dvpp", "10c.3cpu.32g"),
+            "12c.3cpu.32g",
+        )
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,24 +214,38 @@ def _requested_row(resource: str, job: Traits, accelerator: str) -> Product | No
 def find_virtual_row(resource: str) -> Product | None:
     """Return the row of a static virtual device; None for any other resource.
 
-    A pod gets one device. The core does not choose which, because it does not know
-    the chip behind a device.
+    Its chips are the parts of one kind, its groups the chips that they are cut from. An
+    id is the driver's number of the part, from the first number on; the driver numbers
+    the parts of chip c from 100 + 16 c. A pod gets one part, of the chip with the
+    fewest that are free: so chips stay untouched.
 
     Args:
         resource: Kubernetes resource, as `huawei.com/Ascend910-4c`.
     """
-    if not _VIRTUAL.fullmatch(resource):
+    match = _VIRTUAL.fullmatch(resource)
+    if match is None:
         return None
     name = resource.rpartition("/")[2]
-    return replace(
-        table.by_key("atlas-310p"),
+    chip_row = table.by_key(_LARGEST[match["line"]])
+    fills = tuple(range(1, _PARTS_EACH + 1))
+    return Product(
         name="static virtual device",
         key=name.lower(),
         servers=(),
         resource=resource,
         chip_prefix=f"{name}-",
-        ways=MappingProxyType({1: (Way.LOWEST,)}),
-        source="Affinity scheduling of NPUs, 'Resource application constraints', 5",
+        chip_count=_PARTS_EACH * chip_row.chip_count,
+        group_size=_PARTS_EACH,
+        group_kind=GroupKind.CHIP,
+        ways=MappingProxyType({1: (Way.GROUPS,)}),
+        group_preference=MappingProxyType({1: fills}),
+        capacity_staged=False,
+        network_health=False,
+        chip_row=chip_row,
+        source=(
+            "Affinity scheduling of NPUs, 'Resource application constraints', 5; Node "
+            "Scoring, 'Common Node Selection Principle' (fewer fragments)"
+        ),
     )
 
 

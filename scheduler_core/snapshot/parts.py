@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from scheduler_core.documents.parsers import (
     boolean,
     chips,
+    converted,
     distinct,
     listing,
     name,
@@ -25,7 +26,7 @@ from scheduler_core.documents.reader import Fields, Parser, Part
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.job_rules import Profile
-from scheduler_core.products import table
+from scheduler_core.products import lookup, table
 from scheduler_core.snapshot.values import (
     Snapshot,
     SnapshotBudget,
@@ -55,7 +56,16 @@ _BAR = word(
         )
     }
 )
-_PRODUCT = word({product.key: product for product in table.PRODUCTS})
+_SERVERS = {row.key: row for row in table.PRODUCTS}
+_KINDS_OF_PARTS = {
+    row.key: row
+    for row in filter(None, map(lookup.find_virtual_row, lookup.STATIC_PARTS))
+}
+# of 19 kinds of parts, the sentence would be too long
+_PRODUCT = converted(
+    lambda key: (_SERVERS | _KINDS_OF_PARTS).get(key) if isinstance(key, str) else None,
+    f"one of {', '.join(_SERVERS)}",
+)
 _INTEGER, _COUNT, _TEXTS = whole(), whole(0), texts({})
 
 #: default values; the file omits them

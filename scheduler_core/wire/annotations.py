@@ -34,6 +34,8 @@ _CHIPS_BY_PREFIX = {
     prefix: max(row.chip_count for row in PRODUCTS if row.chip_prefix == prefix)
     for prefix in {row.chip_prefix for row in PRODUCTS}
 }
+#: the driver's number of the first part of chip 0
+_FIRST_PART = 100
 #: most digits of a number that is meant; Python reads up to 4,300
 _MOST_COUNT_DIGITS = 9
 #: without a sign or zeros in front; Python would read up to 4,300 digits
@@ -78,8 +80,27 @@ def configuration_key(resource: str) -> str:
 
 
 def chip_name(chip: int, product: Product) -> str:
-    """Return the name of a chip in every wire format, such as `Ascend910-3`."""
-    return f"{product.chip_prefix}{chip}"
+    """Return the name of a chip in every wire format, such as `Ascend910-3`.
+
+    The name of a part has its number and its chip: `Ascend910-4c-117-1`.
+    """
+    if product.chip_row is None:
+        return f"{product.chip_prefix}{chip}"
+    number, parent = _FIRST_PART + chip, chip // product.group_size
+    return f"{product.chip_prefix}{number}-{parent}"
+
+
+def part_id(number: int, chip: int, product: Product) -> int | None:
+    """Return the id of a part; None if the driver's number is not one of its chip.
+
+    Args:
+        number: The driver's number of the part.
+        chip: Physical id of its chip.
+        product: Row of the kind of part.
+    """
+    part = number - _FIRST_PART
+    is_of_chip = part >= 0 and part // product.group_size == chip
+    return part if is_of_chip and product.all_chips >> part & 1 else None
 
 
 def parse_chip(name: object, product: Product, *, path: str) -> int:
@@ -88,7 +109,10 @@ def parse_chip(name: object, product: Product, *, path: str) -> int:
     Raises:
         WireError: `name` is not exactly the name of a chip of this product.
     """
-    chip = _id(name, product.chip_prefix, product.chip_count)
+    if product.chip_row is None:
+        chip = _id(name, product.chip_prefix, product.chip_count)
+    else:
+        chip = _part_of(name, product)
     if chip is None or not product.all_chips >> chip & 1:
         raise WireError(path, expected=describe_chips(product), found=name)
     return chip
@@ -101,6 +125,19 @@ def _id(name: object, prefix: str, chip_count: int) -> int | None:
     if not name.startswith(prefix):
         return None
     return parse_number(name[len(prefix) :], chip_count)
+
+
+def _part_of(name: object, product: Product) -> int | None:
+    """Return the id of the part with a name; None if no part has it."""
+    if not isinstance(name, str) or not name.startswith(product.chip_prefix):
+        return None
+    texts = name[len(product.chip_prefix) :].partition("-")[::2]
+    if max(map(len, texts)) > _MOST_DIGITS:
+        return None
+    number, chip = (parse_number(text, 10**_MOST_DIGITS) for text in texts)
+    if number is None or chip is None:
+        return None
+    return part_id(number, chip, product)
 
 
 # The meaning of names and lists never changes, and there are few: each bind and each

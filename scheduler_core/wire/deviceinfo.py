@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 from scheduler_core.errors import UnknownProductError
 from scheduler_core.products.table import Product, by_key
@@ -123,6 +124,15 @@ class Line:
     affinity: Affinity
 
 
+class StaticParts(NamedTuple):
+    """Report about the parts of one kind that were cut beforehand."""
+
+    #: row of the kind
+    product: Product
+    #: only its lists of held, releasing and lost parts are published
+    affinity: Affinity
+
+
 def configmap_name(node: str) -> str:
     """Return the name of a node's ConfigMap."""
     return f"mindx-dl-deviceinfo-{node}"
@@ -137,6 +147,7 @@ def render(
     affinity: Affinity,
     product: Product,
     other_lines: Sequence[Line] = (),
+    static_parts: Sequence[StaticParts] = (),
 ) -> dict[str, str]:
     """Render all data keys of the ConfigMap.
 
@@ -146,6 +157,7 @@ def render(
         product: Row of the first line.
         other_lines: Other product lines of the node. SuperPoD and server are taken from
             the first line that has them. The sequence is the sum over all lines.
+        static_parts: Parts of the node that were cut beforehand, by kind.
 
     Source:
         MindCluster device plugin, `DeviceInfoCfg`: order of keys, lists ordered as
@@ -168,7 +180,7 @@ def render(
         "ManuallySeparateNPU": "",
         "UpgradeFaultReason": "{}",
         "Description": _DESCRIPTION,
-        AFFINITY_KEY: _affinity(lines),
+        AFFINITY_KEY: _affinity(lines, static_parts),
     }
 
 
@@ -228,17 +240,20 @@ def check_code(device_list: Mapping[str, str], update_time: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _affinity(lines: Sequence[Line]) -> str:
+def _affinity(lines: Sequence[Line], static_parts: Sequence[StaticParts]) -> str:
     """Render the text under `AscendAffinity` for all lines, one after the other.
 
-    It has `lost` only if a chip is lost, `products` only if a row is known, and `parts`
-    and `chips` only if a chip is cut.
+    It has `lost` only if a chip is lost, `products` only if a row is known, `parts` and
+    `chips` only if a chip is cut, and `static` only if such a part is in use.
     """
 
-    def names(select: Callable[[Affinity], Iterable[int]]) -> list[str]:
+    def names(
+        select: Callable[[Affinity], Iterable[int]],
+        of: Sequence[Line] | Sequence[StaticParts] = lines,
+    ) -> list[str]:
         return [
             chip_name(chip, line.product)
-            for line in lines
+            for line in of
             for chip in sorted(select(line.affinity))
         ]
 
@@ -246,7 +261,8 @@ def _affinity(lines: Sequence[Line]) -> str:
         "version": _AFFINITY_VERSION,
         "held": names(lambda affinity: affinity.held),
         "releasing": names(lambda affinity: affinity.releasing),
-        "sequence": sum(line.affinity.sequence for line in lines),
+        "sequence": sum(line.affinity.sequence for line in lines)
+        + sum(kind.affinity.sequence for kind in static_parts),
     }
     lost_names = names(lambda affinity: affinity.lost)
     if lost_names:
@@ -266,6 +282,14 @@ def _affinity(lines: Sequence[Line]) -> str:
         free |= free_objects(line.affinity.free, line.product)
     if free:
         document["chips"] = free
+    static = {
+        "held": names(lambda affinity: affinity.held, static_parts),
+        "releasing": names(lambda affinity: affinity.releasing, static_parts),
+        "lost": names(lambda affinity: affinity.lost, static_parts),
+    }
+    if any(static.values()):
+        # not under `held`: older readers would take these for malformed names of chips
+        document["static"] = {key: listed for key, listed in static.items() if listed}
     return go_json(document)
 
 
@@ -359,12 +383,15 @@ def read_sealed_time(text: str) -> int | None:
 def parse_affinity(text: str, product: Product) -> Affinity:
     """Parse the text under `AscendAffinity` for one product; unknown keys are ignored.
 
-    Its lists name the chips of all product lines of the node.
+    Its lists name the chips of all product lines of the node, those under `static` the
+    parts of all kinds.
 
     Raises:
         WireError: Not JSON, another version, a field of the wrong type.
     """
     root = _open_affinity(text)
+    if product.chip_row is not None:
+        return _parse_static(root, product)
 
     def chips(key: str) -> tuple[int, ...]:
         path = f"{AFFINITY_KEY}.{key}"
@@ -385,6 +412,24 @@ def parse_affinity(text: str, product: Product) -> Affinity:
         free=parse_free_objects(
             root.get("chips", {}), product, f"{AFFINITY_KEY}.chips"
         ),
+    )
+
+
+def _parse_static(root: Mapping[str, object], product: Product) -> Affinity:
+    """Parse what is published of the parts of one kind."""
+    path = f"{AFFINITY_KEY}.static"
+    lists = as_object(root.get("static", {}), path)
+
+    def parts(key: str) -> tuple[int, ...]:
+        names = as_array(lists.get(key, []), f"{path}.{key}")
+        own = [name for name in names if str(name).startswith(product.chip_prefix)]
+        return parse_chip_names(own, product, path=f"{path}.{key}")
+
+    return Affinity(
+        held=parts("held"),
+        releasing=parts("releasing"),
+        lost=parts("lost"),
+        sequence=as_integer(root.get("sequence"), f"{AFFINITY_KEY}.sequence"),
     )
 
 

@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from scheduler_core.products.table import PRODUCTS, Product
 from scheduler_core.wire.addresses import UNKNOWN, Address, Addresses
 from scheduler_core.wire.annotations import (
+    WireError,
     annotation_path,
     chip_name,
     is_of_another_line,
@@ -66,7 +68,8 @@ def _entry(addresses: Addresses, chip: int) -> dict[str, object]:
 def parse(text: str, product: Product) -> tuple[int, ...]:
     """Parse the physical ids of the node's chips of one product, ascending.
 
-    Virtual devices are left out, and chips of the node's other lines.
+    Virtual devices are left out, and chips of the node's other lines; of a row of
+    virtual devices, everything but those of its kind.
 
     Raises:
         WireError: Not a JSON object, or a key is not the name of a chip.
@@ -111,9 +114,19 @@ def parse_addresses(text: str, product: Product) -> dict[int, Address]:
 
 
 def _chip_entries(text: str, product: Product) -> Mapping[str, object]:
-    """Return the entries of one product's chips, by name, without virtual devices."""
+    """Return the entries of one product's chips, by name, without virtual devices.
+
+    Of a row of virtual devices they are the entries of its kind; none if a number among
+    them is not one of its chip, for then none of them has an id.
+    """
     path = annotation_path(BASE_DEVICE_INFOS)
     document = as_object(parse_json(text, path), path)
+    if product.chip_row is not None:
+        own = {n: v for n, v in document.items() if n.startswith(product.chip_prefix)}
+        with suppress(WireError):
+            parse_chip_names(own, product, path=path)
+            return own
+        return {}
     return {
         name: value
         for name, value in document.items()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from scheduler_core.products.lookup import STATIC_PARTS
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire import annotations as keys
 from scheduler_core.wire import shapes
@@ -23,8 +24,8 @@ VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
 #: values with which the runtime mounts no chip
 _NO_DEVICES = frozenset({"", "void"})
 
-#: resources of whole chips
-_RESOURCES = tuple(dict.fromkeys(row.resource for row in PRODUCTS))
+#: resources of whole chips, then of parts
+_RESOURCES = (*dict.fromkeys(row.resource for row in PRODUCTS), *STATIC_PARTS)
 _COUNT = re.compile("[0-9]{1,9}")
 
 

@@ -11,6 +11,7 @@ from scheduler_core.documents.reader import DocumentError
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement.job_rules import Profile
+from scheduler_core.products import lookup
 from scheduler_core.products.table import ATLAS_800_TRAINING, PRODUCTS, Product
 from scheduler_core.snapshot.values import (
     Snapshot,
@@ -23,6 +24,11 @@ from scheduler_core.snapshot.values import (
 from scheduler_core.topology.leaves import Leaf, Schema, Server, Version
 from tests.machines import EIGHT
 
+#: every row that a node of a snapshot may have: servers, then kinds of parts
+ROWS = (
+    *PRODUCTS,
+    *filter(None, map(lookup.find_virtual_row, lookup.STATIC_PARTS)),
+)
 _NAMES = st.text(min_size=1, max_size=5)
 _TEXTS = st.dictionaries(_NAMES, st.text(max_size=3), max_size=2)
 _BARS = (Reason.NO_ALLOCATABLE, Reason.AGENT_SILENT, Reason.IDS_LOST)
@@ -58,7 +64,7 @@ def _unique_names(most: int) -> st.SearchStrategy[list[str]]:
 @cache
 def _products(besides: str = "") -> st.SearchStrategy[Product]:
     """A product, but none of this resource."""
-    return st.sampled_from([row for row in PRODUCTS if row.resource != besides])
+    return st.sampled_from([row for row in ROWS if row.resource != besides])
 
 
 @st.composite

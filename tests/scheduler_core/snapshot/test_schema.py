@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from scheduler_core.products.table import PRODUCTS
 from scheduler_core.snapshot import document as snapshot_document
 from scheduler_core.snapshot.values import Snapshot
-from tests.scheduler_core.snapshot.documents import problems_of, snapshots
+from tests.scheduler_core.snapshot.documents import ROWS, problems_of, snapshots
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs/snapshot.schema.json").read_text(encoding="utf-8"))
@@ -156,7 +155,7 @@ def test_the_example_of_the_documentation_is_valid_for_both() -> None:
 def test_the_schema_knows_every_product() -> None:
     known = SCHEMA["$defs"]["node"]["properties"]["product"]["enum"]
 
-    assert known == [product.key for product in PRODUCTS]
+    assert known == [product.key for product in ROWS]
 
 
 @pytest.mark.parametrize("path", list(places(FULL))[1:], ids=str)
