@@ -108,7 +108,9 @@ class KubeJobs:
             )
             kind = size_source.kind
             return f"its {kind} cannot be read, which says how many pods the job has"
-        size = size_of(size_source.kind, workload, decode.RESOURCES, size_source.stated)
+        size = size_of(
+            size_source.kind, workload, decode.CHIP_RESOURCES, size_source.stated
+        )
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def group_wishes(self, source: SizeSource) -> Mapping[str, str] | str:

@@ -16,12 +16,14 @@ from scheduler_core.wire import deviceinfo, inventory, quantities, switches
 from scheduler_core.wire.annotations import parse_count
 from scheduler_core.wire.pods import NpuPod
 
-#: All resource names that pods may request, without duplicates.
-RESOURCES: tuple[str, ...] = tuple(
+#: Resources of whole chips, without duplicates.
+CHIP_RESOURCES: tuple[str, ...] = tuple(
     dict.fromkeys(product.resource for product in table.PRODUCTS)
 )
+#: All resource names that pods may request.
+RESOURCES: tuple[str, ...] = (*CHIP_RESOURCES, *lookup.STATIC_PARTS)
 
-#: {resource: beginning of the names of its chips}
+#: {resource of whole chips: beginning of the names of its chips}
 _CHIP_PREFIXES = {row.resource: row.chip_prefix for row in table.PRODUCTS}
 
 _REPORT_PREFIX = deviceinfo.configmap_name("")
@@ -70,12 +72,15 @@ def pod_change(pod: objects.Pod) -> events.PodShown:
     ours = npu_pod(pod)
     if ours is None:
         return _other(pod)
-    member = membership.member(pod, ours.problem)
+    # pods with parts of chips do not talk over the network: each is planned by itself
+    is_part = ours.shape.resource in lookup.STATIC_PARTS
+    member = None if is_part else membership.member(pod, ours.problem)
     return events.PodUpdated(
         pod=ours,
         rejected=_is_rejected(pod.status),
         ask=requests.pod_requests(pod),
         member=member,
+        other_membership=membership.membership(pod) if is_part else None,
         priority=pod.spec.priority or 0,
         row=_row_asked_for(pod, ours.shape.resource),
         wishes=fault_policy.read_wishes(pod, member),
@@ -190,16 +195,34 @@ def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpda
 
 
 def _resources(node: objects.Node) -> list[str]:
-    """Return the NPU resources of a node.
+    """Return the NPU resources of a node: those of chips, then those of parts.
+
+    Parts with a capacity of 0 count if they are named: the plugin may be back soon.
+    """
+    listed = node.annotations.get(inventory.BASE_DEVICE_INFOS, "")
+    parts = [
+        resource
+        for resource in lookup.STATIC_PARTS
+        if resource in node.capacity
+        and (
+            quantities.count(node.capacity[resource])
+            or f'"{resource.rpartition("/")[2]}-' in listed
+        )
+    ]
+    return [*_chip_resources(node), *parts]
+
+
+def _chip_resources(node: objects.Node) -> list[str]:
+    """Return the resources of a node's whole chips.
 
     A removed device plugin leaves its resource in the Node, with a capacity of 0. So
-    the Node's second and later NPU resources are left out if they have a capacity of 0
+    the Node's second and later resources are left out if they have a capacity of 0
     and no chips in the annotation `baseDeviceInfos`.
     """
     listed = node.annotations.get(inventory.BASE_DEVICE_INFOS)
     offered = [
         resource
-        for resource in RESOURCES
+        for resource in CHIP_RESOURCES
         if resource in node.capacity or resource in node.allocatable
     ]
     if len(offered) == 1 or (not offered and listed is None):
@@ -210,7 +233,7 @@ def _resources(node: objects.Node) -> list[str]:
         if listed and f'"{prefix}' in listed
     ]
     if not offered:
-        return named or [*RESOURCES[:1]]
+        return named or [*CHIP_RESOURCES[:1]]
     return [
         resource
         for at, resource in enumerate(offered)

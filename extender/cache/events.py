@@ -18,7 +18,7 @@ from extender.cache.reservations import (
 from extender.gang import events as gang_events
 from extender.gang.fault_policy import FaultWishes
 from extender.gang.generations import UNKNOWN, Generation
-from extender.gang.membership import Member
+from extender.gang.membership import Member, Membership
 from extender.gang.size import Size
 from kube.objects import Taint
 from scheduler_core.products.table import Product
@@ -97,6 +97,8 @@ class PodUpdated:
     ask: Resources = ONE_POD
     #: None: the pod is a job by itself
     member: Member | None = None
+    #: job that counts it and does not plan it: that of a pod with a part of a chip
+    other_membership: Membership | None = None
     priority: int = 0
     #: row that its metadata names; None: the node decides
     row: Product | None = None

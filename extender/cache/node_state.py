@@ -22,7 +22,6 @@ written before a bind, it still contains the chips of that bind.
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import inf
 
 from extender.cache import node_report, unreadable
@@ -35,7 +34,7 @@ from scheduler_core.index.cluster import NodeState
 from scheduler_core.node import chips
 from scheduler_core.node import free as free_chips
 from scheduler_core.node.reasons import Reason
-from scheduler_core.products import lookup, table
+from scheduler_core.products import lookup
 from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations, chip_faults, deviceinfo, inventory
 from scheduler_core.wire.addresses import Address, Addresses
@@ -350,14 +349,41 @@ class ResourceState:
         number of chips than `allocatable`.
         """
         text = self.node_info.inventory_text
-        listed = _inventory(text, product.key)
-        if self.report is None or not self.report.is_bare:
+        listed = node_report.inventory_of(text, product)
+        is_bare = self.report is not None and self.report.is_bare
+        if product.chip_row is not None or not is_bare:
             return listed
         mask = listed if text else product.all_chips
         if isinstance(mask, Unreadable) or mask.bit_count() == self.allocatable:
             return mask
         return unreadable.of_count(
             self.resource, offered=self.allocatable, present=mask.bit_count()
+        )
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether parts of chips are counted, as the node does not say which it has."""
+        product = self.product
+        if product is None or product.chip_row is None:
+            return False
+        return self.report is None or not self._listed_chips(product)
+
+    def _count(self, product: Product, reserved: int) -> NodeState:
+        """Return the state with the parts that the kubelet offers, less those in use.
+
+        Ids stand for no part, since the kubelet chooses: those in use are the lowest.
+        """
+        count = min(self.allocatable, product.chip_count)
+        used = min(sum(tenant.pod.total for tenant in self.tenants.values()), count)
+        every, taken = (1 << count) - 1, reserved | ((1 << used) - 1)
+        return NodeState(
+            name=self.node_info.name,
+            product=product,
+            inventory=every,
+            healthy=every,
+            free=every & ~taken,
+            taken=every & taken,
+            barred=None if self.allocatable else Reason.NO_ALLOCATABLE,
         )
 
     def next_time(self, now_ns: int) -> int:
@@ -464,6 +490,8 @@ class ResourceState:
         product = self.product
         if product is None:
             return None
+        if self.is_counted:
+            return self._count(product, reserved)
         inventory_mask = self._listed_chips(product)
         report = self.report
         if report is None or not isinstance(inventory_mask, int):
@@ -545,22 +573,6 @@ def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
         claim = None
     time = annotations.SERVED if claim is None else claim.predicate_time
     return Tenant(pod=pod, chips=mask, predicate_time=time)
-
-
-# Needed at each change of a node, but the text changes only when its agent starts.
-@lru_cache(maxsize=16_384)
-def _inventory(text: str, product_key: str) -> int | Unreadable:
-    """Return the mask of the chips in `text`, the Node's annotation `baseDeviceInfos`.
-
-    0 if the text is "".
-    """
-    if not text:
-        return 0
-    product = table.by_key(product_key)
-    try:
-        return chips.mask_of(inventory.parse(text, product))
-    except WireError as error:
-        return unreadable.of_text(error, product)
 
 
 def _named(text: str, product: Product) -> int:

@@ -293,10 +293,16 @@ def _update_member(
     A pod that has failed leaves its job.
     """
     pod, member = change.pod, change.member
-    job = member.membership.job if member is not None else ""
+    place = change.other_membership if member is None else member.membership
+    job = place.job if place is not None else ""
     if state.gangs.job_of.get(pod.uid, job) != job:
         _leave(state, pod.uid, now_s, draft)  # its labels changed
     if member is None:
+        if place is None:
+            return False
+        if not pod.terminal:
+            return state.gangs.put_other(pod.uid, job, place.generation, pod.created)
+        _leave(state, pod.uid, now_s, draft)
         return False
     if pod.phase == "Failed":
         _leave(state, pod.uid, now_s, draft)

@@ -138,7 +138,8 @@ def _of_pod(cache: Cache, change: PodUpdated) -> _Pairs:
     yield "about faults", change.wishes, cache.wishes(pod.uid)
     member = change.member if pod.phase != "Failed" else None
     job = cache.stage_of(member.membership) if member is not None else ""
-    yield "job", job, cache.job_of(pod.uid)
+    counting = change.other_membership if not pod.terminal else None
+    yield "job", counting.job if counting else job, cache.job_of(pod.uid)
     gang = cache.gangs.get(job)
     if gang is not None:
         bound = bool(pod.node) or pod.terminal

@@ -75,6 +75,9 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
     own_keys = {pod.uid, cache.job_of(pod.uid)}
     reserved = _nominated(cache, resource_state, but=own_keys)
     tenants = resource_state.tenants
+    if resource_state.is_counted:
+        freed_count = sum(tenants[uid].pod.total for uid in uids if uid in tenants)
+        return state.free.bit_count() + freed_count >= pod.total
     victim_chips = chips.union(tenants[uid].chips for uid in uids if uid in tenants)
     freed = victim_chips & ~reserved
     free_chips = state.free_for(row) | freed & state.usable(row)

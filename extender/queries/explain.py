@@ -14,6 +14,8 @@ from extender.scheduling.decisions import LastDecision, LastDecisions
 from scheduler_core.node import chips, reasons
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import one_kind
+from scheduler_core.products import lookup
+from scheduler_core.wire import annotations
 from scheduler_core.wire.chip_faults import ChipFault, Effect
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -39,6 +41,7 @@ def render_text(answer: Mapping[str, Any]) -> str:
         "job_state",
         "node",
         "chips",
+        "part",
         "report_problem",
         "making_room",
         "problem",
@@ -129,6 +132,7 @@ def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
         "node": pod.node,
         "chips": list(chips.ids_of(claimed.chips)),
         "confirmed": bool(claimed.chips) and not claimed.is_unconfirmed,
+        **_name_part(cache, pod, pod.node, claimed.chips),
     }
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if pod.terminal or resource_state is None:
@@ -196,9 +200,23 @@ def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]
         answer |= {
             "node": reservation.node,
             "chips": list(chips.ids_of(reservation.chips)),
+            **_name_part(cache, pod, reservation.node, reservation.chips),
         }
         answer["state"] = "being bound" if reservation.is_sent else "planned"
     return answer
+
+
+def _name_part(cache: Cache, pod: NpuPod, node: str, mask: int) -> dict[str, str]:
+    """Return the JSON field with the name of a pod's part of a chip; {} for chips.
+
+    Also {} on a node where the kubelet chooses the part.
+    """
+    row = lookup.find_virtual_row(pod.shape.resource)
+    resource_state = cache.resource_state(node, pod.shape.resource)
+    is_counted = resource_state is None or resource_state.is_counted
+    if row is None or is_counted or not mask:
+        return {}
+    return {"part": annotations.render_chips(chips.ids_of(mask), row)}
 
 
 def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:

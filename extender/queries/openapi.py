@@ -128,6 +128,7 @@ _SCHEMAS: dict[str, Schema] = {
             "type": "boolean",
             "description": "Whether the agent has confirmed these chips.",
         },
+        part=text("Name of its part of a chip, if it asks for one."),
         faults=array(_FAULT, "Faults of its chips, the worst first."),
         rescheduling=_MOVE
         | {"description": "What is done, or would be done with --rescheduling report."},

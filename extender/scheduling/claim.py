@@ -46,10 +46,15 @@ def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
 def on_pod(
     resource_state: ResourceState, pod: NpuPod, reservation: Reservation
 ) -> dict[str, str]:
-    """Return all annotations that bind writes on a pod for its reserved chips."""
+    """Return all annotations that bind writes on a pod for its reserved chips.
+
+    None where the kubelet alone chooses: a claim would name parts that are not there.
+    """
     product, claim = resource_state.product, reservation.claim
     if product is None or claim is None:
         raise TypeError(f"{resource_state.node_info.name!r} has no chips for a bind")
+    if resource_state.is_counted:
+        return {}
     return {
         product.resource: annotations.render_chips(
             chips.ids_of(reservation.chips), product
@@ -66,9 +71,12 @@ def _of_whole_node(
     """Return {annotation key: configuration} for a pod with all chips of its node.
 
     Return {} for any other pod, and if the address of the node or the network addresses
-    of the chips are unknown. The agent then writes it later.
+    of the chips are unknown. The agent then writes it later. So it does for parts of
+    chips, which have no addresses.
     """
-    if reservation.chips.bit_count() != resource_state.allocatable:
+    product = resource_state.product
+    is_of_parts = product is not None and product.chip_row is not None
+    if is_of_parts or reservation.chips.bit_count() != resource_state.allocatable:
         return {}
     addresses = resource_state.addresses()
     if addresses is None or chips.mask_of(addresses.chips) != reservation.chips:

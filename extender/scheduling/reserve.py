@@ -16,7 +16,11 @@ from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import pod as pod_placement
 from scheduler_core.placement.pod import Placement
+from scheduler_core.products import lookup
 from scheduler_core.wire.pods import NpuPod
+
+#: reason of a choice on a node that does not say which parts of chips it has
+COUNTED = "the kubelet chooses which, as the node names none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,10 @@ class Choice:
     @property
     def sentence(self) -> str:
         """Return a sentence: which chips of which node the pod gets, and why."""
+        resource = self.reservation.resource
+        if resource in lookup.STATIC_PARTS:
+            part = self.annotations.get(resource, "a part")
+            return f"{part} of {self.reservation.node}: {self.reason}"
         ids = chips.ids_of(self.reservation.chips)
         named = "chip" if len(ids) == 1 else "chips"
         listed = ",".join(map(str, ids))
@@ -133,7 +141,8 @@ def _choose_free(
             annotations=claim.alone(resource_state, pod),
         ),
     )
-    return _choice(cache, pod, reservation, placed.reason)
+    reason = COUNTED if resource_state.is_counted else placed.reason
+    return _choice(cache, pod, reservation, reason)
 
 
 def _resource_state(cache: Cache, node: str, resource: str) -> ResourceState:

@@ -13,6 +13,7 @@ import aiohttp
 
 from sandbox.apiclient import Object
 from sandbox.pods import Pod
+from scheduler_core.products.lookup import STATIC_PARTS
 
 #: a score of an extender is 0 to 10, the scheduler's own 0 to 100
 _SCALE = 10
@@ -28,6 +29,7 @@ MANAGED = {
     "huawei.com/Ascend310",
     "huawei.com/Ascend310P",
     "huawei.com/npu",
+    *STATIC_PARTS,
 }
 
 

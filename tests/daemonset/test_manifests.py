@@ -13,8 +13,8 @@ from agent.devices.simulated import file
 from agent.plugin import server
 from agent.report import reporter
 from agent.settings import Settings as AgentSettings
+from extender.cache import decode
 from extender.settings import Settings as ExtenderSettings
-from scheduler_core.products.table import PRODUCTS
 from service import settings
 from tests.daemonset.rendered import (
     DAEMONSET,
@@ -256,7 +256,7 @@ def test_both_schedulers_call_the_extender_alike() -> None:
     assert len(found) == len(set(urls)) == 2
     assert extenders[0] == extenders[1]
     managed = [each["name"] for each in extenders[0]["managedResources"]]
-    assert managed == list(dict.fromkeys(product.resource for product in PRODUCTS))
+    assert managed == list(decode.RESOURCES)
 
 
 def test_the_schedulers_find_the_extender() -> None:
