@@ -8,7 +8,7 @@ pod-resources ----+               +-> node report
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from agent import wiring
@@ -256,14 +256,14 @@ class ProductLine:
         """
         ledger, reading = self.store.ledger, self.chip_monitor.reading
         taken = occupancy.claimed_chips(ledger) | occupancy.unusable_chips(ledger)
+        cut, affinity = {part.chip for part in reading.virtual}, make_affinity(ledger)
+        # a scheduler that keeps the books itself takes all others for free
+        held = tuple(sorted({*affinity.held, *cut}))
         return content.node_report(
             reading,
             self.chip_monitor.health,
-            taken=(
-                *chip_sets.ids_of(taken & ~ledger.unhealthy),
-                *(part.chip for part in reading.virtual),
-            ),
-            affinity=make_affinity(ledger),
+            taken=(*chip_sets.ids_of(taken & ~ledger.unhealthy), *cut),
+            affinity=replace(affinity, held=held),
             findings=self.chip_monitor.findings,
             is_row_chosen=bool(self._services.settings.product),
         )

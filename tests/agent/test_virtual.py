@@ -58,6 +58,14 @@ async def test_each_kind_is_a_resource_and_its_chips_are_not_given_out_whole(
     }
 
 
+async def test_cut_chips_are_held_where_a_scheduler_keeps_the_books_itself(
+    site: Site,
+) -> None:
+    await until_allocatable(site, whole=6, half=1, quarter=2)
+
+    assert (await site.affinity()).held == (6, 7)
+
+
 async def test_a_container_gets_the_device_that_the_kubelet_has_chosen(
     site: Site,
 ) -> None:
