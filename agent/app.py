@@ -14,12 +14,14 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
 from aiohttp import web
 
 from agent import wiring
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold
 from agent.devices.cgroups import Cgroups
 from agent.devices.poller import Poller
@@ -252,9 +254,13 @@ class Agent:
             )
             for line_reading in readings
         ]
+        self._part_lines = [part for line in self._lines for part in line.part_lines]
         parts.problems.add_check(self._reporter.problem)
         self._driver_monitor = DriverMonitor(
-            [line.chip_monitor for line in self._lines],
+            [
+                *(line.chip_monitor for line in self._lines),
+                *(line.monitor for line in self._part_lines),
+            ],
             problems=parts.problems,
             metrics=metrics,
             loop_s=asyncio.get_running_loop().time,
@@ -306,6 +312,9 @@ class Agent:
         await self._restore()
         for line in self._lines:
             line.chip_monitor.judge_again()
+        for part_line in self._part_lines:
+            part_line.monitor.judge_again()
+        all_lines = (*self._lines, *self._part_lines)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pods.run(), name="pods")
             tasks.create_task(
@@ -320,17 +329,17 @@ class Agent:
             with suppress(ResourcesError):  # the task asks again
                 await list_pods()
             tasks.create_task(self._foreign.run(list_pods), name="foreign pods")
-            for line in self._lines:
-                await line.confirm_holds()
-                line.start_tasks(tasks)
-            for line in self._lines:
-                tasks.create_task(self._report(line), name="report")
+            for resource_line in all_lines:
+                await resource_line.confirm_holds()
+                resource_line.start_tasks(tasks)
+            for resource_line in all_lines:
+                tasks.create_task(self._report(resource_line.store), name="report")
             # in the body, so that the plugins end first, on a signal and when the row
             # changes: an Allocate that waits for its claim, or for a look of the
             # driver, still needs all of the other tasks
             async with asyncio.TaskGroup() as serving:
-                for line in self._lines:
-                    line.serve(serving)
+                for resource_line in all_lines:
+                    resource_line.serve(serving)
                 await self._driver_monitor.begins_anew.wait()
                 raise RowChangedError
 
@@ -357,12 +366,13 @@ class Agent:
         name as writer from the ConfigMap `mindx-dl-deviceinfo-<node>`. Close the
         connections to the kubelet, and the journal.
         """
-        has_holds = any(line.store.ledger.holds for line in self._lines)
+        all_lines = (*self._lines, *self._part_lines)
+        has_holds = any(line.store.ledger.holds for line in all_lines)
         for line in self._lines:
             line.mounts.clean_up(has_holds=has_holds)
         await self._reporter.release_configmap()
-        for line in self._lines:
-            await line.close()
+        for resource_line in all_lines:
+            await resource_line.close()
         await self._journal_writer.close()
 
     # Inputs of all product lines
@@ -371,7 +381,7 @@ class Agent:
         unclaimed = list(
             await self._read_journal() if self._holds is None else self._holds
         )
-        for line in self._lines:
+        for line in (*self._lines, *self._part_lines):
             line.restore(entry for entry in unclaimed if line.owns(entry))
             unclaimed = [entry for entry in unclaimed if not line.owns(entry)]
         if unclaimed:
@@ -427,13 +437,15 @@ class Agent:
 
     # Outputs of all product lines
 
-    async def _report(self, line: ProductLine) -> NoReturn:
-        """Publish the node report now and after each change of the ledger of `line`.
+    async def _report(self, store: LedgerStore) -> NoReturn:
+        """Publish the node report now and after each change of the ledger in `store`.
 
-        The report has all product lines of the node, not only `line`.
+        The report has all product lines of the node, not only that of this ledger.
         """
         while True:
-            version = line.store.version
-            reports = [line_.node_report() for line_ in self._lines]
-            self._reporter.publish(content.merge_lines(reports))
-            await line.store.changed(version)
+            version = store.version
+            reports = [line.node_report() for line in self._lines]
+            static_parts = tuple(line.report() for line in self._part_lines)
+            report = replace(content.merge_lines(reports), static_parts=static_parts)
+            self._reporter.publish(report)
+            await store.changed(version)

@@ -149,10 +149,11 @@ def _wanted_keys(
     chips of the pod's holds. If it is uncertain which chips are mounted, the device ids
     alone are told, and the claim names no chips.
 
-    The configuration is missing while `host_ip` is "", or the address of a chip is
-    waited for: a reader waits for a missing configuration, and takes a wrong one for
-    the truth. An address that was in the pod's configuration since its chips were
-    mounted stays (`note_given`): the card with the chip's id may have become another.
+    The configuration is missing for parts of chips, and while `host_ip` is "", or the
+    address of a chip is waited for: a reader waits for a missing configuration, and
+    takes a wrong one for the truth. An address that was in the pod's configuration
+    since its chips were mounted stays (`note_given`): the card with the chip's id may
+    have become another.
     """
     holds, resource = values.holds_of_pod(ledger, pod.uid), ledger.product.resource
     if not holds or not _is_served(ledger, pod):
@@ -168,7 +169,8 @@ def _wanted_keys(
     mounted[annotations.ASCEND_REAL] = annotations.render_chips(
         chips, ledger.product, lexicographic=True
     )
-    if not host_ip or addresses.awaited & chip_sets.mask_of(chips):
+    is_of_part = ledger.product.chip_row is not None  # it has no address
+    if is_of_part or not host_ip or addresses.awaited & chip_sets.mask_of(chips):
         return mounted, claim
     given = ledger.given.get(pod.uid, {})
     if given.keys() == {*chips}:

@@ -283,18 +283,21 @@ def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
 
     The claim is None if the pod has no claim, has an unusable claim, or can never be
     served (`pod.problem`). The reason is "" unless one of the last two cases applies.
+    A pod with a part of a chip may come from a scheduler that knows nothing of claims
+    of parts. So it is served without one, whatever its annotations say.
     """
+    is_of_part = ledger.product.chip_row is not None
     if pod.problem:
-        return None, pod.problem
+        return None, "" if is_of_part else pod.problem
     try:
         claim = annotations.parse_claim(pod.annotations, ledger.product)
     except WireError as error:
-        return None, str(error)
+        return None, "" if is_of_part else str(error)
     if claim is None or claim.predicate_time == annotations.SERVED:
         # the count can differ: init containers need not have had the same chips
         return claim, ""
     if len(claim.chips) != pod.total:
-        return None, (
+        return None, "" if is_of_part else (
             f"annotations[{ledger.product.resource!r}]: expected {pod.total} chips, "
             f"as many as the pod asks for, found {len(claim.chips)}"
         )

@@ -11,7 +11,7 @@ is as healthy as the chip for which it stands.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from types import MappingProxyType
 
 from agent.claims import values
@@ -27,7 +27,7 @@ def device_id(product: Product, chip: int) -> str:
 
     The id can stand for another chip: see `map_ids_to_chips`.
     """
-    return f"{product.chip_prefix}{chip}"
+    return annotations.chip_name(chip, product)
 
 
 def chip_of(product: Product, kubelet_id: str) -> int:
@@ -35,7 +35,7 @@ def chip_of(product: Product, kubelet_id: str) -> int:
 
     The id can stand for another chip: see `map_ids_to_chips`.
     """
-    return _chips_by_id(product.chip_prefix, product.all_chips).get(kubelet_id, -1)
+    return _chips_by_id(product).get(kubelet_id, -1)
 
 
 def sort_ids(product: Product, ids: Iterable[str]) -> tuple[str, ...]:
@@ -43,16 +43,11 @@ def sort_ids(product: Product, ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(ids, key=lambda name: (chip_of(product, name), name)))
 
 
-@cache
-def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
-    """Return {device id: chip} for a mask of chips, ascending by chip.
-
-    Args:
-        prefix: Text before the chip's number in a device id.
-        chips: Mask of the chips.
-    """
-    chips_by_id = {f"{prefix}{chip}": chip for chip in chip_sets.ids_of(chips)}
-    return MappingProxyType(chips_by_id)
+@lru_cache(maxsize=64)
+def _chips_by_id(product: Product) -> Mapping[str, int]:
+    """Return {device id: chip} for all chips of a row, ascending by chip."""
+    ids = chip_sets.ids_of(product.all_chips)
+    return MappingProxyType({device_id(product, chip): chip for chip in ids})
 
 
 def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
@@ -177,7 +172,7 @@ def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
     assigned = values.held_chips(ledger)
     all_chips = ledger.product.all_chips
     displaced_ids = []
-    for own_id, chip in _chips_by_id(ledger.product.chip_prefix, all_chips).items():
+    for own_id, chip in _chips_by_id(ledger.product).items():
         if own_id in chips_by_id:
             continue
         if assigned >> chip & 1:

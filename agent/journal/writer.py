@@ -178,11 +178,17 @@ def is_of_line(written: Hold, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
     An entry with device ids belongs to the line if one of these ids begins with the
-    line's prefix, like `Ascend910-`. An entry without device ids belongs to the line if
-    a chip in the entry's `chips` or `reserved` is a chip of the line.
+    line's prefix, like `Ascend910-`, and is that of a chip, or of a part in a row of
+    parts: only the latter have a dash behind the prefix. An entry without device ids
+    belongs to the line if a chip in the entry's `chips` or `reserved` is a chip of the
+    line.
     """
     if written.kubelet_ids:
-        return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)
+        prefix, is_of_parts = product.chip_prefix, product.chip_row is not None
+        return any(
+            id_.startswith(prefix) and ("-" in id_.removeprefix(prefix)) == is_of_parts
+            for id_ in written.kubelet_ids
+        )
     return bool(written.mask & product.all_chips)
 
 

@@ -242,6 +242,11 @@ class ChipMonitor:
     # Outputs
 
     @property
+    def looked_s(self) -> float:
+        """When the look began that the last observation is from. Unit: seconds."""
+        return self._raw.looked_s
+
+    @property
     def findings(self) -> Findings:
         """Separated chips and raised fault levels to publish."""
         by_rule = {

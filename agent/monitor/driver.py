@@ -7,6 +7,7 @@ from dataclasses import replace
 from agent.devices.poller import Observation
 from agent.health.conditions import UNREAD_S
 from agent.monitor.chips import ChipMonitor
+from agent.monitor.parts import PartMonitor
 from agent.observe.metrics import Metrics
 from agent.observe.problems import Problems, Subject
 from service import clock
@@ -26,7 +27,7 @@ class DriverMonitor:
 
     def __init__(
         self,
-        chip_monitors: Sequence[ChipMonitor],
+        chip_monitors: Sequence[ChipMonitor | PartMonitor],
         *,
         problems: Problems,
         metrics: Metrics,
@@ -45,7 +46,7 @@ class DriverMonitor:
         """Pass one result of reading the driver to the metrics and the chip monitors.
 
         Each chip monitor gets the whole observation, and takes the chips of its product
-        line from it.
+        line from it. Monitors of parts come after them, and ask them.
 
         Returns:
             Whether a chip monitor needs another result soon, even if the driver reports

@@ -10,7 +10,8 @@ servicer at the start and after each restart of the kubelet. `rivals` detects an
 plugin of the same resource. `pod_resources` asks the kubelet which pod has which device
 ids, by the calls Get and List. `allocate_activity` keeps List from starting during an
 Allocate. `mounts` renders the answers to Allocate, which say how chips get into a
-container. `vnpu` serves parts of chips.
+container. `static_parts` serves parts of chips by claims, `vnpu` as the kubelet
+chooses.
 
 Decision records in docs/adr: 7 (Get confirms, List only when idle), 8 (a kubelet's
 restart is noticed by checking), 9 (one agent for one kubelet, by a lock), 12 (a rival

@@ -14,6 +14,7 @@ no other pod of the node meanwhile. So each wait here is bounded:
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from agent.claims import release, values
 from agent.claims.events import (
@@ -32,7 +33,6 @@ from agent.claims.values import Hold
 from agent.plugin import translate
 from agent.plugin.allocate_activity import AllocateActivity
 from agent.plugin.list_and_watch import Context, ListAndWatchServicer
-from agent.plugin.mounts import Mounts
 from agent.pods.informer import PodInformer
 from agent.pods.reconciler import FindStrayProcesses, LookNow
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
@@ -45,6 +45,16 @@ log = logging.getLogger(__name__)
 CLAIM_WAIT_S = 1.0
 
 WriteJournal = Callable[[], Awaitable[None]]
+
+
+class Renderer(Protocol):
+    """Renderer of the answers to Allocate: `Mounts`, or that for parts of chips."""
+
+    def problem(self) -> str | None:
+        """Return a sentence why nothing can be mounted now; None if nothing is."""
+
+    def answer(self, hold: Hold) -> api_pb2.ContainerAllocateResponse:
+        """Render the part of Allocate's answer that mounts what a hold has."""
 
 
 class Servicer(ListAndWatchServicer):
@@ -60,7 +70,7 @@ class Servicer(ListAndWatchServicer):
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],
         numa: Callable[[], Sequence[int]],
-        mounts: Mounts,
+        mounts: Renderer,
         look_now: LookNow,
     ) -> None:
         """Construct the servicer of one product line, before the kubelet connects.

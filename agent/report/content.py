@@ -20,7 +20,12 @@ from scheduler_core.products.columns import GroupKind
 from scheduler_core.products.table import Product, by_key
 from scheduler_core.wire import deviceinfo, faults, inventory
 from scheduler_core.wire.addresses import Address, Addresses
-from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from scheduler_core.wire.deviceinfo import (
+    Affinity,
+    DeviceInfo,
+    Fault,
+    StaticParts,
+)
 from scheduler_core.wire.faults import UpgradeReason
 
 #: Valid value of a label; empty values are left out of Node objects.
@@ -53,6 +58,8 @@ class NodeReport:
     separated: SeparatedNames = field(default_factory=SeparatedNames)
     #: Reasons why faults have another level than that of their code, by chip.
     upgrades: tuple[UpgradeReason, ...] = ()
+    #: Parts that are given out by claims, by kind; of the whole node.
+    static_parts: tuple[StaticParts, ...] = ()
     #: Reports of the node's other product lines; theirs are empty.
     other_lines: tuple["NodeReport", ...] = ()
 
@@ -174,7 +181,9 @@ def configmap_data(report: NodeReport, *, update_time: int) -> dict[str, str]:
         deviceinfo.Line(product=line.product, info=line.info, affinity=line.affinity)
         for line in report.other_lines
     ]
-    data = deviceinfo.render(info, report.affinity, report.product, other_lines)
+    data = deviceinfo.render(
+        info, report.affinity, report.product, other_lines, report.static_parts
+    )
     data[MANUAL_KEY] = report.separated.text
     data[faults.UPGRADES_KEY] = faults.render_upgrades_of_lines(
         (line.upgrades, line.product) for line in report.lines
@@ -226,6 +235,10 @@ def node_marks(report: NodeReport) -> NodeMarks:
     other_lines = [
         inventory.Line(line.chips, line.product, line.addresses)
         for line in report.other_lines
+    ]
+    other_lines += [
+        inventory.Line(chip_sets.ids_of(row.all_chips), row, Addresses())
+        for row, _ in report.static_parts
     ]
     chips = inventory.render(report.chips, product, report.addresses, other_lines)
     annotations = {inventory.BASE_DEVICE_INFOS: chips}

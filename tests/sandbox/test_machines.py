@@ -82,6 +82,51 @@ async def test_a_node_of_two_lines_serves_pods_of_both_and_loses_chips_of_one(
     assert "Insufficient huawei.com/Ascend310P" in refusal
 
 
+async def test_twenty_pods_get_a_part_each_of_chips_that_were_cut(
+    tmp_path: Path,
+) -> None:
+    """From the extender's choice to what each container sees."""
+    quarter, file = "huawei.com/Ascend910-4c", tmp_path / "cut.yaml"
+    parts = [
+        f"{{chip: {chip}, number: {100 + 16 * chip + at}, kind: 4c}}"
+        for chip in (6, 7)
+        for at in range(5)
+    ]
+    file.write_text(f"product: atlas-800-training\nvirtual: [{', '.join(parts)}]\n")
+    names = [f"p{number}" for number in range(20)]
+    machines = [Machine(name=name, driver_file=file) for name in ("a", "b")]
+
+    async with running(machines, below=tmp_path) as world:
+        for name in names:
+            await _create(world, name, 1, quarter)
+        for name in names:
+            await _held(world, name)
+        written = {name: await world.api.get(f"{PODS}/{name}") for name in names}
+        records = [
+            record
+            for kubelet in world.kubelets.values()
+            for record in kubelet.containers()
+        ]
+        await _create(world, "late", 1, quarter)
+        refusal = await _refusal(world, "late")
+
+    claims = {
+        name: (pod["spec"]["nodeName"], pod["metadata"]["annotations"][quarter])
+        for name, pod in written.items()
+    }
+    seen = {record.pod: record.env["ASCEND_VISIBLE_DEVICES"] for record in records}
+    assert sorted(claims.values()) == [
+        (node, f"Ascend910-4c-{100 + 16 * chip + at}-{chip}")
+        for node in "ab"
+        for chip in (6, 7)
+        for at in range(5)
+    ]
+    for name, (_, part) in claims.items():
+        assert written[name]["metadata"]["annotations"]["huawei.com/AscendReal"] == part
+        assert seen[name] == part.split("-")[2]
+    assert f"Insufficient {quarter}" in refusal
+
+
 async def _until_offered(world: World, chips: dict[str, int]) -> None:
     """Wait until the node offers so many chips of each line."""
     wanted = {(f"huawei.com/{name}", str(count)) for name, count in chips.items()}
