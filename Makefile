@@ -55,6 +55,12 @@ long: $(VENV)/dev.stamp ## the long tests: each outcome of each call of the driv
 	@echo "Tests in random order: SEED=$(SEED_OF_TESTS)"
 	@$(PYTEST) -m long $(ARGS)
 
+.PHONY: properties
+# EXAMPLES=1000
+properties: $(VENV)/dev.stamp ## the property tests, each with more examples than in `make test`
+	@echo "Tests in random order: SEED=$(SEED_OF_TESTS)"
+	@PROPERTY_EXAMPLES=$(or $(EXAMPLES),100) $(PYTEST) -m "hypothesis and not long" $(ARGS)
+
 .PHONY: fuzz
 # FUZZ_INPUTS=1000000, FUZZ_SECONDS=60, FUZZ_SEED=1, FUZZ_ONLY=annotation
 fuzz: $(VENV)/dev.stamp ## hostile input for every parser of what comes from outside

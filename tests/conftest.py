@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -14,9 +15,13 @@ from tests.support import process_state
 # closes; its warning would then fail whichever test runs when it is collected.
 asyncio.set_event_loop(None)
 
-# How long an example takes is the machine's business; benchmarks/ measures.
+# How long an example takes is the machine's business; benchmarks/ measures. `make
+# properties` takes more examples of each test that names no number of its own.
 settings.register_profile(
-    "no-clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "no-clock",
+    deadline=None,
+    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "30")),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("no-clock")
 

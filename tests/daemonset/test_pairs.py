@@ -34,6 +34,8 @@ OVERLAYS = (
     "base/extender",
     *sorted(f"overlays/{each.name}" for each in DAEMONSET.glob("overlays/*")),
 )
+#: The overlay that all components can be added to.
+WITH_ALL = "overlays/second-scheduler"
 #: Comes with every cluster, or with Volcano.
 BUILT_IN = {
     "system:kube-scheduler",
@@ -176,7 +178,11 @@ def plain(overlay: str) -> tuple[Object, ...]:
     return kustomize(DAEMONSET / overlay)
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize(
+    "overlay",
+    # each is a run of kubectl; one column tells of a component that renders no more
+    [o if o == WITH_ALL else pytest.param(o, marks=pytest.mark.long) for o in OVERLAYS],
+)
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_the_page_says_which_go_together(
     component: str, overlay: str, tmp_path: Path
@@ -231,7 +237,6 @@ def test_a_shadow_may_only_look_with_any_overlay(overlay: str, tmp_path: Path) -
 
 #: `shadow` decides nothing, so what others let the extender do has no effect beside it.
 TOGETHER = [each for each in COMPONENTS if each != "shadow"]
-WITH_ALL = "overlays/second-scheduler"
 
 
 def ordered(value: Any) -> Any:

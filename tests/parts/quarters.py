@@ -92,7 +92,7 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/extender/test_jobs_between_nodes_machine.py",
             "tests/scheduler_core/rescheduling/test_ladder.py",
         ),
-        make=(("aarch64",), ("audit",)),
+        make=(("aarch64",), ("audit",), ("properties", "WORKERS=2", "EXAMPLES=150")),
     ),
     Quarter(
         node=(
@@ -121,7 +121,13 @@ QUARTERS: Final[Sequence[Quarter]] = (
             "tests/agent/test_crowded.py",
             "tests/extender/gang/test_size_machine.py",
             "tests/extender/test_random_elastic_jobs.py",
+            "tests/daemonset/test_pairs.py",
             "tests/kube/test_under_fire.py",
+            "tests/sandbox/demo/test_killing.py",
+            "tests/sandbox/demo/test_moving.py",
+            "tests/sandbox/demo/test_race.py",
+            "tests/sandbox/test_doubled_pods_under_moves.py",
+            "tests/sandbox/test_moves_under_jobs.py",
         ),
         make=(("scenarios",),),
     ),

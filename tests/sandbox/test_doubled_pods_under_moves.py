@@ -3,6 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from sandbox.inspect import checks, observer, pods
 from sandbox.inspect.facts import Cluster
 from sandbox.world import rescheduling, running
@@ -24,6 +26,7 @@ def runs(seen: Cluster, without: set[str]) -> bool:
     return len(ready) == len(seen.pods) == 2 and not checks.agreed(seen)
 
 
+@pytest.mark.long
 async def test_a_number_that_two_pods_have_gets_its_kept_place_once() -> None:
     with short_folder() as below:
         async with running(NODES, rescheduling("evict"), below=Path(below)) as world:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from sandbox.inspect import checks, observer
@@ -73,6 +74,7 @@ async def records(world: World) -> list[str]:
     ]
 
 
+@pytest.mark.long
 async def test_a_pod_whose_chip_breaks_moves_to_the_place_that_is_kept() -> None:
     with short_folder() as below:
         async with running(
@@ -117,6 +119,7 @@ async def events_of(world: World, name: str, reason: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 async def test_a_budget_and_a_hold_keep_a_pod_and_are_told() -> None:
     with short_folder() as below:
         async with running(
@@ -171,6 +174,7 @@ async def test_a_job_that_is_held_before_a_fault_stays() -> None:
             assert await records(world) == []
 
 
+@pytest.mark.long
 async def test_another_leader_brings_back_what_has_gone() -> None:
     """It is killed when the pods have gone, and their controller is late."""
     with short_folder() as below:
@@ -200,6 +204,7 @@ async def test_another_leader_brings_back_what_has_gone() -> None:
             assert after["1"].real == before["1"].real
 
 
+@pytest.mark.long
 async def test_no_pod_is_bound_while_processes_outlive_those_before() -> None:
     """Though `force` makes the pods vanish at once, as their chips seem to be free."""
     with short_folder() as below:

@@ -343,9 +343,9 @@ PROMISES: tuple[Callable[[State, Step, tuple[Effect, ...], State], None], ...] =
 @pytest.mark.parametrize(
     ("job", "least"),
     [
-        ("whole", 5_000),
+        pytest.param("whole", 5_000, marks=pytest.mark.long),
         ("elastic", 5_000),
-        ("followed", 5_000),
+        pytest.param("followed", 5_000, marks=pytest.mark.long),
         pytest.param("whole and one", 30_000, marks=pytest.mark.long),
     ],
 )

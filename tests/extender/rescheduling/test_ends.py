@@ -216,7 +216,7 @@ MARKS = st.dictionaries(
 
 
 @pytest.mark.property
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(st.one_of(OBJECTS, JSON), max_size=3), MARKS, st.integers(1, 9))
 def test_whatever_the_api_server_has_there_is_an_answer(
     controllers: list[Any], marks: dict[str, str], count: int

@@ -241,7 +241,7 @@ class Moves(RuleBasedStateMachine):
         return [*self.world.pods.values()]
 
 
-@examples(60, pytest.param(500, marks=pytest.mark.long))
+@examples(25, pytest.param(500, marks=pytest.mark.long))
 def test_every_move_ends_and_nobody_goes_without_a_place(examples: int) -> None:
     run_state_machine_as_test(
         Moves,

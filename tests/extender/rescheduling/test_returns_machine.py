@@ -275,7 +275,7 @@ class Places(Looped):
         self.time.pass_s(30)
 
 
-@examples(40, pytest.param(400, marks=pytest.mark.long))
+@examples(20, pytest.param(400, marks=pytest.mark.long))
 def test_successors_get_what_was_kept_and_no_number_is_had_twice(examples: int) -> None:
     run_state_machine_as_test(
         Places,

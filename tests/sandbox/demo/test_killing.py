@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import pytest
+
 from sandbox.demo import story
 from sandbox.demo.steps import killing
 from sandbox.inspect import checks
@@ -31,6 +33,7 @@ def hoarding(node: Node) -> Sequence[str]:
     return sys.executable, "-c", HOARDER, str(node.driver_file), *command
 
 
+@pytest.mark.long
 async def test_an_agent_that_keeps_chips_after_its_death_is_found_out() -> None:
     out = io.StringIO()
 

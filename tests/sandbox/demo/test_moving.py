@@ -1,6 +1,8 @@
 import io
 from functools import partial
 
+import pytest
+
 from sandbox.demo import story
 from sandbox.demo.steps import moving
 from sandbox.inspect.terminal import Terminal
@@ -9,6 +11,7 @@ from sandbox.world import rescheduling, running
 MOVING = story.Step(title="A move", play=partial(moving.play, moved_s=3.0))
 
 
+@pytest.mark.long
 async def test_an_extender_that_evicts_nobody_is_found_out() -> None:
     out = io.StringIO()
 

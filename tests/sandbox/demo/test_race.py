@@ -3,6 +3,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from sandbox.demo import story
 from sandbox.demo.steps import race
 from sandbox.inspect.terminal import Terminal
@@ -20,6 +22,7 @@ def planted(node: Node) -> Sequence[str]:
     )
 
 
+@pytest.mark.long
 async def test_an_agent_that_follows_the_kubelets_ids_is_found_out() -> None:
     out = io.StringIO()
 
