@@ -89,7 +89,10 @@ def kept_for_others(node: str) -> Refusal:
 
 
 #: Text of a refusal while the size of the pod's job is being read.
-READING = "how many pods its job has is being read"
+READING = (
+    "not decided yet: the extender still reads how many pods the job has; it is tried "
+    "again by itself"
+)
 
 
 def describe_bad_size(key: str, text: str) -> str:
