@@ -29,6 +29,10 @@ class Clock:
         """Return the time of the wall clock. Unit: seconds since the epoch."""
         return self.now_ns() / 1e9
 
+    def format(self, at_s: float) -> str:
+        """Return a time of the monotonic clock as one of the wall clock, RFC 3339."""
+        return clock.rfc3339(at_s + self.wall_s() - self.now_s())
+
 
 def of_this_machine() -> Clock:
     """Return the monotonic clock and the wall clock of this machine.

@@ -27,6 +27,7 @@ from extender.planning.permits import BindPermits
 from extender.planning.planner import Planner
 from extender.planning.topology import NetworkTopology
 from extender.preemption.preemptor import Preemptor
+from extender.queries.job_state import Sources
 from extender.queries.routes import QueryRoutes
 from extender.rescheduling.mover import Mover
 from extender.rescheduling.moves import Limits, MoveEvent
@@ -255,11 +256,14 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
             informers, cache, metrics, learn=callbacks.learn, every_s=settings.resync_s
         ),
         queries=QueryRoutes(
-            cache,
-            networks,
+            Sources(
+                cache=cache,
+                notes=decisions,
+                planner=planner,
+                networks=networks,
+                clock=wall,
+            ),
             callbacks.why_not_ready,
-            notes=decisions,
-            clock=wall,
             describe_move=rescheduler.describe if rescheduler else lambda _uid: {},
         ),
         shadow=(

@@ -548,12 +548,12 @@ class Gang:
         return f"{len(self.placed) + len(self._finished_roles)} of {count} pods"
 
     @property
-    def state(self) -> str:
-        """Phase and counts of the job for people ("planned, 8 of 8 pods exist, ...").
+    def counts(self) -> str:
+        """Counts of the pods of the job for people ("8 of 8 pods exist, ...").
 
-        The counts say how many pods exist, and how many of those with NPUs have a node.
-        Pods that succeeded count for both, also once they are deleted. Terminating pods
-        count apart. In phase GATHERING, the reason why the job has no plan is added.
+        They say how many pods exist, and how many of those with NPUs have a node. Pods
+        that succeeded count for both, also once they are deleted. Terminating pods
+        count apart.
         """
         size, finished = self.size, len(self._finished_roles)
         of = "an unknown number of" if size is None else size.text
@@ -572,12 +572,7 @@ class Gang:
             counts += f", {len(self.predecessors)} behind a terminating pod"
         if self.plan.followers:
             counts += f", nodes of {len(self.plan.followers)} more are kept"
-        why = (
-            f": {self.plan.text}"
-            if self.plan.text and self.plan.phase is Phase.GATHERING
-            else ""
-        )
-        return f"{self.plan.phase.value}, {counts}{why}"
+        return counts
 
     @property
     def title(self) -> str:

@@ -16,8 +16,8 @@ from scheduler_core.placement.siblings import Cap
 class Phase(StrEnum):
     """How far a job is: without a plan, planned, or being bound.
 
-    A job whose pods are all bound has no plan any more. Sentences for people show the
-    value. Metrics show the name in lower case.
+    A job whose pods are all bound has no plan any more. Metrics show the name in lower
+    case.
     """
 
     #: no chips are reserved

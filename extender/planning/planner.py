@@ -132,7 +132,7 @@ class Planner:
         self._find_place(gang, pod, names)
         planned = self._cache.reservation(pod.uid)
         if planned is None:
-            return self._refuse_unplanned(gang, pod, names)
+            return self.refuse_unplanned(gang, pod, names)
         result = node_filter.accept_only(planned.node, names)
         if result.fitting and pod.uid not in gang.plan.accepted:
             self._apply(gang_events.NodeAccepted(uid=pod.uid))
@@ -152,9 +152,10 @@ class Planner:
             self._candidates.wait(gang.job)
         self._put_lists(gang, names, uid)
 
-    def _refuse_unplanned(
+    def refuse_unplanned(
         self, gang: Gang, pod: NpuPod, names: Sequence[str]
     ) -> FilterResult:
+        """Return why a pod of a job goes to no node, since no plan has one for it."""
         unasked = self._why_unasked(gang)
         if unasked is not None and gang.members[pod.uid].is_in_group:
             # Refused, it would be the last pod of its group that is asked about. A
@@ -300,7 +301,7 @@ class Planner:
 
     def _why_unasked(self, gang: Gang) -> Refusal | None:
         """Return that a kind that a job needs has no nodes; None if each has."""
-        lists = self._lists(gang)
+        lists = self.offered_lists(gang)
         if lists.keys() >= gang.kinds.keys():
             return None
         name = offered_nodes.find_unoffered(gang, lists.keys())
@@ -309,7 +310,7 @@ class Planner:
         text = f"its job waits until the scheduler finds nodes for {name} as well"
         return refuse_for_job(text)
 
-    def _lists(self, gang: Gang) -> Mapping[str, frozenset[str]]:
+    def offered_lists(self, gang: Gang) -> Mapping[str, frozenset[str]]:
         """Return {kind: nodes on which a job's members of this kind are planned}."""
         lists = self._candidates.of_kinds(gang.job)
         return offered_nodes.complete_lists(gang, lists)
@@ -354,7 +355,7 @@ class Planner:
                 f"waits {SETTLED_S:g} s for more pods of its job: "
                 f"{gang.existing_count} of {gang.size.text} exist"
             )
-        elif together := self._too_many(gang):
+        elif together := self.count_too_many(gang):
             text = (
                 f"its job needs {together} pods at once, more than the {self.largest} "
                 f"that can be bound together{self._why_no_more()}"
@@ -367,7 +368,7 @@ class Planner:
             return None
         return refuse_for_job(text)
 
-    def _too_many(self, gang: Gang) -> int:
+    def count_too_many(self, gang: Gang) -> int:
         """Return how many binds of a job must wait for each other; 0 if so many may.
 
         Of an elastic job only those of the pods that it needs must.
@@ -390,19 +391,8 @@ class Planner:
 
         A waiting job is skipped if it was refused and the cache has not changed since.
         """
-        pods, gangs = self._cache.pods, self._cache.gangs
-        waiting_gangs = [
-            gangs[job]
-            for job in self._candidates.jobs
-            if job in gangs and job != gang.job
-        ]
-        own_key = queue_key(gang, pods) if waiting_gangs else ()
-        gangs_ahead = [
-            (turn, gang_ahead)
-            for gang_ahead in waiting_gangs
-            if (turn := queue_key(gang_ahead, pods)) < own_key
-        ]
-        for _, gang_ahead in sorted(gangs_ahead, key=itemgetter(0)):
+        is_alone = len(self._candidates.jobs) == 1  # the common case
+        for gang_ahead in () if is_alone else self.find_ahead(gang):
             was_tried = self._candidates.was_tried(gang_ahead, self._cache.version)
             if (
                 not was_tried
@@ -412,6 +402,14 @@ class Planner:
                 self._plan(gang_ahead)
         if gang.plan.phase is not Phase.RESERVED:
             self._plan(gang, is_firm=is_firm)
+
+    def find_ahead(self, gang: Gang) -> list[Gang]:
+        """Return the waiting jobs that are planned before a job, the first first."""
+        pods, gangs, own = self._cache.pods, self._cache.gangs, gang.job
+        others = [gangs[j] for j in self._candidates.jobs if j in gangs and j != own]
+        own_key = queue_key(gang, pods) if others else ()
+        ahead = [(turn, o) for o in others if (turn := queue_key(o, pods)) < own_key]
+        return [other for _, other in sorted(ahead, key=itemgetter(0))]
 
     def _is_due(self, gang: Gang) -> bool:
         return (
@@ -448,7 +446,7 @@ class Planner:
             JobReserved(
                 job=gang.job,
                 reservations=reservations,
-                lists=self._lists(gang),
+                lists=self.offered_lists(gang),
             )
         )
         if conflict is not None:
@@ -473,7 +471,7 @@ class Planner:
             names,
             self._topology,
             self._clock.now_s(),
-            self._lists(gang),
+            self.offered_lists(gang),
         )
         if node_reservation is not None:
             self._apply(node_reservation)
@@ -497,7 +495,7 @@ class Planner:
             if known is not None:
                 return known
         topology, now_ns = self._topology(gang), self._clock.now_ns()
-        lists = self._lists(gang)
+        lists = self.offered_lists(gang)
         plan_by = partial(
             plan.plan,
             self._cache,

@@ -2,7 +2,8 @@
 
 Answers: why is a pod on its node or pending, and where would a job go?
 Belongs here: the routes (`routes`), the answers as JSON (`explain`, `what_if`), the
-cluster as a document (`snapshot`), and the endpoints' OpenAPI description (`openapi`).
+state of a job (`job_state`), how many of its pods fit (`job_fit`), the cluster as a
+document (`snapshot`), and the endpoints' OpenAPI description (`openapi`).
 Does not belong here: endpoints that a scheduler calls, such as filter and bind;
 anything that changes cache or cluster.
 Open first: `routes`.

@@ -1,16 +1,16 @@
 """Explanation of one pod: why it is on its node, or why each node refuses it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any
 
 from extender.cache import node_state
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
-from extender.gang.job_plan import Phase
-from extender.planning import elastic, units
+from extender.queries.job_state import Sources, describe_job
 from extender.refusals import describe_clock
-from extender.scheduling import node_filter
-from extender.scheduling.decisions import LastDecision, LastDecisions
+from extender.scheduling.decisions import LastDecision
+from extender.scheduling.node_filter import FilterResult
 from scheduler_core.node import chips, reasons
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import one_kind
@@ -21,24 +21,21 @@ from scheduler_core.wire.pods import NpuPod
 from service import clock
 
 #: {effect of a pod's worst fault: what follows for the pod, and what to do}
-_ADVICE: Mapping[str, str] = {
-    Effect.OUT_OF_SERVICE.value: "the pod keeps its chips until it ends, and nothing "
-    "moves it by itself; delete it, or have its job restart it",
-    Effect.RECOVERING.value: "the chip comes back by itself once its fault stays away; "
-    "if the pod does not go on by then, delete it, or have its job restart it",
-    Effect.NETWORK.value: "the chip works, but a job of several pods may hang or slow "
-    "down, and nothing moves it by itself; to get other chips, delete the pod, or have "
-    "its job restart it",
-    Effect.NONE.value: "the pod can go on; nothing to do now",
+_ADVICE: Mapping[Effect, str] = {
+    Effect.OUT_OF_SERVICE: "the pod keeps its chips until it ends, and nothing moves "
+    "it by itself; delete it, or have its job restart it",
+    Effect.RECOVERING: "the chip comes back by itself once its fault stays away; if "
+    "the pod does not go on by then, delete it, or have its job restart it",
+    Effect.NETWORK: "the chip works, but a job of several pods may hang or slow down, "
+    "and nothing moves it by itself; to get other chips, delete the pod, or have its "
+    "job restart it",
+    Effect.NONE: "the pod can go on; nothing to do now",
 }
-
-
-def render_text(answer: Mapping[str, Any]) -> str:
-    """Return the explanation of one pod as lines of text, for people."""
-    lines = [f"{answer['pod']}: {answer['state']}"]
-    keys = (
-        "job",
-        "job_state",
+#: Keys of an explanation that people see before its faults, in this order.
+_SHOWN = (
+    *("job", "job_state", "job_since", "job_pods", "why", "needs", "ahead"),
+    "kept_places",
+    *(
         "node",
         "chips",
         "part",
@@ -47,53 +44,74 @@ def render_text(answer: Mapping[str, Any]) -> str:
         "problem",
         "reason",
         "at",
-    )
-    shown = [key for key in keys if key in answer]
-    lines += [f"  {key}: {_render_value(answer[key])}" for key in shown]
-    lines += _render_faults(answer.get("faults", ()))
+    ),
+)
+#: Most nodes that are named for one reason.
+_NAMED = 3
+#: What a node says that would take the pod.
+_FITS = "fits"
+
+
+def render_text(answer: Mapping[str, Any]) -> str:
+    """Return the explanation of one pod as lines of text, for people."""
+    lines = [f"{answer['pod']}: {answer['state']}"]
+    for key in _SHOWN:
+        value = answer.get(key, [])
+        if key == "chips" and value:
+            value = ",".join(map(str, value))
+        values = value if isinstance(value, list) else [value]
+        lines += [f"  {key}: {one}" for one in values]
+    lines += [f"  fault: {_render_fault(fault)}" for fault in answer.get("faults", ())]
+    lines += [f"  advice: {advice}" for advice in answer.get("advice", ())]
     if "rescheduling" in answer:
         lines.append(f"  rescheduling: {answer['rescheduling']['text']}")
-    nodes = answer.get("nodes", {})
-    if nodes:
+    if reasons_now := answer.get("reasons"):
+        lines.append("  now, by reason:")
+        lines += (line for reason in reasons_now for line in _render_reason(reason))
+    if nodes := answer.get("nodes"):
         lines.append("  now, node by node:")
         lines += [f"    {name}: {text}" for name, text in sorted(nodes.items())]
     return "\n".join(lines) + "\n"
 
 
-def explain(  # what an explanation is about
-    cache: Cache,
-    notes: LastDecisions,
-    pod: NpuPod | None,
-    *,
-    name: str,
-    now_s: float,
-    move: Mapping[str, Any] | None = None,
+def explain(
+    sources: Sources, pod: NpuPod, *, move: Mapping[str, Any], by_node: bool = False
 ) -> dict[str, Any]:
-    """Return the explanation of a pod as JSON: state, job, node, chips, last decision.
+    """Return the explanation of one pod as JSON: state, job, node, chips, reasons.
 
     Args:
-        move: The assessment of its job, where a chip broke; empty if there is none.
-        pod: The pod; None if no pod that asks for NPUs has this name.
-        name: "namespace/name" from the request.
+        move: Assessment and move of its job after a fault; empty if there is none.
+        by_node: Whether each node is told, besides the reasons with counts.
     """
-    if pod is None:
-        state = "unknown: no such pod, or it asks for no NPU"
-        return {"pod": name, "state": state}
+    is_placed = bool(pod.terminal or pod.node)
+    result = None if is_placed else sources.judge(pod)
     answer: dict[str, Any] = {
-        "pod": name,
+        "pod": f"{pod.namespace}/{pod.name}",
         "uid": pod.uid,
         "resource": pod.shape.resource,
         "count": pod.total,
     }
-    answer |= _describe_job(cache, pod)
-    if pod.terminal or pod.node:
-        answer |= _describe_placed(cache, pod)
-        answer |= {"rescheduling": dict(move)} if move else {}
+    answer |= describe_job(sources, pod, result, move)
+    of_job = answer.get("advice", [])
+    if result is None:
+        answer |= _describe_placed(sources.cache, pod)
     else:
-        answer |= _describe_pending(cache, pod, now_s)
-        # an assessment is about pods that run; a move also about their successors
-        answer |= {"rescheduling": dict(move)} if move and "move" in move else {}
-    return answer | _describe_last_decision(notes.get(pod.uid), pod)
+        answer |= _describe_pending(sources.cache, pod, result, by_node=by_node)
+    if of_job:
+        answer["advice"] = list(dict.fromkeys((*answer["advice"], *of_job)))
+    # an assessment is about pods that run; a move also about their successors
+    if move and (result is None or "move" in move):
+        answer["rescheduling"] = dict(move)
+    return answer | _describe_last_decision(sources.notes.get(pod.uid), pod)
+
+
+def explain_unknown(name: str) -> dict[str, Any]:
+    """Return the explanation of a pod that the extender does not know.
+
+    Args:
+        name: "namespace/name" from the request.
+    """
+    return {"pod": name, "state": "unknown: no such pod, or it asks for no NPU"}
 
 
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:
@@ -106,21 +124,6 @@ def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str,
     answer: dict[str, Any] = {"reason": note.text, "at": clock.rfc3339(note.at_s)}
     if note.counts:
         answer["counts"] = [{"text": text, "nodes": n} for text, n in note.counts]
-    return answer
-
-
-def _describe_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
-    """Return the JSON fields of a pod's job: name, state and planned nodes.
-
-    Return {} if the pod has no job that is planned as a whole.
-    """
-    gang = cache.gang_of(pod.uid)
-    if gang is None:
-        return {}
-    answer: dict[str, Any] = {"job": gang.title, "job_state": gang.state}
-    if gang.plan.places:
-        plan = {gang.members[uid].name: node for uid, node in gang.plan.places.items()}
-        answer["job_plan"] = dict(sorted(plan.items()))
     return answer
 
 
@@ -143,7 +146,8 @@ def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 def _describe_health(resource_state: ResourceState, tenant: Tenant) -> dict[str, Any]:
     """Return the JSON fields of a pod's faults; {} without any and with a good report.
 
-    Faults are those of the last report if the agent is silent.
+    Faults are those of the last report if the agent is silent. What to do follows from
+    the first, which is the worst.
     """
     answer: dict[str, Any] = {}
     if resource_state.unreadable_report is not None:
@@ -153,6 +157,7 @@ def _describe_health(resource_state: ResourceState, tenant: Tenant) -> dict[str,
     faults = resource_state.faults_of(tenant)
     if faults:
         answer["faults"] = [_describe_fault(fault) for fault in faults]
+        answer["advice"] = [_ADVICE[faults[0].effect]]
     return answer
 
 
@@ -170,22 +175,23 @@ def _describe_fault(fault: ChipFault) -> dict[str, Any]:
     return answer
 
 
-def _describe_pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
-    names, gang = cache.index.names, cache.gang_of(pod.uid)
-    if (
-        gang is not None
-        and gang.plan.phase is Phase.GATHERING
-        and gang.plan.text
-        and node_filter.pod_refusal(cache, pod, now_s) is None
-    ):
-        why = elastic.why_unplanned(gang, pod.uid, units.read_waiting(gang))
-        result = node_filter.refuse_unplanned(cache, pod, names, why)
-    else:
-        result = node_filter.judge_nodes(cache, pod, names, now_s)
-    nodes = dict.fromkeys(result.fitting, "fits")
-    nodes |= result.texts(is_resolvable=True) | result.texts(is_resolvable=False)
-    nodes = {name: _in_full(cache, pod, name, text) for name, text in nodes.items()}
-    answer: dict[str, Any] = {"state": "pending", "nodes": nodes}
+def _describe_pending(
+    cache: Cache, pod: NpuPod, result: FilterResult, *, by_node: bool
+) -> dict[str, Any]:
+    groups = {_FITS: [*result.fitting]} if result.fitting else {}
+    for refusal, names in result.refused:
+        groups.setdefault(refusal.text, []).extend(names)
+    answer: dict[str, Any] = {"state": "pending"}
+    answer["reasons"] = [
+        _describe_reason(cache, pod, text, groups[text])
+        for text in sorted(groups, key=lambda text: (-len(groups[text]), text))
+    ]
+    if by_node:
+        answer["nodes"] = {
+            name: _in_full(cache, pod, name, text)
+            for text, names in groups.items()
+            for name in names
+        }
     if pod.problem:
         answer["problem"] = pod.problem
     job = cache.job_of(pod.uid)
@@ -219,6 +225,17 @@ def _name_part(cache: Cache, pod: NpuPod, node: str, mask: int) -> dict[str, str
     return {"part": annotations.render_chips(chips.ids_of(mask), row)}
 
 
+def _describe_reason(
+    cache: Cache, pod: NpuPod, text: str, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the JSON of nodes with one answer: how many, some names, some details."""
+    shown = nsmallest(_NAMED, names)
+    in_full = {name: _in_full(cache, pod, name, text) for name in shown}
+    details = [f"{name}: {full}" for name, full in in_full.items() if full != text]
+    reason: dict[str, Any] = {"nodes": len(names), "text": text, "names": shown}
+    return reason | ({"details": details} if details else {})
+
+
 def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
     """Return what a node answers to a pod, with details that schedulers do not get."""
     resource_state = cache.resource_state(name, pod.shape.resource)
@@ -226,7 +243,7 @@ def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
     if unreadable is not None and unreadable.refusal == text:
         return unreadable.text
     ahead_s = resource_state.node_info.clock_ahead_s if resource_state else 0.0
-    if ahead_s and text != "fits":
+    if ahead_s and text != _FITS:
         text = f"{text}; {describe_clock(name, ahead_s)}"
     row = cache.row_asked_for(pod.uid)
     server = resource_state.product if resource_state else None
@@ -235,11 +252,14 @@ def _in_full(cache: Cache, pod: NpuPod, name: str, text: str) -> str:
     return f"{text}; {one_kind.describe_other(row, [server])}"
 
 
-def _render_faults(faults: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each fault, then what to do about the first, which is worst."""
-    lines = [f"  fault: {_render_fault(fault)}" for fault in faults]
-    advice = [f"  advice: {_ADVICE[fault['effect']]}" for fault in faults]
-    return lines + advice[:1]
+def _render_reason(reason: Mapping[str, Any]) -> Iterator[str]:
+    count, names = reason["nodes"], ", ".join(reason["names"])
+    more = count - len(reason["names"])
+    yield (
+        f"    {count} {'node' if count == 1 else 'nodes'}: {reason['text']} "
+        f"({names}{f' and {more} more' if more else ''})"
+    )
+    yield from (f"      {detail}" for detail in reason.get("details", ()))
 
 
 def _render_fault(fault: Mapping[str, Any]) -> str:
@@ -247,7 +267,3 @@ def _render_fault(fault: Mapping[str, Any]) -> str:
     words = [fault.get("level", "level unknown"), ",".join(fault["codes"])]
     words += [f"since {fault['since']}"] if "since" in fault else []
     return f"{part}: {' '.join(filter(None, words))}; {fault['effect']}"
-
-
-def _render_value(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -3,6 +3,7 @@
 `docs/openapi.json` is a copy of the description.
 """
 
+from extender.queries.job_state import State
 from scheduler_core.wire.chip_faults import Effect
 from service.openapi import (
     Schema,
@@ -58,9 +59,20 @@ _MOVE = closed_object(
         "description": "{pod: node and chips}, of those that would get other ones.",
     },
     move=text("Stage of the move of its job, while pods go and come back."),
+    since=text("Since when it is in that stage, RFC 3339."),
 )
 
 _REASON = closed_object("nodes", "text", nodes=whole("How many."), text=text("Why."))
+
+_NODES = closed_object(
+    "nodes",
+    "text",
+    "names",
+    nodes=whole("How many."),
+    text=text("Fits, or why not, in the words of the pod's event."),
+    names=array({"type": "string"}, "Up to three of them, the first by name."),
+    details=array({"type": "string"}, "What these say besides, each with its name."),
+)
 
 _PLACE: dict[str, Schema] = {
     "pod": text("Name of the pod, in a job with several pods."),
@@ -116,7 +128,18 @@ _SCHEMAS: dict[str, Schema] = {
         resource=text("Resource that it requests."),
         count=whole("Number of chips that it requests."),
         job=text("Job of the pod."),
-        job_state=text("State of that job."),
+        job_state={
+            "enum": [state.value for state in State],
+            "description": "State of that job.",
+        },
+        job_since=text("Since when, RFC 3339; absent if unknown."),
+        job_pods=text("How many pods it has, and how many of them have a node."),
+        why=text("Why it has no plan."),
+        needs=array(
+            {"type": "string"}, "What its pods need, and what is there, by server."
+        ),
+        ahead=array({"type": "string"}, "Waiting jobs that are planned before it."),
+        kept_places=array({"type": "string"}, "Places that its move keeps."),
         job_plan={
             "type": "object",
             "additionalProperties": {"type": "string"},
@@ -132,15 +155,17 @@ _SCHEMAS: dict[str, Schema] = {
         faults=array(_FAULT, "Faults of its chips, the worst first."),
         rescheduling=_MOVE
         | {"description": "What is done, or would be done with --rescheduling report."},
+        advice=array({"type": "string"}, "What to do, the best first."),
         report_problem=text("Why faults may be missing or old: its node's report."),
         problem=text("Why no node can ever serve it."),
         reason=text("Reason of the last decision."),
         at=text("Time of the last decision, RFC 3339."),
         counts=array(_REASON, "Why nodes did not serve at the last decision."),
+        reasons=array(_NODES, "What nodes answer now, the most frequent first."),
         nodes={
             "type": "object",
             "additionalProperties": {"type": "string"},
-            "description": "{node: fits, or why not}, now.",
+            "description": "{node: fits, or why not}, now; with ?nodes=true.",
         },
     ),
 }
@@ -150,14 +175,23 @@ _PATHS: dict[str, Schema] = {
         "get": {
             "summary": "Why a pod is on its node, or pending.",
             "parameters": [
-                parameter(name, "path", {"type": "string"})
-                for name in ("namespace", "name")
+                *(
+                    parameter(name, "path", {"type": "string"})
+                    for name in ("namespace", "name")
+                ),
+                parameter(
+                    "nodes",
+                    "query",
+                    {"enum": ["true", "false"], "default": "false"},
+                    "true: each node by itself as well.",
+                ),
             ],
             "responses": {
                 "200": answer("The explanation.", reference("Explanation")),
                 "404": answer(
                     "No such pod, or it asks for no NPU.", reference("Explanation")
                 ),
+                **_failures(("400", "nodes is neither true nor false.")),
             },
         }
     },

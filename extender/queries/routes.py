@@ -14,12 +14,9 @@ from typing import Any
 
 from aiohttp import web
 
-from extender.cache.cache import Cache
-from extender.clocks import Clock
-from extender.planning.topology import NetworkTopology
 from extender.queries import explain, openapi, snapshot, what_if
+from extender.queries.job_state import Sources
 from extender.queries.what_if import QuestionError
-from extender.scheduling.decisions import LastDecisions
 from scheduler_core.snapshot import document
 from scheduler_core.snapshot.values import Snapshot
 
@@ -34,14 +31,11 @@ _NO, _YES = "false", "true"
 class QueryRoutes:
     """HTTP handlers of the read endpoints: explain, plan, snapshot and OpenAPI."""
 
-    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
+    def __init__(
         self,
-        cache: Cache,
-        networks: NetworkTopology,
+        sources: Sources,
         why_not_ready: Callable[[], str | None],
         *,
-        notes: LastDecisions,
-        clock: Clock,
         describe_move: Callable[[str], Mapping[str, Any]] = lambda _uid: {},
         waiting_most: int = _WAITING_MOST,
     ) -> None:
@@ -56,11 +50,8 @@ class QueryRoutes:
                 open at the same time.
         """
         self._waiting_most = waiting_most
-        self._cache = cache
-        self._networks = networks
+        self._sources = sources
         self._why_not_ready = why_not_ready
-        self._decisions = notes
-        self._clock = clock
         self._describe_move = describe_move
         self._worker_lock = asyncio.Lock()
         self._open_count = 0
@@ -87,9 +78,7 @@ class QueryRoutes:
     async def _snapshot(self, request: web.Request) -> web.Response:
         names = request.query.get("pod-names", _YES)
         if names not in {_NO, _YES}:
-            return _respond_error(
-                HTTPStatus.BAD_REQUEST, f"pod-names: expected {_YES} or {_NO}"
-            )
+            return _respond_neither("pod-names")
         return await self._respond(
             lambda now: _render_snapshot(now, with_names=names == _YES)
         )
@@ -97,17 +86,19 @@ class QueryRoutes:
     async def _explain(self, request: web.Request) -> web.Response:
         namespace = request.match_info["namespace"]
         name = request.match_info["name"]
-        pod = self._cache.pod_named(namespace, name)
-        answer = explain.explain(
-            self._cache,
-            self._decisions,
-            pod,
-            name=f"{namespace}/{name}",
-            now_s=self._clock.now_s(),
-            move={} if pod is None else self._describe_move(pod.uid),
-        )
+        by_node = request.query.get("nodes", _NO)
+        if by_node not in {_NO, _YES}:
+            return _respond_neither("nodes")
+        pod, status = self._sources.cache.pod_named(namespace, name), HTTPStatus.OK
+        if pod is not None:
+            move = self._describe_move(pod.uid)
+            answer = explain.explain(
+                self._sources, pod, move=move, by_node=by_node == _YES
+            )
+        else:
+            answer = explain.explain_unknown(f"{namespace}/{name}")
+            status = HTTPStatus.NOT_FOUND
         text = explain.render_text(answer)
-        status = HTTPStatus.NOT_FOUND if pod is None else HTTPStatus.OK
         if "text/plain" in request.headers.get("Accept", ""):
             return web.Response(status=status, text=text)
         return web.json_response(answer | {"text": text}, status=status)
@@ -131,7 +122,7 @@ class QueryRoutes:
         self._open_count += 1
         try:
             async with self._worker_lock:
-                now = snapshot.take(self._cache, self._networks)
+                now = snapshot.take(self._sources.cache, self._sources.networks)
                 body = await asyncio.to_thread(work, now)
         except QuestionError as error:
             return _respond_error(HTTPStatus.BAD_REQUEST, str(error))
@@ -153,6 +144,11 @@ def _render_snapshot(now: Snapshot, *, with_names: bool) -> bytes:
 def _respond_too_large() -> web.Response:
     text = f"body: expected at most {what_if.LARGEST_BYTES} bytes"
     return _respond_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+
+
+def _respond_neither(parameter: str) -> web.Response:
+    text = f"{parameter}: expected {_YES} or {_NO}"
+    return _respond_error(HTTPStatus.BAD_REQUEST, text)
 
 
 def _respond_error(status: HTTPStatus, text: str) -> web.Response:

@@ -203,6 +203,7 @@ class Rescheduler:
         return {
             **answer,
             "move": move.stage.value,
+            "since": self._clock.format(move.stage_s),
             "text": ". ".join(filter(None, texts)),
         }
 

@@ -116,7 +116,7 @@ async def _run(world: World, server: Server, *names: str) -> None:
 
 async def _why(world: World, name: str) -> str:
     """Return what `/v1/explain` says of a pod."""
-    url = f"{world.extender_url}/v1/explain/default/{name}"
+    url = f"{world.extender_url}/v1/explain/default/{name}?nodes=true"
     async with world.http.get(url) as response:
         return str((await response.json())["text"])
 

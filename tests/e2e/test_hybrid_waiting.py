@@ -225,7 +225,7 @@ async def _wait_known(site: Site, free: Sequence[AbstractSet[int]]) -> None:
     async def is_known() -> bool:
         found = {}
         for count, probe in PROBES.items():
-            answer = await site.extender.get(f"/v1/explain/default/{probe}")
+            answer = await site.extender.get(f"/v1/explain/default/{probe}?nodes=true")
             for name in NODES:
                 found[count, name] = answer["nodes"].get(name) in _PLACEABLE
         return found == wanted

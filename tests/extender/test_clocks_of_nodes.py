@@ -13,16 +13,15 @@ from extender.cache.cache import Cache
 from extender.cache.events import ClockJudged, ReportUpdated, Ticked
 from extender.clocks import Clock
 from extender.dispatch import Dispatcher
-from extender.queries import explain
 from extender.refusals import describe_clock
 from extender.scheduling.decisions import LastDecisions
 from kube.client import Client
 from kube.credentials import from_url
 from kube.events import Recorder, Regarding
 from scheduler_core.node.reasons import Reason
-from tests.support.caches import apply, barred, cluster, empty, known_pod, lined
+from tests.support.caches import apply, barred, cluster, empty, lined
 from tests.support.clock import NOW_S, Time
-from tests.support.extender import clock_of
+from tests.support.extender import World, clock_of
 from tests.support.watched import BOTH, node, pod_update, report
 
 HOUR_S = 3600.0
@@ -307,11 +306,7 @@ def test_d13_explain_has_the_clock_behind_what_the_node_answers() -> None:
     cache = cluster(written(NOW_S, ahead_s=HOUR_S), pod_update("p", 8))
 
     def explained() -> object:
-        pod = known_pod(cache, "p")
-        answer = explain.explain(
-            cache, LastDecisions(), pod, name="default/p", now_s=NOW_S
-        )
-        return answer["nodes"]
+        return World(cache).explain("p")["nodes"]
 
     assert explained() == {"n1": "fits"}
     broken = report("n1", update_time=NOW_S + HOUR_S, unhealthy=(1,))

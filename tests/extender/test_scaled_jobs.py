@@ -199,7 +199,7 @@ def test_s8_pods_by_which_a_job_was_made_larger_join_it_as_they_are_made() -> No
         for index in (3, 4):
             reconcile(job, 1)
             assert w.run_reported(9, job.active[index]) is not None
-        assert gang_of(w).state == "waiting, 5 of 5 pods exist, 5 have a node"
+        assert gang_of(w).counts == "5 of 5 pods exist, 5 have a node"
 
 
 # -- jobs of several roles ---------------------------------------------------------

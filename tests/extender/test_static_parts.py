@@ -13,7 +13,6 @@ from extender.preemption import victims
 from extender.queries import explain, snapshot
 from extender.refusals import Refusal
 from extender.scheduling import node_filter
-from extender.scheduling.decisions import LastDecisions
 from kube import objects
 from scheduler_core.node.chips import ids_of
 from scheduler_core.products import lookup
@@ -29,6 +28,7 @@ from tests.extender.volcanos import volcano
 from tests.support import objects as support
 from tests.support.caches import apply, bind, choose, empty
 from tests.support.clock import NOW_S
+from tests.support.extender import World
 
 QUARTER = "huawei.com/Ascend910-4c"
 CHIP = ATLAS_800_TRAINING.resource
@@ -339,9 +339,7 @@ def test_explain_names_the_part() -> None:
     bound = pod_of("a", node="n1", said=claim)
     cache = cluster_of(bound)
 
-    answer = explain.explain(
-        cache, LastDecisions(), bound.pod, name="default/a", now_s=NOW_S
-    )
+    answer = explain.explain(World(cache).sources, bound.pod, move={})
 
     assert (answer["part"], answer["chips"]) == ("Ascend910-4c-197-6", [97])
     assert "  part: Ascend910-4c-197-6\n" in explain.render_text(answer)

@@ -72,7 +72,7 @@ class Job(IndexedJob):
         (gang,) = (
             g for g in self.world.cache.gangs.values() if g.title.startswith("Job ")
         )
-        return gang.state
+        return gang.counts
 
 
 @pytest.mark.parametrize("index", [0, 2])
@@ -86,7 +86,7 @@ def test_a_successor_waits_for_its_predecessor_and_is_bound_when_that_is_gone(
         assert job.run(60, index) is None
         assert job.why(index) == job.waits_for(index, old)
         assert job.state == (
-            "waiting, 3 of 3 pods exist, 2 have a node, 1 terminating, "
+            "3 of 3 pods exist, 2 have a node, 1 terminating, "
             "1 behind a terminating pod"
         )
 

@@ -10,7 +10,6 @@ from extender.announcer import Announcer
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.cache.events import NodeUpdated, ReportJudged, ReportUpdated
-from extender.queries.explain import explain
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import LastDecisions
 from kube.client import Client
@@ -20,7 +19,7 @@ from scheduler_core.node.reasons import Reason
 from scheduler_core.products.table import by_key
 from tests.support.caches import apply, barred, cluster, empty
 from tests.support.clock import NOW_S, Time
-from tests.support.extender import clock_of
+from tests.support.extender import World, clock_of
 from tests.support.watched import (
     RESOURCE,
     Line,
@@ -86,8 +85,8 @@ def refusals(cache: Cache, *names: str) -> tuple[tuple[str, int], ...]:
 
 
 def explained(cache: Cache) -> dict[str, str]:
-    found = explain(cache, LastDecisions(), pod("p"), name="default/p", now_s=NOW_S)
-    nodes: dict[str, str] = found["nodes"]
+    apply(cache, pod_update("p"))
+    nodes: dict[str, str] = World(cache).explain("p")["nodes"]
     return nodes
 
 

@@ -28,9 +28,11 @@ from extender.planning.job_calls import JobCalls
 from extender.planning.permits import BindPermits
 from extender.planning.plan_input import TopologySnapshot
 from extender.planning.planner import Planner
+from extender.planning.topology import NetworkTopology, Rules
 from extender.preemption.attempt import Outcome, Victim
 from extender.preemption.preemptor import EvictionApi, Preemptor
 from extender.queries import explain
+from extender.queries.job_state import Sources
 from extender.rescheduling.moves import Bound as SuccessorBound
 from extender.rescheduling.moves import PlaceLost, PlacesEnded
 from extender.rescheduling.returns import Returns
@@ -143,6 +145,7 @@ class World:
         self.calls = ApiCalls()
         self.metrics = metrics or Metrics(CollectorRegistry())
         self.notes = LastDecisions()
+        self.networks = NetworkTopology(cache, Rules())
         #: each pod that was bound, and its chips
         self.bound: list[tuple[NpuPod, Choice]] = []
         #: whether callers of bind wait for their answers
@@ -363,14 +366,20 @@ class World:
     async def until_came(self, count: int) -> None:
         await until(lambda: len(self.permits) == count, within_s=20)
 
-    def explain(self, name: str) -> dict[str, Any]:
-        return explain.explain(
-            self.cache,
-            self.notes,
-            known_pod(self.cache, name),
-            name=f"default/{name}",
-            now_s=self.time.now_s,
+    @property
+    def sources(self) -> Sources:
+        """What explanations read."""
+        return Sources(
+            cache=self.cache,
+            notes=self.notes,
+            planner=self.planner,
+            networks=self.networks,
+            clock=self.clock,
         )
+
+    def explain(self, name: str) -> dict[str, Any]:
+        pod = known_pod(self.cache, name)
+        return explain.explain(self.sources, pod, move={}, by_node=True)
 
     def is_(self, phase: Phase) -> bool:
         """Whether the only job is that far."""

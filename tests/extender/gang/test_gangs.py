@@ -71,8 +71,8 @@ async def test_a_pod_behind_a_gate_is_missing_and_said_to_be_there() -> None:
 
         assert w.why("a") == (waits,)
         assert free(w.cache, "n1") == ALL_FREE
-        assert w.explain("a")["job_state"] == (
-            "waiting, 2 of 2 pods exist, 0 have a node, 1 behind a scheduling gate"
+        assert w.explain("a")["job_pods"] == (
+            "2 of 2 pods exist, 0 have a node, 1 behind a scheduling gate"
         )
 
         wakes = w.calls.wakes
@@ -469,9 +469,14 @@ async def test_a_plan_is_explained() -> None:
     assert render_text(found) == (
         "default/b: planned\n"
         "  job: Job of pods default/j\n"
-        "  job_state: planned, 2 of 2 pods exist, 0 have a node\n"
+        "  job_state: planned\n"
+        "  job_since: 2027-01-15T08:00:00Z\n"
+        "  job_pods: 2 of 2 pods exist, 0 have a node\n"
         "  node: n2\n"
         "  chips: 0,1,2,3,4,5,6,7\n"
+        "  now, by reason:\n"
+        "    1 node: fits (n2)\n"
+        "    1 node: the job's plan has the pod on another node (n1)\n"
         "  now, node by node:\n"
         "    n1: the job's plan has the pod on another node\n"
         "    n2: fits\n"
@@ -529,7 +534,7 @@ async def test_binds_that_failed_beside_pods_that_end_come_together_again() -> N
         assert w.is_(Phase.RESERVED)
 
 
-def test_a_state_counts_the_pods_that_are_not_missing() -> None:
+def test_pods_are_counted_that_are_not_missing() -> None:
     """A launcher asks for no NPUs, one member has ended well, and one is ending."""
     gangs = Gangs()
     for name in ("a", "b", "c"):
@@ -549,6 +554,6 @@ def test_a_state_counts_the_pods_that_are_not_missing() -> None:
     gang.size = whole(4, counts_all=True)
 
     assert gang.missing == 1
-    assert gang.state == (
-        "waiting, 3 of 4 pods exist, 2 have a node, 1 without NPUs, 1 terminating"
+    assert gang.counts == (
+        "3 of 4 pods exist, 2 have a node, 1 without NPUs, 1 terminating"
     )

@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.cache.cache import Cache
 from extender.metrics import Metrics
-from extender.planning.topology import NetworkTopology, Rules
 from extender.queries.routes import QueryRoutes
 from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.support import fake_api, objects
@@ -56,12 +55,13 @@ class Served:
         return await self.post("bind", json.dumps(body).encode())
 
     async def explain(self, name: str) -> tuple[int, dict[str, Any]]:
-        async with self._session.get(f"/v1/explain/default/{name}") as answer:
+        path = f"/v1/explain/default/{name}?nodes=true"
+        async with self._session.get(path) as answer:
             return answer.status, await answer.json()
 
     async def explain_to_a_person(self, name: str) -> str:
         accept = {"Accept": "text/plain"}
-        path = f"/v1/explain/default/{name}"
+        path = f"/v1/explain/default/{name}?nodes=true"
         async with self._session.get(path, headers=accept) as answer:
             return await answer.text()
 
@@ -78,13 +78,7 @@ async def served(
     metrics = Metrics(registry)
     metrics.watch_cache(cache)
     async with world(cache, metrics=metrics, waits=waits) as w:
-        reading = QueryRoutes(
-            cache,
-            NetworkTopology(cache, Rules()),
-            lambda: waits,
-            notes=w.notes,
-            clock=w.clock,
-        )
+        reading = QueryRoutes(w.sources, lambda: waits)
         routes = [*w.verbs.routes(), *reading.routes()]
         async with asking(routes, waits, registry) as session:
             yield Served(session, registry), w.api
@@ -240,6 +234,7 @@ async def test_a_pending_pod_is_explained_with_counts_and_node_by_node() -> None
         "resource": "huawei.com/Ascend910",
         "count": 1,
         "state": "pending",
+        "reasons": [{"nodes": 1, "text": "no free chip", "names": ["n1"]}],
         "nodes": {"n1": "no free chip"},
         "reason": "0/2 nodes are available: 1 no free chip, 1 no such NPU",
         "at": "2027-01-15T08:00:00Z",
@@ -252,6 +247,8 @@ async def test_a_pending_pod_is_explained_with_counts_and_node_by_node() -> None
         "default/p: pending\n"
         "  reason: 0/2 nodes are available: 1 no free chip, 1 no such NPU\n"
         "  at: 2027-01-15T08:00:00Z\n"
+        "  now, by reason:\n"
+        "    1 node: no free chip (n1)\n"
         "  now, node by node:\n"
         "    n1: no free chip\n"
     )

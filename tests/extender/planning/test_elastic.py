@@ -156,9 +156,9 @@ async def test_too_few_hold_nothing_and_are_counted_without_the_others() -> None
     size = Size(count=4, least=3)
     async with elastic_job(size, *tasks(0, 1, 2, 3), nodes=NODES[:2]) as w:
         assert w.why("w0", NODES[:2]) == ("its job does not fit: 2 of 3 pods fit",)
-        assert w.explain("w0")["job_state"] == (
-            "waiting, 4 of 4 (at least 3) pods exist, 0 have a node: 2 of 3 pods fit"
-        )
+        found = w.explain("w0")
+        assert found["job_pods"] == "4 of 4 (at least 3) pods exist, 0 have a node"
+        assert found["why"] == "its job does not fit: 2 of 3 pods fit"
 
 
 async def test_each_role_gets_its_least_first() -> None:

@@ -147,8 +147,8 @@ async def test_a_leader_starts_first_and_its_workers_find_their_nodes(
             "without 8 free chips",
             "its job does not fit: 1 of 2 pods fit",
         )
-        assert w.explain("w0")["job_state"] == (
-            "waiting, 1 of 3 pods exist, 1 have a node, nodes of 2 more are kept"
+        assert w.explain("w0")["job_pods"] == (
+            "1 of 3 pods exist, 1 have a node, nodes of 2 more are kept"
         )
 
         shown = snapshot.take(w.cache, NetworkTopology(w.cache, Rules()))
@@ -162,9 +162,7 @@ async def test_a_leader_starts_first_and_its_workers_find_their_nodes(
         add(w, of_group(1), of_group(2))
 
         assert await bind(w, "w2", "w1") == ["n3", "n2"]
-        assert w.explain("w0")["job_state"] == (
-            "waiting, 3 of 3 pods exist, 3 have a node"
-        )
+        assert w.explain("w0")["job_pods"] == "3 of 3 pods exist, 3 have a node"
 
 
 async def test_workers_with_a_port_of_the_node_get_nodes_of_their_own() -> None:

@@ -75,6 +75,7 @@ async def test_a_running_pod_is_told_the_fault_of_its_chip_and_what_to_do() -> N
                 "since": "2027-01-15T08:00:00Z",
             }
         ],
+        "advice": [ADVICE["out of service"]],
     }
     assert text_of(found) == [
         "default/a: bound",

@@ -13,16 +13,13 @@ from aiohttp import web
 from jsonschema import Draft202012Validator
 
 from extender.cache.cache import Cache
-from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import openapi
 from extender.queries.routes import QueryRoutes
-from extender.scheduling.decisions import LastDecisions
 from scheduler_core import __main__ as program
 from scheduler_core.snapshot import document
 from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
 from tests.support.caches import apply, cluster, switched
-from tests.support.clock import Time
-from tests.support.extender import clock_of
+from tests.support.extender import World
 from tests.support.servers import asking
 from tests.support.watched import LARGE, RESOURCE, member, tenant
 
@@ -33,10 +30,9 @@ RefuseBind = tuple[int, dict[str, Any]]
 def routes_of(
     cache: Cache, waits: str | None = None, **more: Any
 ) -> list[web.RouteDef]:
-    clock, networks = clock_of(Time()), NetworkTopology(cache, Rules())
-    return QueryRoutes(
-        cache, networks, lambda: waits, notes=LastDecisions(), clock=clock, **more
-    ).routes()
+    world = World(cache)
+    routes = QueryRoutes(world.sources, lambda: waits, **more)
+    return routes.routes()
 
 
 def reading(
