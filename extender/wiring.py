@@ -262,6 +262,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
                 planner=planner,
                 networks=networks,
                 clock=wall,
+                is_evicting=returns is not None,
             ),
             callbacks.why_not_ready,
             describe_move=rescheduler.describe if rescheduler else lambda _uid: {},

@@ -7,6 +7,8 @@ from typing import Any
 from extender.cache import node_state
 from extender.cache.cache import Cache
 from extender.cache.node_state import ResourceState, Tenant
+from extender.gang import fault_policy
+from extender.gang.fault_policy import Switch
 from extender.queries.job_state import Sources, describe_job
 from extender.refusals import describe_clock
 from extender.scheduling.decisions import LastDecision
@@ -16,7 +18,7 @@ from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import one_kind
 from scheduler_core.products import lookup
 from scheduler_core.wire import annotations
-from scheduler_core.wire.chip_faults import ChipFault, Effect
+from scheduler_core.wire.chip_faults import ChipFault, Effect, settle_s
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 
@@ -31,6 +33,11 @@ _ADVICE: Mapping[Effect, str] = {
     "job restart it",
     Effect.NONE: "the pod can go on; nothing to do now",
 }
+#: The same of a pod that is moved after faults, if its job says so.
+_IS_MOVED = (
+    "its job asks to be moved after faults, and is moved by itself: nothing to do, "
+    "unless rescheduling says that no pod goes"
+)
 #: Keys of an explanation that people see before its faults, in this order.
 _SHOWN = (
     *("job", "job_state", "job_since", "job_pods", "why", "needs", "ahead"),
@@ -94,7 +101,7 @@ def explain(
     answer |= describe_job(sources, pod, result, move)
     of_job = answer.get("advice", [])
     if result is None:
-        answer |= _describe_placed(sources.cache, pod)
+        answer |= _describe_placed(sources, pod, move)
     else:
         answer |= _describe_pending(sources.cache, pod, result, by_node=by_node)
     if of_job:
@@ -127,7 +134,10 @@ def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str,
     return answer
 
 
-def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
+def _describe_placed(
+    sources: Sources, pod: NpuPod, move: Mapping[str, Any]
+) -> dict[str, Any]:
+    cache = sources.cache
     state = cache.index.nodes(pod.shape.resource).get(pod.node)
     claimed = node_state.tenant_of(pod, state.product if state else None)
     answer: dict[str, Any] = {
@@ -140,14 +150,23 @@ def _describe_placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if pod.terminal or resource_state is None:
         return answer
-    return answer | _describe_health(resource_state, claimed)
+    wishes = cache.wishes(pod.uid)
+    policy = fault_policy.policy_of([wishes.texts] if wishes else ())
+    asks = policy.switch is not Switch.OFF or bool(move)
+    is_moved = sources.is_evicting and asks
+    return answer | _describe_health(resource_state, claimed, is_moved=is_moved)
 
 
-def _describe_health(resource_state: ResourceState, tenant: Tenant) -> dict[str, Any]:
+def _describe_health(
+    resource_state: ResourceState, tenant: Tenant, *, is_moved: bool
+) -> dict[str, Any]:
     """Return the JSON fields of a pod's faults; {} without any and with a good report.
 
     Faults are those of the last report if the agent is silent. What to do follows from
     the first, which is the worst.
+
+    Args:
+        is_moved: Whether the pod is evicted by itself if a fault is bad enough.
     """
     answer: dict[str, Any] = {}
     if resource_state.unreadable_report is not None:
@@ -157,7 +176,8 @@ def _describe_health(resource_state: ResourceState, tenant: Tenant) -> dict[str,
     faults = resource_state.faults_of(tenant)
     if faults:
         answer["faults"] = [_describe_fault(fault) for fault in faults]
-        answer["advice"] = [_ADVICE[faults[0].effect]]
+        goes = is_moved and settle_s(faults[0]) is not None
+        answer["advice"] = [_IS_MOVED if goes else _ADVICE[faults[0].effect]]
     return answer
 
 

@@ -48,6 +48,8 @@ class Sources:
     planner: Planner
     networks: NetworkTopology
     clock: Clock
+    #: whether pods are evicted after faults, if their job asks for it
+    is_evicting: bool = False
 
     def judge(self, pod: NpuPod) -> FilterResult:
         """Return the answer of filter to a pod by the present plan; plan nothing."""

@@ -60,11 +60,12 @@ class Asked:
 
 @asynccontextmanager
 async def asked(
-    *seen: events.Change, nodes: Sequence[str] = NAMES
+    *seen: events.Change, nodes: Sequence[str] = NAMES, **more: Any
 ) -> AsyncIterator[Asked]:
     """A world in which this is seen, and its endpoints."""
     async with world(cluster(*seen, nodes=nodes)) as w:
-        queries = QueryRoutes(w.sources, lambda: None)
+        sources = replace(w.sources, **more)
+        queries = QueryRoutes(sources, lambda: None)
         routes = [*w.verbs.routes(), *queries.routes()]
         async with asking(routes) as session:
             it = Asked(w, session)

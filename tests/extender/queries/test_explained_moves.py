@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pytest
 
 from extender.dispatch import Router
 from extender.planning import plan_input
@@ -13,7 +15,7 @@ from extender.rescheduling.ends import End
 from extender.rescheduling.mover import Mover
 from extender.rescheduling.moves import Limits
 from extender.rescheduling.rescheduler import Rescheduler
-from tests.extender.queries.asked import NAMES, SINCE, Asked
+from tests.extender.queries.asked import NAMES, SINCE, Asked, asked
 from tests.extender.rescheduling import moverworld, test_rescheduler
 from tests.extender.rescheduling.jobs import broken, of_job
 from tests.support.caches import cluster
@@ -92,7 +94,7 @@ async def test_a_job_that_moves_says_which_places_are_kept_and_what_it_waits_for
         w.learn(broken("n1", 3))
         await it.pass_s(3)
         queries = QueryRoutes(
-            w.sources,
+            replace(w.sources, is_evicting=True),
             lambda: None,
             describe_move=it.rescheduler.describe,
         )
@@ -105,6 +107,37 @@ async def test_a_job_that_moves_says_which_places_are_kept_and_what_it_waits_for
         [f"{WHOLE} of {name} {kept}" for name in ("n2", "n3")],
     )
     assert found["job_since"] == found["rescheduling"]["since"] > SINCE
+    assert found["text"].splitlines()[-2:] == [
+        (
+            "  advice: its job asks to be moved after faults, and is moved by itself: "
+            "nothing to do, unless rescheduling says that no pod goes"
+        ),
+        f"  rescheduling: {found['rescheduling']['text']}",
+    ]
     assert found["rescheduling"]["text"].endswith(
         "the move of its job is moving: 0 of 2 pods that go have ended"
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_evicting", "says", "is_moved"),
+    [
+        (True, {"fault-scheduling": "grace"}, True),
+        (True, {"fault-scheduling": "off"}, False),
+        (True, {}, False),
+        (False, {"fault-scheduling": "grace"}, False),
+    ],
+)
+async def test_after_a_fault_nothing_moves_a_pod_unless_its_job_and_the_setting_say_so(
+    is_evicting: bool, says: dict[str, str], is_moved: bool
+) -> None:
+    pair = [of_job("a", "n1", ALL, says=says), of_job("b", "n2", ALL, says=says)]
+    async with asked(*pair, broken("n1", 3), is_evicting=is_evicting) as it:
+        found = await it.explain("a")
+
+    assert found["job_state"] == "running"
+    (advice,) = found["advice"]
+    assert ("is moved by itself" in advice, "nothing moves it by itself" in advice) == (
+        is_moved,
+        not is_moved,
     )
