@@ -265,6 +265,7 @@ def connect(environment: Environment, callbacks: Callbacks) -> Parts:
                 is_evicting=returns is not None,
             ),
             callbacks.why_not_ready,
+            read_pod=partial(pods.get, client),
             describe_move=rescheduler.describe if rescheduler else lambda _uid: {},
         ),
         shadow=(

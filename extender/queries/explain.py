@@ -1,11 +1,13 @@
 """Explanation of one pod: why it is on its node, or why each node refuses it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from heapq import nsmallest
 from typing import Any
 
 from extender.cache import node_state
 from extender.cache.cache import Cache
+from extender.cache.decode import RESOURCES
 from extender.cache.node_state import ResourceState, Tenant
 from extender.gang import fault_policy
 from extender.gang.fault_policy import Switch
@@ -13,6 +15,7 @@ from extender.queries.job_state import Sources, describe_job
 from extender.refusals import describe_clock
 from extender.scheduling.decisions import LastDecision
 from extender.scheduling.node_filter import FilterResult
+from kube import objects
 from scheduler_core.node import chips, reasons
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import one_kind
@@ -55,6 +58,7 @@ _SHOWN = (
 )
 #: Most nodes that are named for one reason.
 _NAMED = 3
+_UNKNOWN = "unknown: no such pod, or it asks for no NPU"
 #: What a node says that would take the pod.
 _FITS = "fits"
 
@@ -112,13 +116,35 @@ def explain(
     return answer | _describe_last_decision(sources.notes.get(pod.uid), pod)
 
 
-def explain_unknown(name: str) -> dict[str, Any]:
+def explain_unknown(name: str, found: objects.Pod | None) -> dict[str, Any]:
     """Return the explanation of a pod that the extender does not know.
 
     Args:
         name: "namespace/name" from the request.
+        found: The pod on the API server; None if it has none, or does not say.
     """
-    return {"pod": name, "state": "unknown: no such pod, or it asks for no NPU"}
+    if found is None or found.spec.node_name:
+        return {"pod": name, "state": _UNKNOWN}
+    containers = (*(found.spec.init_containers or ()), *(found.spec.containers or ()))
+    limits = {key for one in containers for key in one.resources.limits or ()}
+    asked = [key for key in sorted(limits) if key.lower().startswith("huawei.com/")]
+    if (
+        not asked
+        or not limits.isdisjoint(RESOURCES)
+        or lookup.find_virtual_row(asked[0])
+    ):
+        return {"pod": name, "state": _UNKNOWN}
+    known = {resource.lower(): resource for resource in RESOURCES}
+    like = get_close_matches(asked[0].lower(), known, n=1)
+    meant = known[like[0]] if like else " or ".join(RESOURCES)
+    return {
+        "pod": name,
+        "uid": found.metadata.uid,
+        "resource": asked[0],
+        "state": "pending",
+        "problem": f"{asked[0]} is no resource of chips, so no node ever offers it",
+        "advice": [f"ask for {meant}"],
+    }
 
 
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:

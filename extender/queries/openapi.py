@@ -191,7 +191,7 @@ _PATHS: dict[str, Schema] = {
                 "404": answer(
                     "No such pod, or it asks for no NPU.", reference("Explanation")
                 ),
-                **_failures(("400", "nodes is neither true nor false.")),
+                **_failures(("400", "nodes is neither true nor false."), _BUSY),
             },
         }
     },

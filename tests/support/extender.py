@@ -146,6 +146,7 @@ class World:
         self.metrics = metrics or Metrics(CollectorRegistry())
         self.notes = LastDecisions()
         self.networks = NetworkTopology(cache, Rules())
+        self.pod_api = pods or _NoPods()
         #: each pod that was bound, and its chips
         self.bound: list[tuple[NpuPod, Choice]] = []
         #: whether callers of bind wait for their answers
@@ -184,7 +185,7 @@ class World:
         self.binder = Binder(
             cache,
             self.apply,
-            pods or _NoPods(),
+            self.pod_api,
             wait=self.permits.wait,
             clock=self.clock,
             metrics=self.metrics,

@@ -78,7 +78,7 @@ async def served(
     metrics = Metrics(registry)
     metrics.watch_cache(cache)
     async with world(cache, metrics=metrics, waits=waits) as w:
-        reading = QueryRoutes(w.sources, lambda: waits)
+        reading = QueryRoutes(w.sources, lambda: waits, read_pod=w.pod_api.get)
         routes = [*w.verbs.routes(), *reading.routes()]
         async with asking(routes, waits, registry) as session:
             yield Served(session, registry), w.api

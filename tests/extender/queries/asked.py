@@ -65,7 +65,7 @@ async def asked(
     """A world in which this is seen, and its endpoints."""
     async with world(cluster(*seen, nodes=nodes)) as w:
         sources = replace(w.sources, **more)
-        queries = QueryRoutes(sources, lambda: None)
+        queries = QueryRoutes(sources, lambda: None, read_pod=w.pod_api.get)
         routes = [*w.verbs.routes(), *queries.routes()]
         async with asking(routes) as session:
             it = Asked(w, session)

@@ -96,6 +96,7 @@ async def test_a_job_that_moves_says_which_places_are_kept_and_what_it_waits_for
         queries = QueryRoutes(
             replace(w.sources, is_evicting=True),
             lambda: None,
+            read_pod=w.pod_api.get,
             describe_move=it.rescheduler.describe,
         )
         async with asking(queries.routes()) as session:

@@ -31,7 +31,9 @@ def routes_of(
     cache: Cache, waits: str | None = None, **more: Any
 ) -> list[web.RouteDef]:
     world = World(cache)
-    routes = QueryRoutes(world.sources, lambda: waits, **more)
+    routes = QueryRoutes(
+        world.sources, lambda: waits, read_pod=world.pod_api.get, **more
+    )
     return routes.routes()
 
 
