@@ -13,7 +13,7 @@ BUILDER     ?= buildah
 ARCHIVE     ?=
 
 # Of `make test`: most of its time is waiting for processes and sockets.
-WORKERS ?= 4
+WORKERS ?= 5
 # Of the order of tests and the examples of hypothesis.
 SEED_OF_TESTS := $(or $(SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) \

@@ -20,7 +20,7 @@ asyncio.set_event_loop(None)
 settings.register_profile(
     "no-clock",
     deadline=None,
-    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "30")),
+    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "25")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("no-clock")

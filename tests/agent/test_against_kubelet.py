@@ -31,7 +31,7 @@ from tests.agent.two_lines import BESIDE
 from tests.support.objects import PODS, container, pod
 
 #: Examples of a run in CI; each starts an API server, a kubelet and an agent.
-EXAMPLES = int(os.environ.get("KUBELET_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("KUBELET_EXAMPLES", "5"))
 
 T = TypeVar("T")
 

@@ -89,6 +89,7 @@ async def test_each_pod_gets_the_part_of_its_claim(site: Site) -> None:
     assert options == {"VIRTUAL"}
 
 
+@pytest.mark.long
 async def test_twenty_pods_come_and_go_and_each_part_has_one_owner(site: Site) -> None:
     for number in range(20):
         while not await site.bind(f"p{number}", 1):  # the last one's is not free yet

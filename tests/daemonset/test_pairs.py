@@ -258,6 +258,7 @@ def test_components_go_together_in_any_order(tmp_path: Path) -> None:
     assert list(missing(one)) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("component", TOGETHER)
 def test_no_component_takes_anothers_changes_away(
     component: str, tmp_path: Path

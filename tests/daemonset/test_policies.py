@@ -177,6 +177,7 @@ def test_the_accounts_are_those_of_the_manifests() -> None:
 
 
 @needs_kubectl
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("installation", INSTALLATIONS)
 def test_what_is_installed_holds_the_rights_that_the_policies_ask_for(

@@ -67,6 +67,7 @@ def test_deleting_an_overlay_deletes_these_and_no_others(name: str) -> None:
 
 
 @needs_kubectl
+@pytest.mark.long
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_with_a_component_only_ours_is_deleted(component: str, tmp_path: Path) -> None:
     folder = installations.write_with(tmp_path, "overlays/kube-scheduler", component)

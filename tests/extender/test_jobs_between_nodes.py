@@ -285,6 +285,7 @@ def test_a_refusal_ends_when_a_pod_of_the_node_goes() -> None:
         assert refused_nodes(w) == set()
 
 
+@pytest.mark.long
 def test_chips_are_held_in_vain_for_five_minutes_in_an_hour_at_most() -> None:
     with world(refused=[("worker", "n1"), ("worker", "n2")]) as w:
         w.add(*(sim_pod(name, npus=8) for name in "ab"))

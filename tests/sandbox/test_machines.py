@@ -82,6 +82,7 @@ async def test_a_node_of_two_lines_serves_pods_of_both_and_loses_chips_of_one(
     assert "Insufficient huawei.com/Ascend310P" in refusal
 
 
+@pytest.mark.long
 async def test_twenty_pods_get_a_part_each_of_chips_that_were_cut(
     tmp_path: Path,
 ) -> None:

@@ -154,6 +154,7 @@ async def test_a_budget_and_a_hold_keep_a_pod_and_are_told() -> None:
             assert after.node != before.node
 
 
+@pytest.mark.long
 async def test_a_job_that_is_held_before_a_fault_stays() -> None:
     with short_folder() as below:
         async with running(

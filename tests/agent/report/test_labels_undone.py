@@ -35,7 +35,7 @@ class Rival:
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("each_s", [0.02, 1.0])
+@pytest.mark.parametrize("each_s", [pytest.param(0.02, marks=pytest.mark.long), 1.0])
 @pytest.mark.parametrize("text", [None, "theirs"])
 async def test_labels_that_do_not_last_are_written_with_pauses(
     text: str | None, each_s: float

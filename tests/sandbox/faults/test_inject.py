@@ -61,6 +61,7 @@ async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
     ]
 
 
+@pytest.mark.long
 async def test_a_job_controller_is_late_and_makes_pods_twice(world: World) -> None:
     breakage = Breakage(world)
 
@@ -86,6 +87,7 @@ async def test_a_job_controller_is_late_and_makes_pods_twice(world: World) -> No
     assert at_rest == ["late-0", "more-0"]
 
 
+@pytest.mark.long
 async def test_an_agent_whose_clock_is_stepped_reports_by_that_clock(
     world: World,
 ) -> None:
@@ -113,6 +115,7 @@ async def _reported(world: World, is_so: Callable[[float], bool]) -> None:
     await until(ahead_s, is_so)
 
 
+@pytest.mark.long
 async def test_processes_stay_on_chips_after_a_forced_deletion(world: World) -> None:
     breakage = Breakage(world)
     await breakage.begin(fault("container-outlives", lag="2s"))

@@ -166,6 +166,7 @@ def test_without_this_both_say_the_same(path: tuple[Any, ...]) -> None:
     check(document)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", list(places(FULL)), ids=str)
 def test_with_something_else_here_both_say_the_same(path: tuple[Any, ...]) -> None:
     for other in OTHERS:

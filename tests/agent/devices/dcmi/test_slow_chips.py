@@ -37,7 +37,8 @@ from tests.agent.driven_node import CALL_S, POLL_S, RECONCILE_S, RECOVER_S
 LATE_S = CALL_S - 0.5
 #: The chip that answers at once, on the second product line.
 QUICK = 4
-SLOW = [(1,), tuple(chip for chip in ALL if chip != QUICK)]
+MANY = tuple(chip for chip in ALL if chip != QUICK)
+SLOW = [(1,), pytest.param(MANY, marks=pytest.mark.long)]
 #: From a fault of that chip to its condition, while it is known which others are slow:
 #: the call under way, and what may be between its last look and the next turn.
 SEEN_S = LATE_S + LOOK_EACH_S + SLOW_S + 2 * POLL_S
@@ -291,7 +292,7 @@ def test_the_time_between_two_looks_at_a_slow_chip_is_no_time_of_its_faults(
     """A fault of a second would have been raised as one of twenty."""
     world.begin(has_events=False, load_s=0.0)
     world.edit("timed")
-    slow = SLOW[-1]
+    slow = MANY
     slow_down(world, slow)
     world.pass_s(3 * PASS_S)
     raised = []
