@@ -179,7 +179,7 @@ def _wait_settled_journal(this: Trial) -> None:
 
 def _open_holds() -> list[dict[str, Any]]:
     """The holds of the journal that nobody's are yet."""
-    return [each for each in _holds() if not each["pod_uid"]]
+    return [each for each in _holds() if each["owner"] is None]
 
 
 def _holds() -> list[dict[str, Any]]:
